@@ -1,0 +1,182 @@
+//! What an algorithm is: a transition and an explanation, both pure.
+//!
+//! - The **transition** changes a state: what fits, spending, charging, refunding, and moving the state back when the
+//!   clock went back. It has to run where the state lives.
+//! - The **explanation** says of a state how long it takes until a request would fit, until nothing counts any more,
+//!   and how long an admitted request waits. It runs here, for every store.
+//!
+//! Both take the time as an argument, in microseconds since the Unix epoch; nothing here reads a clock or does I/O.
+//! A state is read as of the given time without being written: [`Rules::spend`], [`Rules::refund`] and
+//! [`Rules::rewind`] are the only writers. So a peek and a denial leave no trace.
+
+mod fixed_window;
+mod leaky_bucket;
+mod sliding_log;
+mod sliding_window;
+mod stepped_bucket;
+#[cfg(test)]
+mod testing;
+mod token_bucket;
+
+use fixed_window::FixedWindow;
+use leaky_bucket::LeakyBucket;
+use sliding_log::SlidingLog;
+use sliding_window::SlidingWindow;
+use stepped_bucket::SteppedBucket;
+use token_bucket::TokenBucket;
+
+use crate::quota::{Algorithm, Quota};
+
+/// One quota's numbers, ready for the arithmetic of its algorithm.
+pub(crate) trait Rules {
+    /// What is remembered of one key; fresh when nothing was used.
+    type State;
+
+    // The transition.
+
+    /// Whole units that can be spent at that time.
+    fn remaining(&self, state: &Self::State, now_us: u64) -> u64;
+
+    /// Whole units that can be spent or charged before the use saturates.
+    fn room(&self, state: &Self::State, now_us: u64) -> u64;
+
+    /// Spends units, of which there are at least one and at most [`room`](Self::room).
+    fn spend(&self, state: &mut Self::State, now_us: u64, units: u64);
+
+    /// Gives back up to what is used, the newest first.
+    fn refund(&self, state: &mut Self::State, now_us: u64, units: u64);
+
+    /// Moves the state back to the clock if it is ahead of it: nothing is refilled and nothing is lost. Says
+    /// whether it was.
+    fn rewind(&self, state: &mut Self::State, now_us: u64) -> bool;
+
+    // The explanation.
+
+    /// How long until `cost` units fit if nothing else arrives; the cost is within the capacity and does not fit now.
+    fn retry_after_us(&self, state: &Self::State, now_us: u64, cost: u64) -> u64;
+
+    /// How long until nothing counts as used if nothing else arrives; 0 when nothing does.
+    fn reset_after_us(&self, state: &Self::State, now_us: u64) -> u64;
+
+    /// How long the request that has just spent `spent` units (0 for a peek) waits for its turn.
+    fn delay_us(&self, _state: &Self::State, _now_us: u64, _spent: u64) -> u64 {
+        0
+    }
+}
+
+/// The rules of a quota, whichever its algorithm.
+#[derive(Clone, Debug)]
+pub(crate) enum QuotaRules {
+    /// A limit of 0 neither reads nor writes state.
+    Nothing,
+    TokenBucket(TokenBucket),
+    SteppedBucket(SteppedBucket),
+    LeakyBucket(LeakyBucket),
+    FixedWindow(FixedWindow),
+    SlidingWindow(SlidingWindow),
+    SlidingLog(SlidingLog),
+}
+
+/// What is remembered of one key under one quota.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    TokenBucket(token_bucket::State),
+    SteppedBucket(stepped_bucket::State),
+    FixedWindow(fixed_window::State),
+    SlidingWindow(sliding_window::State),
+    /// The only state without a bound of its own; boxed to keep the others small.
+    SlidingLog(Box<sliding_log::State>),
+}
+
+/// Calls the rules with their state. A store keeps states by the quota's identity, so the two always belong together;
+/// a state of another algorithm could only be a defect, and then nothing counts as used.
+macro_rules! dispatch {
+    ($rules:expr, $state:expr, $otherwise:expr, |$r:ident, $s:ident| $call:expr) => {
+        match ($rules, $state) {
+            (QuotaRules::TokenBucket($r), State::TokenBucket($s)) => $call,
+            (QuotaRules::SteppedBucket($r), State::SteppedBucket($s)) => $call,
+            (QuotaRules::LeakyBucket($r), State::TokenBucket($s)) => $call,
+            (QuotaRules::FixedWindow($r), State::FixedWindow($s)) => $call,
+            (QuotaRules::SlidingWindow($r), State::SlidingWindow($s)) => $call,
+            (QuotaRules::SlidingLog($r), State::SlidingLog($s)) => $call,
+            (QuotaRules::Nothing, _) => $otherwise,
+            _ => {
+                debug_assert!(false, "a state of another algorithm");
+                $otherwise
+            }
+        }
+    };
+}
+
+impl QuotaRules {
+    pub(crate) fn new(quota: &Quota) -> Self {
+        match quota.algorithm() {
+            _ if quota.limit() == 0 => Self::Nothing,
+            Algorithm::TokenBucket => match quota.step() {
+                Some(step) => Self::SteppedBucket(SteppedBucket::new(quota, step)),
+                None => Self::TokenBucket(TokenBucket::new(quota)),
+            },
+            Algorithm::LeakyBucket => Self::LeakyBucket(LeakyBucket::new(quota)),
+            Algorithm::FixedWindow => Self::FixedWindow(FixedWindow::new(quota)),
+            Algorithm::SlidingWindow => Self::SlidingWindow(SlidingWindow::new(quota)),
+            Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::new(quota)),
+        }
+    }
+}
+
+impl State {
+    /// The state of a key that was never seen under a quota.
+    pub(crate) fn fresh(quota: &Quota) -> Self {
+        match (quota.algorithm(), quota.step()) {
+            (Algorithm::TokenBucket, Some(_)) => Self::SteppedBucket(stepped_bucket::State::default()),
+            (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
+                Self::TokenBucket(token_bucket::State::default())
+            }
+            (Algorithm::FixedWindow, _) => Self::FixedWindow(fixed_window::State::default()),
+            (Algorithm::SlidingWindow, _) => Self::SlidingWindow(sliding_window::State::default()),
+            (Algorithm::SlidingLog, _) => Self::SlidingLog(Box::default()),
+        }
+    }
+}
+
+impl Rules for QuotaRules {
+    type State = State;
+
+    #[inline]
+    fn remaining(&self, state: &State, now_us: u64) -> u64 {
+        dispatch!(self, state, 0, |rules, state| rules.remaining(state, now_us))
+    }
+
+    #[inline]
+    fn room(&self, state: &State, now_us: u64) -> u64 {
+        dispatch!(self, state, 0, |rules, state| rules.room(state, now_us))
+    }
+
+    #[inline]
+    fn spend(&self, state: &mut State, now_us: u64, units: u64) {
+        dispatch!(self, state, (), |rules, state| rules.spend(state, now_us, units));
+    }
+
+    fn refund(&self, state: &mut State, now_us: u64, units: u64) {
+        dispatch!(self, state, (), |rules, state| rules.refund(state, now_us, units));
+    }
+
+    fn rewind(&self, state: &mut State, now_us: u64) -> bool {
+        dispatch!(self, state, false, |rules, state| rules.rewind(state, now_us))
+    }
+
+    #[inline]
+    fn retry_after_us(&self, state: &State, now_us: u64, cost: u64) -> u64 {
+        dispatch!(self, state, 0, |rules, state| rules.retry_after_us(state, now_us, cost))
+    }
+
+    #[inline]
+    fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
+        dispatch!(self, state, 0, |rules, state| rules.reset_after_us(state, now_us))
+    }
+
+    #[inline]
+    fn delay_us(&self, state: &State, now_us: u64, spent: u64) -> u64 {
+        dispatch!(self, state, 0, |rules, state| rules.delay_us(state, now_us, spent))
+    }
+}

@@ -1,0 +1,215 @@
+//! The time of every admitted unit.
+//!
+//! # Derivation
+//!
+//! A unit counts while less than one period has passed since it was spent: `allowed = units + cost <= limit`. So no
+//! span of one period ever holds more than `limit` admitted units.
+//!
+//! Units spent in one microsecond share an entry, and an entry holds the running total up to and including it. The
+//! units between two entries are then a difference, and both what still counts and when enough of it expires are
+//! found by binary search.
+//!
+//! # Worked example
+//!
+//! `5/minute sliding_log`: 3 units at 0 s, 2 at 10 s; none remain. For a cost of 4, at 20 s, 4 units must expire: the
+//! total up to the second entry is 5 >= 4, so it fits when that one expires, at 70 s, 50 s later.
+
+use std::collections::VecDeque;
+
+use super::Rules;
+use crate::quota::Quota;
+use crate::quota::tick::SATURATION;
+
+#[derive(Clone, Debug)]
+pub(crate) struct SlidingLog {
+    limit: u64,
+    period_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at_us: u64,
+    /// The running total up to and including this entry. It wraps around; only differences count.
+    total: u64,
+}
+
+/// The entries in order of time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    entries: VecDeque<Entry>,
+    /// The running total before the first entry.
+    before: u64,
+}
+
+/// What of a state counts at some time.
+#[derive(Clone, Copy)]
+struct View {
+    /// The first entry that counts.
+    first: usize,
+    /// The running total before it.
+    before: u64,
+    /// How far the state is moved back because the clock went back.
+    back_us: u64,
+    /// The units that count.
+    used: u64,
+}
+
+impl SlidingLog {
+    pub(crate) fn new(quota: &Quota) -> Self {
+        Self { limit: quota.limit(), period_us: quota.period_us() }
+    }
+
+    fn view(&self, state: &State, now_us: u64) -> View {
+        let Some(newest) = state.entries.back() else {
+            return View { first: 0, before: state.before, back_us: 0, used: 0 };
+        };
+        let back_us = newest.at_us.saturating_sub(now_us);
+        // An entry that is moved back counts exactly if it counted when the newest was made.
+        let expired = (now_us + back_us).checked_sub(self.period_us);
+        let first =
+            expired.map_or(0, |expired| state.entries.partition_point(|entry| entry.at_us <= expired));
+        let before = first.checked_sub(1).map_or(state.before, |last| state.entries[last].total);
+        View { first, before, back_us, used: newest.total.wrapping_sub(before) }
+    }
+
+    /// Writes the state as of that time: expired entries go, and what is ahead of the clock is moved back.
+    fn bring(&self, state: &mut State, now_us: u64) -> View {
+        let view = self.view(state, now_us);
+        state.entries.drain(..view.first);
+        state.before = view.before;
+        if view.back_us > 0 {
+            for entry in &mut state.entries {
+                // Entries reach back at most one period before the newest, which may be before the epoch.
+                entry.at_us = entry.at_us.saturating_sub(view.back_us);
+            }
+        }
+        if state.entries.capacity() > 32 && state.entries.len() < state.entries.capacity() / 4 {
+            state.entries.shrink_to(state.entries.len() * 2);
+        }
+        View { first: 0, back_us: 0, ..view }
+    }
+}
+
+impl Rules for SlidingLog {
+    type State = Box<State>;
+
+    fn remaining(&self, state: &Box<State>, now_us: u64) -> u64 {
+        self.limit.saturating_sub(self.view(state, now_us).used)
+    }
+
+    fn room(&self, state: &Box<State>, now_us: u64) -> u64 {
+        (SATURATION * self.limit).saturating_sub(self.view(state, now_us).used)
+    }
+
+    fn spend(&self, state: &mut Box<State>, now_us: u64, units: u64) {
+        let total = {
+            let view = self.bring(state, now_us);
+            view.before.wrapping_add(view.used).wrapping_add(units)
+        };
+        match state.entries.back_mut() {
+            Some(newest) if newest.at_us == now_us => newest.total = total,
+            _ => state.entries.push_back(Entry { at_us: now_us, total }),
+        }
+    }
+
+    fn refund(&self, state: &mut Box<State>, now_us: u64, units: u64) {
+        let view = self.bring(state, now_us);
+        let kept = view.used.saturating_sub(units);
+        let total = view.before.wrapping_add(kept);
+        while let Some(newest) = state.entries.pop_back() {
+            let older = state.entries.back().map_or(state.before, |entry| entry.total);
+            if older.wrapping_sub(view.before) < kept {
+                state.entries.push_back(Entry { total, ..newest });
+                return;
+            }
+        }
+    }
+
+    fn rewind(&self, state: &mut Box<State>, now_us: u64) -> bool {
+        let ahead = state.entries.back().is_some_and(|newest| newest.at_us > now_us);
+        if ahead {
+            self.bring(state, now_us);
+        }
+        ahead
+    }
+
+    fn retry_after_us(&self, state: &Box<State>, now_us: u64, cost: u64) -> u64 {
+        let view = self.view(state, now_us);
+        let missing = (view.used + cost).saturating_sub(self.limit);
+        let expired_by = state.entries.partition_point(|entry| {
+            entry.total.wrapping_sub(state.before) < missing + view.before.wrapping_sub(state.before)
+        });
+        state.entries.get(expired_by).map_or(0, |entry| entry.at_us + self.period_us - view.back_us - now_us)
+    }
+
+    fn reset_after_us(&self, state: &Box<State>, now_us: u64) -> u64 {
+        let view = self.view(state, now_us);
+        match state.entries.back() {
+            Some(newest) if view.used > 0 => newest.at_us - view.back_us + self.period_us - now_us,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SECOND, quota};
+    use super::*;
+
+    fn log(text: &str) -> SlidingLog {
+        SlidingLog::new(&quota(text))
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let log = log("5/minute sliding_log");
+        let mut state = Box::default();
+        log.spend(&mut state, 0, 3);
+        log.spend(&mut state, 10 * SECOND, 2);
+        assert_eq!(log.remaining(&state, 20 * SECOND), 0);
+        assert_eq!(log.retry_after_us(&state, 20 * SECOND, 4), 50 * SECOND);
+        assert_eq!(log.reset_after_us(&state, 20 * SECOND), 50 * SECOND);
+        assert_eq!(log.retry_after_us(&state, 20 * SECOND, 3), 40 * SECOND);
+    }
+
+    #[test]
+    fn a_refund_gives_back_the_newest_first() {
+        let log = log("5/minute sliding_log");
+        let mut state = Box::default();
+        log.spend(&mut state, 0, 3);
+        log.spend(&mut state, 10 * SECOND, 2);
+        log.refund(&mut state, 10 * SECOND, 3);
+        assert_eq!(log.remaining(&state, 10 * SECOND), 3);
+        assert_eq!(log.reset_after_us(&state, 10 * SECOND), 50 * SECOND);
+        log.refund(&mut state, 10 * SECOND, u64::MAX);
+        assert_eq!(log.reset_after_us(&state, 10 * SECOND), 0);
+    }
+
+    #[test]
+    fn a_state_ahead_of_the_clock_moves_back_as_a_whole() {
+        let log = log("5/minute sliding_log");
+        let mut state = Box::default();
+        log.spend(&mut state, 100 * SECOND, 2);
+        log.spend(&mut state, 130 * SECOND, 3);
+        let retry_us = log.retry_after_us(&state, 130 * SECOND, 1);
+        for written in [false, true] {
+            if written {
+                log.rewind(&mut state, 90 * SECOND);
+            }
+            assert_eq!(log.remaining(&state, 90 * SECOND), 0);
+            assert_eq!(log.retry_after_us(&state, 90 * SECOND, 1), retry_us);
+        }
+    }
+
+    #[test]
+    fn what_has_expired_is_forgotten() {
+        let log = log("1000/second sliding_log");
+        let mut state = Box::default();
+        for at_us in 0..100_000 {
+            log.spend(&mut state, at_us * 1_000, 1);
+        }
+        assert_eq!(state.entries.len(), 1_000);
+        log.spend(&mut state, 200_000_000, 1);
+        assert!(state.entries.len() == 1 && state.entries.capacity() < 64);
+    }
+}

@@ -1,0 +1,290 @@
+//! Counters of sub-windows, the oldest of which slides out in proportion.
+//!
+//! # Derivation
+//!
+//! The period is cut into `buckets` sub-windows of `width`, aligned to the epoch. Whole sub-windows inside the last
+//! period count in full. The one that is sliding out counts by the part of it that is still inside, as if its units
+//! had been spread evenly over it:
+//!
+//! ```text
+//! used    = sum of the `buckets` newest + ceil(oldest * (width - elapsed) / width)
+//! allowed = used + cost <= limit
+//! ```
+//!
+//! with `elapsed` the time since the current sub-window began. With one bucket this is the well-known two-counter
+//! approximation.
+//!
+//! When a cost does not fit, walk forward over the sub-windows that slide out. In each, the newer ones sum to `newer`
+//! and `oldest` slides; it fits when `ceil(oldest * (width - elapsed) / width) <= limit - cost - newer =: left`, which
+//! for `left < oldest` is first so at `elapsed = width - floor(left * width / oldest)`.
+//!
+//! # Worked example
+//!
+//! `100/hour buckets=1`: 84 in the first hour, 36 in the second. A quarter into the second hour
+//! `36 + ceil(84 * 45/60)` = 99 are used, and one more passes. For the next, `left = 100 - 1 - 37 = 62`: it passes
+//! when `elapsed = 3,600,000,000 - floor(62 * 3,600,000,000 / 84)` = 942,857,143 us, which is 42,857,143 us later.
+//!
+//! # Changed numbers
+//!
+//! The counts are kept; one that is beyond 8 times the new limit is cut to that, so that no product passes 2^53.
+
+use super::Rules;
+use crate::quota::Quota;
+use crate::quota::tick::SATURATION;
+
+#[derive(Clone, Debug)]
+pub(crate) struct SlidingWindow {
+    limit: u64,
+    /// How many sub-windows make a period.
+    buckets: u64,
+    /// The width of a sub-window, in ticks.
+    width: u64,
+    tick_us: u64,
+}
+
+/// The counts of the newest sub-window and of the `buckets` before it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// The number of the newest sub-window that was written, counted from the epoch.
+    newest: u64,
+    /// A ring: sub-window `i` is counted at `i % (buckets + 1)`. Empty until the first unit is spent.
+    counts: Box<[u64]>,
+}
+
+/// A state as of some time: sub-windows are named by their age, 0 for the current one.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    counts: &'a [u64],
+    /// The place of the newest written sub-window in the ring.
+    place: usize,
+    /// How many sub-windows ago the newest was written; 0 as well when the clock went back.
+    age: u64,
+    /// The most that one sub-window can count.
+    most: u64,
+}
+
+impl View<'_> {
+    /// The counts from the newest written sub-window to older ones, with their ages.
+    fn from_newest(self) -> impl Iterator<Item = (u64, u64)> {
+        let (older, newer) = self.counts.split_at((self.place + 1).min(self.counts.len()));
+        let counts = older.iter().rev().chain(newer.iter().rev());
+        counts.zip(self.age..).map(move |(&count, age)| (age, count.min(self.most)))
+    }
+}
+
+impl SlidingWindow {
+    pub(crate) fn new(quota: &Quota) -> Self {
+        let buckets = u64::from(quota.buckets().unwrap_or(1));
+        let tick_us = quota.tick_us();
+        Self { limit: quota.limit(), buckets, width: quota.period_us() / buckets / tick_us, tick_us }
+    }
+
+    /// The number of the current sub-window and how many of its ticks have passed.
+    fn position(&self, now_us: u64) -> (u64, u64) {
+        let now = if self.tick_us == 1 { now_us } else { now_us / self.tick_us };
+        (now / self.width, now % self.width)
+    }
+
+    fn saturated(&self) -> u64 {
+        SATURATION * self.limit
+    }
+
+    fn place(&self, number: u64) -> usize {
+        (number % (self.buckets + 1)) as usize
+    }
+
+    fn view<'a>(&self, state: &'a State, current: u64) -> View<'a> {
+        View {
+            counts: &state.counts,
+            place: self.place(state.newest),
+            age: current.saturating_sub(state.newest),
+            most: self.saturated(),
+        }
+    }
+
+    /// What of a sub-window that is sliding out still counts.
+    fn inside(&self, oldest: u64, elapsed: u64) -> u64 {
+        (oldest * (self.width - elapsed)).div_ceil(self.width)
+    }
+
+    fn used(&self, state: &State, now_us: u64) -> u64 {
+        let (current, elapsed) = self.position(now_us);
+        let mut used = 0;
+        for (age, count) in self.view(state, current).from_newest() {
+            if age >= self.buckets {
+                return if age == self.buckets { used + self.inside(count, elapsed) } else { used };
+            }
+            used += count;
+        }
+        used
+    }
+
+    /// Writes the state as of that time: sub-windows that have slid out are cleared, and a state that is ahead of
+    /// the clock is moved back as a whole.
+    fn bring(&self, state: &mut State, current: u64) {
+        let most = self.saturated();
+        if state.counts.is_empty() {
+            state.counts = vec![0; self.buckets as usize + 1].into();
+        } else if current < state.newest {
+            // The counts stay in their order; only their places in the ring change.
+            state.counts.rotate_right(self.ring_distance(state.newest, current));
+        } else {
+            let passed = (current - state.newest).min(self.buckets + 1);
+            for number in current + 1 - passed..=current {
+                if passed > 0 {
+                    state.counts[self.place(number)] = 0;
+                }
+            }
+        }
+        state.newest = current;
+        for count in &mut state.counts {
+            *count = (*count).min(most);
+        }
+    }
+
+    /// How far places move to the right in the ring when the newest sub-window is renumbered.
+    fn ring_distance(&self, from: u64, to: u64) -> usize {
+        let length = self.buckets as usize + 1;
+        (self.place(to) + length - self.place(from)) % length
+    }
+}
+
+impl Rules for SlidingWindow {
+    type State = State;
+
+    fn remaining(&self, state: &State, now_us: u64) -> u64 {
+        self.limit.saturating_sub(self.used(state, now_us))
+    }
+
+    fn room(&self, state: &State, now_us: u64) -> u64 {
+        self.saturated().saturating_sub(self.used(state, now_us))
+    }
+
+    fn spend(&self, state: &mut State, now_us: u64, units: u64) {
+        let (current, _) = self.position(now_us);
+        self.bring(state, current);
+        state.counts[self.place(current)] += units;
+        debug_assert!(state.counts[self.place(current)] <= self.saturated());
+    }
+
+    fn refund(&self, state: &mut State, now_us: u64, units: u64) {
+        if state.counts.is_empty() {
+            return;
+        }
+        let (current, _) = self.position(now_us);
+        self.bring(state, current);
+        let mut left = units;
+        let (older, newer) = state.counts.split_at_mut(self.place(current) + 1);
+        for count in older.iter_mut().rev().chain(newer.iter_mut().rev()) {
+            let given_back = left.min(*count);
+            *count -= given_back;
+            left -= given_back;
+        }
+    }
+
+    fn rewind(&self, state: &mut State, now_us: u64) -> bool {
+        let (current, _) = self.position(now_us);
+        let ahead = state.newest > current;
+        if ahead {
+            self.bring(state, current);
+        }
+        ahead
+    }
+
+    fn retry_after_us(&self, state: &State, now_us: u64, cost: u64) -> u64 {
+        let (current, _) = self.position(now_us);
+        let view = self.view(state, current);
+        let target = self.limit - cost;
+        // Sums from the newest on: the first sub-window with which they pass the target is the one whose sliding out
+        // decides, since all newer ones fit beside it.
+        let mut newer = 0;
+        for (age, count) in view.from_newest().take_while(|(age, _)| *age <= self.buckets) {
+            if newer + count > target {
+                let elapsed = self.width - (target - newer) * self.width / count;
+                let slides_out = current + self.buckets - age;
+                return (slides_out * self.width + elapsed) * self.tick_us - now_us;
+            }
+            newer += count;
+        }
+        0
+    }
+
+    fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
+        let (current, _) = self.position(now_us);
+        let newest = self
+            .view(state, current)
+            .from_newest()
+            .take_while(|(age, _)| *age <= self.buckets)
+            .find(|(_, count)| *count > 0);
+        newest.map_or(0, |(age, _)| (current + self.buckets - age + 1) * self.width * self.tick_us - now_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SECOND, quota};
+    use super::*;
+
+    fn window(text: &str) -> SlidingWindow {
+        SlidingWindow::new(&quota(text))
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let window = window("100/hour buckets=1");
+        let quarter = 4_500 * SECOND;
+        let mut state = State::default();
+        window.spend(&mut state, SECOND, 84);
+        window.spend(&mut state, 3_601 * SECOND, 36);
+        assert_eq!(window.used(&state, quarter), 99);
+        window.spend(&mut state, quarter, 1);
+        assert_eq!(window.retry_after_us(&state, quarter, 1), 42_857_143);
+        assert_eq!(window.reset_after_us(&state, quarter), 6_300 * SECOND);
+    }
+
+    #[test]
+    fn the_wait_ends_with_the_first_microsecond_that_admits() {
+        let window = window("10/second buckets=4");
+        let mut state = State::default();
+        for (at_us, units) in [(100_000, 2), (300_000, 3), (600_000, 4), (900_000, 1)] {
+            window.spend(&mut state, at_us, units);
+        }
+        for cost in 1..=10 {
+            let admits_us = 900_000 + window.retry_after_us(&state, 900_000, cost);
+            assert!(window.remaining(&state, admits_us) >= cost, "{cost}");
+            assert!(window.remaining(&state, admits_us - 1) < cost, "{cost}");
+        }
+    }
+
+    #[test]
+    fn a_state_ahead_of_the_clock_moves_back_as_a_whole() {
+        let window = window("10/second buckets=4");
+        let mut state = State::default();
+        window.spend(&mut state, 7_000_000, 3);
+        window.spend(&mut state, 7_500_000, 7);
+        let retry_us = window.retry_after_us(&state, 7_500_000, 1);
+        for written in [false, true] {
+            if written {
+                window.rewind(&mut state, 3_250_000);
+            }
+            assert_eq!(window.remaining(&state, 3_250_000), 0);
+            assert_eq!(window.retry_after_us(&state, 3_250_000, 1), retry_us);
+        }
+    }
+
+    #[test]
+    fn near_the_epoch_there_are_no_older_sub_windows() {
+        let window = window("10/second buckets=10");
+        let mut state = State::default();
+        window.spend(&mut state, 5, 4);
+        window.refund(&mut state, 6, 1);
+        assert_eq!(window.remaining(&state, 6), 7);
+        window.spend(&mut state, 2_000_000, 10);
+        assert!(window.retry_after_us(&state, 2_000_000, 1) > 1_000_000);
+        window.spend(&mut state, 2_900_000, 5);
+        window.rewind(&mut state, 0);
+        assert_eq!((window.remaining(&state, 0), window.reset_after_us(&state, 0)), (0, 1_100_000));
+        window.refund(&mut state, 0, 6);
+        assert_eq!((window.remaining(&state, 0), window.reset_after_us(&state, 0)), (1, 200_000));
+    }
+}

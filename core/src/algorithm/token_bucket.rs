@@ -1,0 +1,263 @@
+//! A bucket of tokens that is refilled continuously, as a debt that is repaid (GCRA).
+//!
+//! # Derivation
+//!
+//! A bucket holds `capacity` tokens and gets `limit` of them per `period`, so one token every `period / limit`, which
+//! is seldom whole. Multiplied by `limit` it is: let a token be worth `period` units of debt and let every tick repay
+//! `limit` of them. Both are divided by their greatest common divisor. Then everything is an integer:
+//!
+//! ```text
+//! token    = (period / tick) / g        rate = limit / g        g = gcd(limit, period / tick)
+//! debt     = max(0, debt - max(0, now - at) * rate);  at = now
+//! allowed  = debt + cost * token <= capacity * token;  then debt += cost * token
+//! ```
+//!
+//! A full bucket has no debt. `debt / rate` is how many ticks it takes to be full again; that is the virtual
+//! scheduling of the Generic Cell Rate Algorithm (ITU-T I.371, annex A) seen from now: its theoretical arrival time is
+//! `at + debt / rate`.
+//!
+//! # Worked example
+//!
+//! `3/minute token_bucket`: g = gcd(3, 60,000,000) = 3, a token is worth 20,000,000 and a microsecond repays 1. After
+//! one token at 0 s the debt is 20,000,000 and the bucket is full again after 20 s. At 10 s the debt has fallen to
+//! 10,000,000; spending another makes it 30,000,000: `floor((60,000,000 - 30,000,000) / 20,000,000)` = 1 token remains.
+//!
+//! # Changed numbers
+//!
+//! A debt means a time only under the numbers it was made with, so the state names them. Under other numbers the debt
+//! becomes the one that takes as long to repay (rounded up to the microsecond), at most that of a saturated bucket.
+//! This is computed from the moment of the last write, so that it does not matter when it is computed.
+
+use super::Rules;
+use crate::quota::Quota;
+use crate::quota::tick::{SATURATION, gcd};
+
+#[derive(Clone, Debug)]
+pub(crate) struct TokenBucket {
+    /// What a token is worth, in units of debt.
+    token: u64,
+    /// How much debt a tick repays.
+    rate: u64,
+    /// The debt of an empty bucket.
+    empty: u64,
+    /// The debt beyond which nothing can be charged: at most 2^53, as was checked when the quota was made.
+    saturated: u64,
+    tick_us: u64,
+    period_us: u64,
+    numbers: Numbers,
+}
+
+/// The numbers that a debt was counted with: the limit (below 2^40) and, above it, the tick's power of ten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbers(u64);
+
+impl Numbers {
+    const LIMIT_BITS: u32 = 40;
+
+    fn new(limit: u64, tick_us: u64) -> Self {
+        debug_assert!(limit < 1 << Self::LIMIT_BITS);
+        Self(limit | u64::from(tick_us.ilog10()) << Self::LIMIT_BITS)
+    }
+
+    fn limit(self) -> u64 {
+        self.0 & ((1 << Self::LIMIT_BITS) - 1)
+    }
+
+    fn tick_us(self) -> u64 {
+        10_u64.pow((self.0 >> Self::LIMIT_BITS) as u32)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct State {
+    debt: u64,
+    /// When the debt was that, in ticks since the epoch.
+    at: u64,
+    numbers: Numbers,
+}
+
+impl TokenBucket {
+    pub(crate) fn new(quota: &Quota) -> Self {
+        let tick_us = quota.tick_us();
+        let period = quota.period_us() / tick_us;
+        let divisor = gcd(quota.limit(), period);
+        let token = period / divisor;
+        let empty = quota.capacity() * token;
+        Self {
+            token,
+            rate: quota.limit() / divisor,
+            empty,
+            saturated: SATURATION * empty,
+            tick_us,
+            period_us: quota.period_us(),
+            numbers: Numbers::new(quota.limit(), tick_us),
+        }
+    }
+
+    fn ticks(&self, us: u64) -> u64 {
+        if self.tick_us == 1 { us } else { us / self.tick_us }
+    }
+
+    /// The state as of that time: what was repaid is repaid, and a state that is ahead of the clock is moved back.
+    #[inline]
+    fn as_of(&self, state: &State, now_us: u64) -> State {
+        let now = self.ticks(now_us);
+        let State { debt, at, .. } =
+            if state.numbers == self.numbers { *state } else { self.converted(*state) };
+        // A product beyond 64 bits is beyond any debt as well.
+        let repaid = now.saturating_sub(at).saturating_mul(self.rate);
+        State { debt: debt.min(self.saturated).saturating_sub(repaid), at: now, numbers: self.numbers }
+    }
+
+    /// The debt under these numbers that takes as long to repay as the given one under its own.
+    #[cold]
+    fn converted(&self, state: State) -> State {
+        if state.debt == 0 {
+            return State::default();
+        }
+        let (limit, tick_us) = (state.numbers.limit(), state.numbers.tick_us());
+        let rate = limit / gcd(limit, self.period_us / tick_us);
+        let full_at_us = (state.at + state.debt.div_ceil(rate)) * tick_us;
+        let at = self.ticks(state.at * tick_us);
+        let span_us = u128::from(full_at_us - at * self.tick_us);
+        let debt = (span_us * u128::from(self.rate)).div_ceil(u128::from(self.tick_us));
+        State { debt: u64::try_from(debt).unwrap_or(u64::MAX), at, numbers: self.numbers }
+    }
+
+    /// How long until so much debt is repaid: until the first microsecond whose tick has repaid it.
+    fn repaid_after_us(&self, debt: u64, now_us: u64) -> u64 {
+        if self.tick_us == 1 && self.rate == 1 {
+            return debt;
+        }
+        match debt.div_ceil(self.rate) {
+            0 => 0,
+            ticks => (self.ticks(now_us) + ticks) * self.tick_us - now_us,
+        }
+    }
+
+    /// How long until the debt from before `spent` units were added to it is repaid.
+    pub(super) fn turn_after_us(&self, state: &State, now_us: u64, spent: u64) -> u64 {
+        let before = self.as_of(state, now_us).debt.saturating_sub(spent.saturating_mul(self.token));
+        self.repaid_after_us(before, now_us)
+    }
+}
+
+impl Rules for TokenBucket {
+    type State = State;
+
+    #[inline]
+    fn remaining(&self, state: &State, now_us: u64) -> u64 {
+        self.empty.saturating_sub(self.as_of(state, now_us).debt) / self.token
+    }
+
+    fn room(&self, state: &State, now_us: u64) -> u64 {
+        (self.saturated - self.as_of(state, now_us).debt) / self.token
+    }
+
+    #[inline]
+    fn spend(&self, state: &mut State, now_us: u64, units: u64) {
+        *state = self.as_of(state, now_us);
+        state.debt += units * self.token;
+        debug_assert!(state.debt <= self.saturated);
+    }
+
+    fn refund(&self, state: &mut State, now_us: u64, units: u64) {
+        *state = self.as_of(state, now_us);
+        state.debt = state.debt.saturating_sub(units.saturating_mul(self.token));
+    }
+
+    fn rewind(&self, state: &mut State, now_us: u64) -> bool {
+        let ahead = state.at * state.numbers.tick_us() > now_us;
+        if ahead {
+            *state = self.as_of(state, now_us);
+        }
+        ahead
+    }
+
+    #[inline]
+    fn retry_after_us(&self, state: &State, now_us: u64, cost: u64) -> u64 {
+        let debt = self.as_of(state, now_us).debt + cost * self.token;
+        self.repaid_after_us(debt.saturating_sub(self.empty), now_us)
+    }
+
+    #[inline]
+    fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
+        self.repaid_after_us(self.as_of(state, now_us).debt, now_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SECOND, quota};
+    use super::*;
+
+    fn bucket(text: &str) -> TokenBucket {
+        TokenBucket::new(&quota(text))
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let bucket = bucket("3/minute token_bucket");
+        assert_eq!((bucket.token, bucket.rate, bucket.empty), (20_000_000, 1, 60_000_000));
+        let mut state = State::default();
+        bucket.spend(&mut state, 0, 1);
+        assert_eq!((state.debt, bucket.reset_after_us(&state, 0)), (20_000_000, 20 * SECOND));
+        bucket.spend(&mut state, 10 * SECOND, 1);
+        assert_eq!((state.debt, bucket.remaining(&state, 10 * SECOND)), (30_000_000, 1));
+    }
+
+    #[test]
+    fn a_fraction_of_a_microsecond_is_never_lost() {
+        // 97 does not divide a minute: a token comes every 618,556.7 us.
+        let bucket = bucket("97/minute token_bucket");
+        let mut state = State::default();
+        bucket.spend(&mut state, 0, 97);
+        assert_eq!(bucket.retry_after_us(&state, 0, 1), 618_557);
+        assert_eq!(bucket.remaining(&state, 59_999_999), 96);
+        assert_eq!(bucket.remaining(&state, 60_000_000), 97);
+    }
+
+    #[test]
+    fn a_coarse_tick_still_waits_to_the_microsecond() {
+        let bucket = bucket("999983/day token_bucket");
+        assert_eq!(bucket.tick_us, 100);
+        let mut state = State::default();
+        bucket.spend(&mut state, 5, 999_983);
+        let wait = bucket.retry_after_us(&state, 5, 1);
+        assert_eq!(bucket.remaining(&state, 5 + wait - 1), 0);
+        assert_eq!(bucket.remaining(&state, 5 + wait), 1);
+    }
+
+    #[test]
+    fn changed_numbers_keep_the_time_until_full() {
+        let (before, after) = (bucket("100/minute token_bucket"), bucket("200/minute token_bucket"));
+        let mut state = State::default();
+        before.spend(&mut state, 0, 50);
+        for now_us in [0, 7 * SECOND, 29 * SECOND] {
+            assert_eq!(after.reset_after_us(&state, now_us), before.reset_after_us(&state, now_us));
+        }
+        assert_eq!(after.remaining(&state, 0), 100);
+    }
+
+    #[test]
+    fn a_debt_beyond_saturation_is_cut_from_the_last_write_on() {
+        let (before, after) = (bucket("100/minute token_bucket"), bucket("100/minute token_bucket burst=1"));
+        let mut state = State::default();
+        before.spend(&mut state, 0, 100);
+        // 8 tokens at 600,000 us each; a denied peek a second later finds a second less.
+        assert_eq!(after.reset_after_us(&state, 0), 4_800_000);
+        assert_eq!(after.reset_after_us(&state, SECOND), 3_800_000);
+    }
+
+    #[test]
+    fn other_ticks_keep_the_time_until_full() {
+        let (fine, coarse) = (bucket("10/day token_bucket"), bucket("999983/day token_bucket"));
+        let mut state = State::default();
+        fine.spend(&mut state, 123, 5);
+        let full_us = fine.reset_after_us(&state, 123);
+        let rounded = coarse.reset_after_us(&state, 123);
+        assert!((full_us..full_us + coarse.tick_us).contains(&rounded), "{full_us} {rounded}");
+        coarse.spend(&mut state, 123, 1);
+        assert!(fine.reset_after_us(&state, 123) >= rounded);
+    }
+}

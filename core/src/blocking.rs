@@ -1,0 +1,127 @@
+//! The synchronous face: the same operations for callers that are not asynchronous.
+
+use std::time::Duration;
+
+use crate::decision::{Decision, Usage};
+use crate::error::{Error, ErrorKind};
+use crate::limiter::Limiter as AsyncLimiter;
+use crate::request::Request;
+use crate::transition::Operation;
+
+/// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking).
+/// Clones share everything, and so do the two faces of one limiter.
+///
+/// Every operation means what it means on the [asynchronous face](crate::Limiter), and fails as it does there.
+///
+/// ```
+/// use polylimit::{Limiter, Policy};
+///
+/// let limiter = Limiter::builder().policy(Policy::parse("api", "2/minute")?).build()?.blocking();
+/// let allowed = [(); 3].map(|()| limiter.check("user:42").is_ok_and(|decision| decision.allowed()));
+/// assert_eq!(allowed, [true, true, false]);
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    limiter: AsyncLimiter,
+}
+
+impl Limiter {
+    pub(crate) fn new(limiter: AsyncLimiter) -> Self {
+        Self { limiter }
+    }
+
+    /// The asynchronous face of the same limiter, which has what does not wait: policies and their changes.
+    pub fn asynchronous(&self) -> &AsyncLimiter {
+        &self.limiter
+    }
+
+    /// See [`Limiter::check`](AsyncLimiter::check).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    #[inline]
+    pub fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
+        self.limiter.shared().decide(Operation::Check, request.into())
+    }
+
+    /// See [`Limiter::peek`](AsyncLimiter::peek).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
+        self.limiter.shared().decide(Operation::Peek, request.into())
+    }
+
+    /// See [`Limiter::check_many`](AsyncLimiter::check_many).
+    ///
+    /// # Errors
+    /// Each request has its own result; see [`Limiter`](AsyncLimiter).
+    pub fn check_many<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        self.limiter.shared().decide_many(requests)
+    }
+
+    /// See [`Limiter::take`](AsyncLimiter::take).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        self.limiter.shared().adjust(Operation::Take, request.into())
+    }
+
+    /// See [`Limiter::charge`](AsyncLimiter::charge).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        self.limiter.shared().adjust(Operation::Charge, request.into())
+    }
+
+    /// See [`Limiter::refund`](AsyncLimiter::refund).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        self.limiter.shared().refund(request.into())
+    }
+
+    /// See [`Limiter::reset`](AsyncLimiter::reset).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        self.limiter.shared().reset(request.into())
+    }
+
+    /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, also when it is called in
+    /// an asynchronous context.
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter); [`Internal`](ErrorKind::Internal) when the system gives no timer or thread.
+    pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
+        let waiting = self.limiter.shared().acquire(request.into(), timeout);
+        if tokio::runtime::Handle::try_current().is_err() {
+            return block_on(waiting);
+        }
+        // A thread inside a runtime must not drive another one: a thread of its own does.
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("polylimit-acquire".to_owned());
+            let waiter = thread.spawn_scoped(scope, || block_on(waiting)).map_err(unavailable)?;
+            waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "acquire panicked")))
+        })
+    }
+}
+
+/// Drives a future on this thread, with a timer and nothing else.
+fn block_on<Answer>(future: impl Future<Output = Result<Answer, Error>>) -> Result<Answer, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(unavailable)?;
+    runtime.block_on(future)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+fn unavailable(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, format!("acquire cannot wait here: {error}"))
+}

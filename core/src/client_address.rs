@@ -1,0 +1,135 @@
+//! The address that counts as the client of a request.
+//!
+//! A request that came through proxies has its client's address in a header that anyone can write. Each proxy
+//! appends the address it was called from, so a header is worth as much as the hops that wrote it: the walk
+//! starts at the socket peer and goes through the header from the right, for as long as the address in hand
+//! is a trusted proxy. The first address that is not trusted is the client. Whatever stands left of it was
+//! written by the client, and is never looked at.
+
+mod builder;
+mod forwarded;
+mod header;
+mod network;
+mod node;
+
+use std::net::IpAddr;
+
+pub use builder::ClientAddressRulesBuilder;
+pub use header::ForwardingHeader;
+use network::{Network, normalise};
+
+/// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one
+/// client.
+///
+/// The default trusts nobody: the peer is the client, an IPv4 address is counted by itself and an IPv6
+/// address by its /64.
+///
+/// ```
+/// use polylimit::{ClientAddressRules, ForwardingHeader};
+///
+/// let rules = ClientAddressRules::builder()
+///     .trust("10.0.0.0/8")
+///     .trust("loopback")
+///     .header(ForwardingHeader::XForwardedFor)
+///     .build()?;
+///
+/// // The client made up the first entry; the outer proxy wrote the second, and the peer the third.
+/// let lines = [&b"198.51.100.1, 203.0.113.7, 10.0.0.2"[..]];
+/// assert_eq!(rules.resolve([10, 0, 0, 1].into(), lines).key(), "203.0.113.7");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAddressRules {
+    trusted: Box<[Network]>,
+    header: Option<ForwardingHeader>,
+    ipv4_prefix: u8,
+    ipv6_prefix: u8,
+}
+
+impl ClientAddressRules {
+    /// How many entries of the header are looked at, from the right.
+    pub const MAX_ENTRIES: usize = 32;
+
+    /// How many bytes of the header are looked at, from the right, all its lines joined by `", "`.
+    pub const MAX_HEADER_BYTES: usize = 4096;
+
+    /// How many networks may be trusted. Each entry is compared with each network.
+    pub const MAX_TRUSTED: usize = 1024;
+
+    /// Rules that trust nobody yet.
+    pub fn builder() -> ClientAddressRulesBuilder {
+        ClientAddressRulesBuilder::new()
+    }
+
+    /// The header that has to be handed to [`resolve`](Self::resolve); none if nobody is trusted to write
+    /// one.
+    pub fn header(&self) -> Option<ForwardingHeader> {
+        self.header.filter(|_| !self.trusted.is_empty())
+    }
+
+    /// The client of a request that came from `peer` with these lines of the header [`header`](Self::header).
+    ///
+    /// `peer` is the other end of the socket; for a Unix socket, the loopback address. `lines` are the values
+    /// of all lines of that header in the order they were received, and are read only if the peer is trusted.
+    ///
+    /// The walk ends at the first address that is not trusted, which is the client. It ends earlier, at the
+    /// last trusted address it reached, where the header ends, at [`MAX_ENTRIES`](Self::MAX_ENTRIES) or
+    /// [`MAX_HEADER_BYTES`](Self::MAX_HEADER_BYTES), and at an entry that names no address: an empty one,
+    /// `unknown`, an obfuscated identifier (RFC 7239, section 6) or anything malformed. The hop that wrote
+    /// such an entry does not say whom it was called by, so what stands left of it has nobody to vouch for
+    /// it.
+    pub fn resolve<'a>(
+        &self,
+        peer: IpAddr,
+        lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+    ) -> ClientAddress {
+        let mut address = normalise(peer);
+        if let Some(header) = self.header
+            && self.trusts(address)
+        {
+            for entry in header.entries_from_the_right(lines) {
+                let Some(written) = header.address_of(entry) else { break };
+                address = normalise(written);
+                if !self.trusts(address) {
+                    break;
+                }
+            }
+        }
+        let prefix = if address.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix };
+        ClientAddress { address, counted: Network::around(address, prefix) }
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+}
+
+impl Default for ClientAddressRules {
+    fn default() -> Self {
+        Self { trusted: Box::default(), header: None, ipv4_prefix: 32, ipv6_prefix: 64 }
+    }
+}
+
+/// The address of a client, and the network it is counted with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientAddress {
+    address: IpAddr,
+    counted: Network,
+}
+
+impl ClientAddress {
+    /// The exact address. IPv4-mapped IPv6 addresses (`::ffff:0:0/96`, RFC 4291) and addresses of the NAT64
+    /// well-known prefix (`64:ff9b::/96`, RFC 6052) are given as the IPv4 address in their last 32 bits.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// What to limit by: one text for all addresses that are counted together, such as `203.0.113.7` or
+    /// `2001:db8:1:2::/64`. IPv6 is written as in RFC 5952; a whole address has no prefix length.
+    pub fn key(&self) -> String {
+        self.counted.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

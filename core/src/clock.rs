@@ -1,0 +1,73 @@
+//! Where the time comes from: an integer count of microseconds since the Unix epoch.
+
+mod manual;
+mod system;
+
+pub use manual::ManualClock;
+
+/// The latest time that a clock can show, in microseconds since the Unix epoch: 2^53 - 1, in the year 2255. Up to it
+/// every time is exact in a double, which is what Redis scripts compute in.
+pub(crate) const MAX_US: u64 = (1 << 53) - 1;
+
+/// The clock of a limiter that decides in this process.
+///
+/// ```
+/// use polylimit::{Clock, Limiter, ManualClock, Policy};
+///
+/// let clock = ManualClock::new(1_700_000_000_000_000)?;
+/// let limiter = Limiter::builder().clock(clock.clone()).policy(Policy::parse("api", "1/s")?).build()?;
+/// # let _: (Limiter, Clock) = (limiter, clock.into());
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System,
+    Coarse,
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// The system clock, to the microsecond. The default.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// The system clock as of the kernel's last tick: several times as fast to read, and up to 4 ms late (on Linux;
+    /// elsewhere it is the system clock). Decisions are exact at the time that it shows.
+    pub fn coarse() -> Self {
+        Self(Source::Coarse)
+    }
+
+    /// Microseconds since the Unix epoch.
+    #[inline]
+    pub(crate) fn now_us(&self) -> u64 {
+        match &self.0 {
+            Source::System => system::now_us(),
+            Source::Coarse => system::coarse_now_us(),
+            Source::Manual(clock) => clock.now_us(),
+        }
+    }
+
+    /// The manual clock, if it is one.
+    pub(crate) fn manual(&self) -> Option<&ManualClock> {
+        match &self.0 {
+            Source::Manual(clock) => Some(clock),
+            Source::System | Source::Coarse => None,
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl From<ManualClock> for Clock {
+    fn from(clock: ManualClock) -> Self {
+        Self(Source::Manual(clock))
+    }
+}

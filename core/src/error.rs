@@ -1,0 +1,127 @@
+//! What can go wrong, in one table that every language shares.
+//!
+//! A denial is not an error: it is a [`Decision`](crate::Decision). An error means that no decision could be
+//! made. Messages are lower case, end without a full stop, and say what was read and what is allowed; they never
+//! hold a password or a raw key.
+
+use std::fmt;
+
+/// The kinds of error, each with a code string and a number that no other kind will ever reuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller passed something that is not allowed; trying again with the same input fails again.
+    InvalidArgument,
+    /// The store could not be reached in time; trying again later may succeed.
+    StoreUnavailable,
+    /// The store was reached and could not decide.
+    StoreFailed,
+    /// The limiter was closed.
+    Closed,
+    /// A defect in polylimit itself.
+    Internal,
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::InvalidArgument, Self::StoreUnavailable, Self::StoreFailed, Self::Closed, Self::Internal];
+
+    /// The code string, the same in every language.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid_argument",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::StoreFailed => "store_failed",
+            Self::Closed => "closed",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The number that stands for this kind in C, from 1 up; 0 is success there.
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::InvalidArgument => 1,
+            Self::StoreUnavailable => 2,
+            Self::StoreFailed => 3,
+            Self::Closed => 4,
+            Self::Internal => 5,
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// Why no decision could be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: Box<str>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Box<str>>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    pub(crate) fn invalid_argument(message: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// Which kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What was read, what is allowed and what to do about it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// At most 40 characters of what the caller wrote, quoted and escaped, for an error message.
+pub(crate) fn excerpt(read: &str) -> String {
+    const LONGEST: usize = 40;
+    match read.char_indices().nth(LONGEST) {
+        None => format!("{read:?}"),
+        Some((end, _)) => format!("{:?}...", &read[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_complete_and_numbers_are_stable() {
+        let table: Vec<_> = ErrorKind::ALL.iter().map(|kind| (kind.number(), kind.code())).collect();
+        assert_eq!(
+            table,
+            [
+                (1, "invalid_argument"),
+                (2, "store_unavailable"),
+                (3, "store_failed"),
+                (4, "closed"),
+                (5, "internal")
+            ]
+        );
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_printable() {
+        assert_eq!(excerpt("a\n"), r#""a\n""#);
+        assert_eq!(excerpt(&"é".repeat(100)).chars().count(), 2 + 40 + 3);
+    }
+}

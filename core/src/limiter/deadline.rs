@@ -1,0 +1,72 @@
+//! How long a caller is willing to wait, by the limiter's clock.
+
+use std::future;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::{Clock, ManualClock};
+use crate::error::Error;
+
+/// Longer timeouts are as good as none: 100 years.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// When a caller stops waiting. With the system clock it is kept by the monotonic clock, so that a step of the system
+/// clock makes nobody wait longer.
+pub(super) enum Deadline {
+    Monotonic(Instant),
+    Manual(ManualClock, u64),
+}
+
+impl Deadline {
+    pub(super) fn after(timeout: Duration, clock: &Clock) -> Self {
+        let timeout = timeout.min(LONGEST);
+        match clock.manual() {
+            None => Self::Monotonic(Instant::now() + timeout),
+            Some(clock) => {
+                Self::Manual(clock.clone(), clock.now_us().saturating_add(timeout.as_micros() as u64))
+            }
+        }
+    }
+
+    /// How long there is left, in microseconds.
+    pub(super) fn left_us(&self) -> u64 {
+        match self {
+            Self::Monotonic(at) => at.saturating_duration_since(Instant::now()).as_micros() as u64,
+            Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
+        }
+    }
+
+    /// Waits until it has come.
+    pub(super) async fn reached(&self) {
+        match self {
+            Self::Monotonic(at) => tokio::time::sleep_until(*at).await,
+            Self::Manual(clock, at_us) => clock.reached(*at_us).await,
+        }
+    }
+
+    /// Waits for so long, by the same clock.
+    pub(super) async fn sleep(&self, for_us: u64) {
+        match self {
+            Self::Monotonic(_) => tokio::time::sleep(Duration::from_micros(for_us)).await,
+            // A wait beyond what the clock can show never ends.
+            Self::Manual(clock, _) => match clock.now_us().checked_add(for_us) {
+                Some(target_us) => clock.reached(target_us).await,
+                None => future::pending().await,
+            },
+        }
+    }
+
+    /// Whether waiting is possible here: by the system clock it needs tokio's timer.
+    pub(super) fn can_wait(&self) -> Result<(), Error> {
+        match self {
+            Self::Monotonic(_) if tokio::runtime::Handle::try_current().is_err() => {
+                Err(Error::invalid_argument(
+                    "acquire has to wait and there is no tokio runtime here: call it from one, or use \
+                     polylimit::blocking::Limiter",
+                ))
+            }
+            Self::Monotonic(_) | Self::Manual(..) => Ok(()),
+        }
+    }
+}

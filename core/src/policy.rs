@@ -1,0 +1,129 @@
+//! A policy: a named list of quotas that hold all together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, excerpt};
+use crate::quota::{Quota, parse_quotas};
+
+/// A named list of one or more quotas: a request is admitted by all of them, or nothing is taken from any.
+///
+/// The name appears in HTTP fields, keys and metrics, so it is a token of RFC 9110 (section 5.6.2): 1 to 64 of the
+/// letters, digits and ``!#$%&'*+-.^_`|~``. Within a policy, two quotas differ in algorithm, period, step or buckets:
+/// that is how their states are told apart when numbers change.
+///
+/// ```
+/// use polylimit::Policy;
+///
+/// let policy = Policy::parse("api", "10/s; 1000/h")?;
+/// assert_eq!(policy.quotas().len(), 2);
+/// assert_eq!(policy.to_string(), "api: 10/second; 1000/hour");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    name: Arc<str>,
+    quotas: Arc<[Quota]>,
+}
+
+impl Policy {
+    /// The longest name, in bytes.
+    pub const MAX_NAME_LENGTH: usize = 64;
+    /// The most quotas of one policy.
+    pub const MAX_QUOTAS: usize = 16;
+
+    /// Makes a policy of quotas.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when
+    /// there are no quotas or more than 16, or when two agree in algorithm, period, step and buckets.
+    pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
+        check_name(name)?;
+        let quotas: Arc<[Quota]> = quotas.into_iter().take(Self::MAX_QUOTAS + 1).collect();
+        if quotas.is_empty() || quotas.len() > Self::MAX_QUOTAS {
+            let read = if quotas.is_empty() { "no quotas" } else { "more than 16" };
+            return Err(Error::invalid_argument(format!(
+                "policy {name} has {read}: allowed is 1 to {}",
+                Self::MAX_QUOTAS
+            )));
+        }
+        for (at, quota) in quotas.iter().enumerate() {
+            if let Some(twin) = quotas[..at].iter().find(|other| other.identity() == quota.identity()) {
+                return Err(Error::invalid_argument(format!(
+                    "policy {name} has both {twin} and {quota}: two quotas have to differ in algorithm, period, step \
+                     or buckets, so that what was used can be told apart"
+                )));
+            }
+        }
+        Ok(Self { name: name.into(), quotas })
+    }
+
+    /// Makes a policy of quotas in their text form, separated by `;`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and when a text is not a quota; see [`Quota`].
+    pub fn parse(name: &str, quotas: &str) -> Result<Self, Error> {
+        Self::new(name, parse_quotas(quotas)?)
+    }
+
+    /// The name: a token of RFC 9110, 1 to 64 bytes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The quotas, in the order in which they were given.
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        for (at, quota) in self.quotas.iter().enumerate() {
+            write!(f, "{}{quota}", if at == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if (1..=Policy::MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(is_token) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "policy name {} ({} bytes): allowed are 1 to 64 letters, digits and !#$%&'*+-.^_`|~",
+        excerpt(name),
+        name.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_token_of_64_bytes() {
+        for name in ["a", "api-v1.2_x~|`", &"x".repeat(64)] {
+            assert_eq!(Policy::parse(name, "1/s").unwrap().name(), name);
+        }
+        for name in ["", "a b", "é", "a\"b", "a\0", "{a}", &"x".repeat(65)] {
+            assert!(Policy::parse(name, "1/s").unwrap_err().to_string().contains("allowed are 1 to 64"));
+        }
+    }
+
+    #[test]
+    fn quotas_are_told_apart() {
+        assert!(
+            Policy::parse("a", "1/s; 2/s")
+                .unwrap_err()
+                .to_string()
+                .contains("has both 1/second and 2/second")
+        );
+        Policy::parse("a", "1/s; 1/s buckets=1; 1/s token_bucket; 1/s token_bucket step=1; 1/m").unwrap();
+        assert!(Policy::new("a", []).unwrap_err().to_string().contains("no quotas"));
+        let many = (1..=17).map(|seconds| format!("1/{seconds}s")).collect::<Vec<_>>().join(";");
+        assert!(Policy::parse("a", &many).unwrap_err().to_string().contains("more than 16"));
+    }
+}

@@ -1,0 +1,164 @@
+//! A quota: an algorithm with its numbers, impossible to build invalid.
+
+mod admission;
+mod algorithm;
+mod builder;
+mod display;
+mod parse;
+pub(crate) mod tick;
+
+use std::time::Duration;
+
+pub use algorithm::Algorithm;
+pub use builder::QuotaBuilder;
+pub(crate) use parse::quotas as parse_quotas;
+
+use crate::error::Error;
+
+/// At most `limit` units per `period`, counted by an [`Algorithm`].
+///
+/// A quota is made from its text form or with a [builder](Quota::builder); both refuse what is out of bounds, so a
+/// quota that exists is valid. Its text form is canonical: [`Display`](std::fmt::Display) prints a text that parses
+/// to an equal quota.
+///
+/// | number | bounds |
+/// |---|---|
+/// | limit | 0 to [`MAX_UNITS`](Self::MAX_UNITS) units; 0 admits nothing |
+/// | period | [`MIN_PERIOD`](Self::MIN_PERIOD) to [`MAX_PERIOD`](Self::MAX_PERIOD), whole microseconds |
+/// | burst | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; the two buckets only; default `limit` |
+/// | step | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; token bucket only; `step * period / limit` whole microseconds |
+/// | buckets | 1 to [`MAX_BUCKETS`](Self::MAX_BUCKETS), dividing the period; sliding window only; default 10 where the period divides by 10, otherwise 1 |
+///
+/// ```
+/// use polylimit::{Algorithm, Quota};
+///
+/// let quota: Quota = "10/s token_bucket burst=20".parse()?;
+/// assert_eq!((quota.algorithm(), quota.limit(), quota.capacity()), (Algorithm::TokenBucket, 10, 20));
+/// assert_eq!(quota.to_string(), "10/second token_bucket burst=20");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    algorithm: Algorithm,
+    limit: u64,
+    period_us: u64,
+    /// `burst` of the two buckets, `limit` of the windows.
+    capacity: u64,
+    /// 0 for a bucket that is refilled continuously and for every other algorithm.
+    step: u64,
+    /// 0 for every algorithm but the sliding window.
+    buckets: u32,
+    aligned: bool,
+    count_denied: bool,
+    /// Follows from the other numbers; see [`tick`].
+    tick_us: u64,
+}
+
+/// What tells one quota's state from another's within a policy: as long as it stays, changed numbers keep what was
+/// used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    algorithm: Algorithm,
+    period_us: u64,
+    step: u64,
+    buckets: u32,
+}
+
+impl Quota {
+    /// The largest limit, burst, step and cost: 10^12 units.
+    pub const MAX_UNITS: u64 = 1_000_000_000_000;
+    /// The shortest period: one millisecond.
+    pub const MIN_PERIOD: Duration = Duration::from_millis(1);
+    /// The longest period: 366 days.
+    pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    /// The most sub-windows of a sliding window.
+    pub const MAX_BUCKETS: u32 = 60;
+
+    /// Starts a quota of `limit` units per `period`, a sliding window unless told otherwise.
+    pub fn builder(limit: u64, period: Duration) -> QuotaBuilder {
+        QuotaBuilder::new(limit, period)
+    }
+
+    /// `limit` units per second in a sliding window of 10 sub-windows.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the limit is above [`MAX_UNITS`](Self::MAX_UNITS).
+    pub fn per_second(limit: u64) -> Result<Self, Error> {
+        Self::builder(limit, Duration::from_secs(1)).build()
+    }
+
+    /// `limit` units per minute in a sliding window of 10 sub-windows.
+    ///
+    /// # Errors
+    /// As [`per_second`](Self::per_second).
+    pub fn per_minute(limit: u64) -> Result<Self, Error> {
+        Self::builder(limit, Duration::from_secs(60)).build()
+    }
+
+    /// `limit` units per hour in a sliding window of 10 sub-windows.
+    ///
+    /// # Errors
+    /// As [`per_second`](Self::per_second).
+    pub fn per_hour(limit: u64) -> Result<Self, Error> {
+        Self::builder(limit, Duration::from_secs(60 * 60)).build()
+    }
+
+    /// How this quota counts.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Units per period.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period, in whole microseconds.
+    pub fn period(&self) -> Duration {
+        Duration::from_micros(self.period_us)
+    }
+
+    /// The most units that can be spent at once: the burst of the two buckets, the limit of the windows; 0 when the
+    /// limit is 0.
+    pub fn capacity(&self) -> u64 {
+        if self.limit == 0 { 0 } else { self.capacity }
+    }
+
+    /// How many tokens a stepped token bucket gets at a time; `None` when it is refilled continuously.
+    pub fn step(&self) -> Option<u64> {
+        (self.step > 0).then_some(self.step)
+    }
+
+    /// How many sub-windows a sliding window has; `None` for every other algorithm.
+    pub fn buckets(&self) -> Option<u32> {
+        (self.buckets > 0).then_some(self.buckets)
+    }
+
+    /// Whether a fixed window starts at multiples of the period since the Unix epoch.
+    pub fn aligned(&self) -> bool {
+        self.aligned
+    }
+
+    /// Whether denied requests are charged too.
+    pub fn count_denied(&self) -> bool {
+        self.count_denied
+    }
+
+    pub(crate) fn period_us(&self) -> u64 {
+        self.period_us
+    }
+
+    /// The unit of time in which this quota counts, in microseconds.
+    pub(crate) fn tick_us(&self) -> u64 {
+        self.tick_us
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            algorithm: self.algorithm,
+            period_us: self.period_us,
+            step: self.step,
+            buckets: self.buckets,
+        }
+    }
+}

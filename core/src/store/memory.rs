@@ -1,0 +1,143 @@
+//! The store in this process: sharded, bounded, and cleaned as it goes.
+//!
+//! - A key belongs to one of up to 64 shards, each a hash table under a lock of its own. The hash is seeded at random.
+//! - A shard holds its share of `max_keys`. A state that is spent (nothing counts as used any more) may be dropped,
+//!   since it cannot be told from one that was never seen; one that is in use never is. Every new key looks at a few
+//!   slots and drops what is spent there; a new key that finds its shard full looks at more of them.
+//! - When a shard is full of keys in use, new keys share one state a policy, and their decisions say so.
+
+mod entry;
+mod key_hash;
+mod overflow;
+mod shard;
+mod states;
+mod sweep;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::entry::{Change, Registered};
+use self::key_hash::KeyHash;
+use self::overflow::Overflow;
+use self::shard::{Shard, Slot};
+use super::PolicyId;
+use crate::algorithm::State;
+use crate::clock::Clock;
+use crate::decision::{Decision, Degradation, Usage};
+use crate::policy::Policy;
+use crate::transition::{Applied, Operation, PolicyRules};
+
+/// Fewer keys than this are not worth a shard of their own.
+const MIN_KEYS_PER_SHARD: usize = 1 << 10;
+/// More shards than this are made only to keep the shards small.
+const ENOUGH_SHARDS: usize = 1 << 6;
+/// A table that grows moves all its keys at once: no shard gets many more than this.
+const MAX_KEYS_PER_SHARD: usize = 1 << 14;
+const MAX_SHARDS: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(crate) struct MemoryStore {
+    shards: Box<[Padded]>,
+    overflow: Mutex<Overflow>,
+    key_hash: KeyHash,
+    clock: Clock,
+}
+
+/// A shard on cache lines of its own, so that two cores that work on neighbours do not wait for each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+impl MemoryStore {
+    /// A store of at most `max_keys` keys, which is at least 1.
+    pub(crate) fn new(max_keys: usize, clock: Clock) -> Self {
+        let key_hash = KeyHash::default();
+        let worth = (max_keys / MIN_KEYS_PER_SHARD).min(ENOUGH_SHARDS).max(max_keys / MAX_KEYS_PER_SHARD);
+        let count: usize = 1 << worth.clamp(1, MAX_SHARDS).ilog2();
+        // The shares add up to `max_keys`.
+        let share = |at| (max_keys / count) + usize::from(at < max_keys % count);
+        let shard = |at| Padded(Mutex::new(Shard::new(share(at), key_hash.clone())));
+        Self { shards: (0..count).map(shard).collect(), overflow: Mutex::default(), key_hash, clock }
+    }
+
+    /// The clock by which it decides.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
+        let registered = Arc::new(Registered::new(id, policy));
+        for shard in &self.shards {
+            lock(&shard.0).set_policy(&registered);
+        }
+    }
+
+    /// Checks or peeks.
+    #[inline]
+    pub(crate) fn decide(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Decision {
+        self.apply(id, key, operation, cost, |rules, states, now_us, applied, degraded| {
+            let decision = rules.decision(states, now_us, cost, applied, degraded);
+            (decision.reset_after_us(), decision)
+        })
+    }
+
+    /// Takes, charges or refunds.
+    pub(crate) fn adjust(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Usage {
+        self.apply(id, key, operation, cost, |rules, states, now_us, applied, degraded| {
+            let usage = rules.usage(states, now_us, applied, degraded);
+            (usage.reset_after_us(), usage)
+        })
+    }
+
+    /// Forgets the key.
+    pub(crate) fn reset(&self, id: PolicyId, key: &[u8]) -> Usage {
+        let hash = self.key_hash.of(id, key);
+        let mut shard = lock(&self.shard(hash).0);
+        shard.forget(id, hash, key);
+        shard.current(id).unseen(self.clock.now_us())
+    }
+
+    /// How many keys it holds a state for.
+    pub(crate) fn keys(&self) -> usize {
+        self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+    }
+
+    #[inline]
+    fn apply<Answer>(
+        &self,
+        id: PolicyId,
+        key: &[u8],
+        operation: Operation,
+        cost: u64,
+        explain: impl FnOnce(&PolicyRules, &[State], u64, Applied, Option<Degradation>) -> (u64, Answer),
+    ) -> Answer {
+        let hash = self.key_hash.of(id, key);
+        let mut shard = lock(&self.shard(hash).0);
+        // Read under the lock, so that the states of a shard see times in the order of their operations.
+        let now_us = self.clock.now_us();
+        let run = |degraded, rules: &PolicyRules, states: &mut [State]| {
+            let applied = rules.apply(states, now_us, operation, cost);
+            let (reset_after_us, answer) = explain(rules, states, now_us, applied, degraded);
+            (Change { written: applied.written, reset_at_us: now_us + reset_after_us }, answer)
+        };
+        match shard.slot(id, hash, key, now_us) {
+            Slot::Known(place) => place.update(|rules, states| run(None, rules, states)),
+            Slot::Unseen(vacancy) => vacancy.update(now_us, |rules, states| run(None, rules, states)),
+            Slot::Full { current } => {
+                let shared = Some(Degradation::StoreFull);
+                lock(&self.overflow).update(current, |rules, states| run(shared, rules, states))
+            }
+        }
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Padded {
+        // The table uses the lowest bits and the seven highest; these are others.
+        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
+    }
+}
+
+/// A panic while a lock was held could only be a defect of ours; the states are plain integers and stay usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

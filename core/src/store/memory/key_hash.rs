@@ -1,0 +1,19 @@
+//! Hashes keys, seeded at random so that nobody outside can choose keys that collide.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+
+use crate::store::PolicyId;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyHash(RandomState);
+
+impl KeyHash {
+    /// The hash of a key under a policy.
+    #[inline]
+    pub(super) fn of(&self, id: PolicyId, key: &[u8]) -> u64 {
+        // Fibonacci hashing of the policy's number (Knuth, TAOCP 6.4) sends one key to another place under each.
+        self.0.hash_one(key) ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}

@@ -1,0 +1,55 @@
+//! The states of one key: one for each quota of its policy, in their order.
+
+use crate::algorithm::State;
+use crate::policy::Policy;
+
+/// Most policies have one quota, whose state needs no memory of its own.
+#[derive(Clone, Debug)]
+pub(super) enum States {
+    One(State),
+    Many(Box<[State]>),
+}
+
+impl States {
+    /// The states of a key that was never seen.
+    #[inline]
+    pub(super) fn fresh(policy: &Policy) -> Self {
+        policy.quotas().iter().map(State::fresh).collect()
+    }
+
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[State] {
+        match self {
+            Self::One(state) => std::slice::from_ref(state),
+            Self::Many(states) => states,
+        }
+    }
+
+    #[inline]
+    pub(super) fn as_mut_slice(&mut self) -> &mut [State] {
+        match self {
+            Self::One(state) => std::slice::from_mut(state),
+            Self::Many(states) => states,
+        }
+    }
+
+    /// The states for another policy of the same name: quotas that both have keep theirs, the others start unused.
+    pub(super) fn moved(&self, from: &Policy, to: &Policy) -> Self {
+        let moved = to.quotas().iter().map(|quota| {
+            let kept = from.quotas().iter().position(|other| other.identity() == quota.identity());
+            kept.and_then(|at| self.as_slice().get(at)).cloned().unwrap_or_else(|| State::fresh(quota))
+        });
+        moved.collect()
+    }
+}
+
+impl FromIterator<State> for States {
+    #[inline]
+    fn from_iter<I: IntoIterator<Item = State>>(states: I) -> Self {
+        let mut states = states.into_iter();
+        match (states.next(), states.next()) {
+            (Some(only), None) => Self::One(only),
+            (first, second) => Self::Many(first.into_iter().chain(second).chain(states).collect()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The format of the cases; see ../../README.md.
+
+use std::time::Duration;
+
+use polylimit::{Algorithm, Error, Policy, Quota};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) format: u32,
+    pub(crate) cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) quotas: Vec<QuotaNumbers>,
+    pub(crate) ops: Vec<Operation>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuotaNumbers {
+    algorithm: String,
+    limit: u64,
+    period_us: u64,
+    burst: Option<u64>,
+    step: Option<u64>,
+    buckets: Option<u32>,
+    #[serde(default)]
+    aligned: bool,
+    #[serde(default)]
+    count_denied: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Operation {
+    pub(crate) at_us: u64,
+    pub(crate) op: Kind,
+    pub(crate) cost: Option<u64>,
+    pub(crate) quotas: Option<Vec<QuotaNumbers>>,
+    pub(crate) expect: Option<Answer>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Check,
+    Peek,
+    Take,
+    Charge,
+    Refund,
+    Reset,
+    Change,
+}
+
+/// What an operation answers, or is expected to; which fields there are depends on the operation.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    pub(crate) allowed: Option<bool>,
+    pub(crate) remaining: Option<u64>,
+    /// `Some(None)` is never.
+    #[serde(default, deserialize_with = "present")]
+    pub(crate) retry_after_us: Option<Option<u64>>,
+    pub(crate) reset_after_us: Option<u64>,
+    pub(crate) delay_us: Option<u64>,
+    pub(crate) taken: Option<u64>,
+}
+
+/// A field that is there, be it null, as opposed to one that is not.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// The policy of a case.
+pub(crate) fn policy(quotas: &[QuotaNumbers]) -> Result<Policy, Error> {
+    let quotas = quotas.iter().map(QuotaNumbers::quota).collect::<Result<Vec<_>, _>>()?;
+    Policy::new("case", quotas)
+}
+
+impl QuotaNumbers {
+    fn quota(&self) -> Result<Quota, Error> {
+        let mut builder = Quota::builder(self.limit, Duration::from_micros(self.period_us))
+            .algorithm(self.algorithm.parse::<Algorithm>()?)
+            .aligned(self.aligned)
+            .count_denied(self.count_denied);
+        if let Some(burst) = self.burst {
+            builder = builder.burst(burst);
+        }
+        if let Some(step) = self.step {
+            builder = builder.step(step);
+        }
+        if let Some(buckets) = self.buckets {
+            builder = builder.buckets(buckets);
+        }
+        builder.build()
+    }
+}
