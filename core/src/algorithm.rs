@@ -43,6 +43,16 @@ pub(crate) trait Rules {
     /// Spends units, of which there are at least one and at most [`room`](Self::room).
     fn spend(&self, state: &mut Self::State, now_us: u64, units: u64);
 
+    /// Spends units, at least one and at most the capacity, if they fit; otherwise writes nothing.
+    #[inline]
+    fn try_spend(&self, state: &mut Self::State, now_us: u64, units: u64) -> bool {
+        let fits = units <= self.remaining(state, now_us);
+        if fits {
+            self.spend(state, now_us, units);
+        }
+        fits
+    }
+
     /// Gives back up to what is used, the newest first.
     fn refund(&self, state: &mut Self::State, now_us: u64, units: u64);
 
@@ -59,9 +69,42 @@ pub(crate) trait Rules {
     fn reset_after_us(&self, state: &Self::State, now_us: u64) -> u64;
 
     /// How long the request that has just spent `spent` units (0 for a peek) waits for its turn.
+    #[inline]
     fn delay_us(&self, _state: &Self::State, _now_us: u64, _spent: u64) -> u64 {
         0
     }
+
+    /// All of it at once.
+    #[inline]
+    fn explain(&self, state: &Self::State, now_us: u64, outcome: Outcome) -> Explanation {
+        let remaining = self.remaining(state, now_us);
+        let wait_us = match outcome {
+            Outcome::Admitted { spent } => self.delay_us(state, now_us, spent),
+            Outcome::Denied { cost } if cost > remaining => self.retry_after_us(state, now_us, cost),
+            Outcome::Denied { .. } | Outcome::Adjusted => 0,
+        };
+        Explanation { remaining, reset_after_us: self.reset_after_us(state, now_us), wait_us }
+    }
+}
+
+/// What came of an operation, for the explanation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    /// The request is admitted, and so many units of it were spent: none by a peek.
+    Admitted { spent: u64 },
+    /// The request is denied, and its cost is within the capacity.
+    Denied { cost: u64 },
+    /// Nothing was asked.
+    Adjusted,
+}
+
+/// One quota's explanation of one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Explanation {
+    pub(crate) remaining: u64,
+    pub(crate) reset_after_us: u64,
+    /// How long an admitted request waits for its turn, or a denied one until it fits.
+    pub(crate) wait_us: u64,
 }
 
 /// The rules of a quota, whichever its algorithm.
@@ -157,6 +200,11 @@ impl Rules for QuotaRules {
         dispatch!(self, state, (), |rules, state| rules.spend(state, now_us, units));
     }
 
+    #[inline]
+    fn try_spend(&self, state: &mut State, now_us: u64, units: u64) -> bool {
+        dispatch!(self, state, false, |rules, state| rules.try_spend(state, now_us, units))
+    }
+
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
         dispatch!(self, state, (), |rules, state| rules.refund(state, now_us, units));
     }
@@ -178,5 +226,11 @@ impl Rules for QuotaRules {
     #[inline]
     fn delay_us(&self, state: &State, now_us: u64, spent: u64) -> u64 {
         dispatch!(self, state, 0, |rules, state| rules.delay_us(state, now_us, spent))
+    }
+
+    #[inline]
+    fn explain(&self, state: &State, now_us: u64, outcome: Outcome) -> Explanation {
+        const NOTHING: Explanation = Explanation { remaining: 0, reset_after_us: 0, wait_us: 0 };
+        dispatch!(self, state, NOTHING, |rules, state| rules.explain(state, now_us, outcome))
     }
 }

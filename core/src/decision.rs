@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 /// Where an answer came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -55,20 +53,42 @@ pub struct QuotaUsage {
     pub reset_after_us: u64,
 }
 
-/// The views of a policy's quotas, in the policy's order.
-pub(crate) type QuotaUsages = SmallVec<[QuotaUsage; 1]>;
+impl QuotaUsage {
+    /// What several quotas amount to: the least of the remaining units and the longest of the times.
+    pub(crate) fn of_all(each: &[Self]) -> Self {
+        let first = each.first().copied().unwrap_or(Self { limit: 0, remaining: 0, reset_after_us: 0 });
+        each.iter().fold(first, |total, usage| Self {
+            limit: total.limit.min(usage.limit),
+            remaining: total.remaining.min(usage.remaining),
+            reset_after_us: total.reset_after_us.max(usage.reset_after_us),
+        })
+    }
+}
+
+/// Each quota's view where there are several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Several {
+    pub(crate) each: Box<[QuotaUsage]>,
+}
 
 /// The answer to a check, a peek or an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a decision has to be looked at: a denied request must not proceed"]
 pub struct Decision {
+    /// The only quota's view, or what all of them amount to.
+    pub(crate) total: QuotaUsage,
+    pub(crate) several: Option<Box<Several>>,
+    /// How long an admitted request waits for its turn, or a denied one until it would be admitted.
+    pub(crate) wait_us: u64,
     pub(crate) allowed: bool,
-    pub(crate) retry_after_us: Option<u64>,
-    pub(crate) delay_us: u64,
-    pub(crate) usage: Usage,
+    pub(crate) source: Source,
+    pub(crate) degraded: Option<Degradation>,
 }
 
 impl Decision {
+    /// Stands for a wait that never ends; every wait that does is below 2^63.
+    pub(crate) const NEVER: u64 = u64::MAX;
+
     /// Whether every quota of the policy admits the request.
     pub fn allowed(&self) -> bool {
         self.allowed
@@ -76,83 +96,92 @@ impl Decision {
 
     /// Whole units that can still be spent right now, after this decision: the least over the quotas.
     pub fn remaining(&self) -> u64 {
-        self.usage.remaining
+        self.total.remaining
     }
 
     /// How long until the same request, alone, would be admitted, in microseconds: exactly then and not one
     /// microsecond earlier. 0 when allowed; `None` is never: the cost exceeds what a quota can ever admit.
     pub fn retry_after_us(&self) -> Option<u64> {
-        self.retry_after_us
+        match self.wait_us {
+            _ if self.allowed => Some(0),
+            Self::NEVER => None,
+            wait_us => Some(wait_us),
+        }
     }
 
     /// [`retry_after_us`](Self::retry_after_us) as a duration.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after_us.map(Duration::from_micros)
+        self.retry_after_us().map(Duration::from_micros)
     }
 
     /// How long until nothing counts as used any more if nothing else arrives, in microseconds: the longest over the
     /// quotas.
     pub fn reset_after_us(&self) -> u64 {
-        self.usage.reset_after_us
+        self.total.reset_after_us
     }
 
     /// [`reset_after_us`](Self::reset_after_us) as a duration.
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.usage.reset_after_us)
+        Duration::from_micros(self.total.reset_after_us)
     }
 
     /// How long this admitted request has to wait for its turn, in microseconds: leaky bucket only, otherwise 0.
     pub fn delay_us(&self) -> u64 {
-        self.delay_us
+        if self.allowed { self.wait_us } else { 0 }
     }
 
     /// [`delay_us`](Self::delay_us) as a duration.
     pub fn delay(&self) -> Duration {
-        Duration::from_micros(self.delay_us)
+        Duration::from_micros(self.delay_us())
     }
 
     /// Where the answer came from.
     pub fn source(&self) -> Source {
-        self.usage.source
+        self.source
     }
 
     /// Why this is not what a healthy store would have answered for this key alone; `None` when it is.
     pub fn degraded(&self) -> Option<Degradation> {
-        self.usage.degraded
+        self.degraded
     }
 
     /// Each quota's own view, in the policy's order.
     pub fn quotas(&self) -> &[QuotaUsage] {
-        &self.usage.quotas
+        quotas(&self.total, self.several.as_deref())
+    }
+
+    /// What is left, without whether the request may proceed.
+    pub(crate) fn into_usage(self, taken: u64) -> Usage {
+        let Self { total, several, source, degraded, .. } = self;
+        Usage { total, several, taken, source, degraded }
     }
 }
 
 /// The answer to a take, a charge, a refund or a reset: what is left after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    pub(crate) remaining: u64,
-    pub(crate) reset_after_us: u64,
-    pub(crate) taken: u64,
-    pub(crate) source: Source,
-    pub(crate) degraded: Option<Degradation>,
-    pub(crate) quotas: QuotaUsages,
+    total: QuotaUsage,
+    several: Option<Box<Several>>,
+    taken: u64,
+    source: Source,
+    degraded: Option<Degradation>,
 }
 
 impl Usage {
     /// Whole units that can still be spent right now: the least over the quotas.
     pub fn remaining(&self) -> u64 {
-        self.remaining
+        self.total.remaining
     }
 
     /// How long until nothing counts as used any more if nothing else arrives, in microseconds: the longest over the
     /// quotas.
     pub fn reset_after_us(&self) -> u64 {
-        self.reset_after_us
+        self.total.reset_after_us
     }
 
     /// [`reset_after_us`](Self::reset_after_us) as a duration.
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.reset_after_us)
+        Duration::from_micros(self.total.reset_after_us)
     }
 
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
@@ -172,6 +201,10 @@ impl Usage {
 
     /// Each quota's own view, in the policy's order.
     pub fn quotas(&self) -> &[QuotaUsage] {
-        &self.quotas
+        quotas(&self.total, self.several.as_deref())
     }
+}
+
+fn quotas<'a>(total: &'a QuotaUsage, several: Option<&'a Several>) -> &'a [QuotaUsage] {
+    several.map_or(std::slice::from_ref(total), |several| &several.each)
 }

@@ -1,13 +1,13 @@
 //! The explanation: what a transition left, in words that a caller can use. Once, for every store.
 
-use crate::algorithm::{Rules, State};
-use crate::decision::{Decision, Degradation, QuotaUsage, QuotaUsages, Source, Usage};
-use crate::transition::{Applied, PolicyRules};
+use crate::algorithm::{Outcome, Rules, State};
+use crate::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::transition::{Applied, PolicyRules, QuotaNumbers};
 
 impl PolicyRules {
     /// The decision that the states explain, from after the transition.
     #[inline]
-    pub(crate) fn decision(
+    pub(crate) fn explain(
         &self,
         states: &[State],
         now_us: u64,
@@ -15,45 +15,76 @@ impl PolicyRules {
         applied: Applied,
         degraded: Option<Degradation>,
     ) -> Decision {
-        let usage = self.usage(states, now_us, Applied { spent: 0, ..applied }, degraded);
-        let (mut retry_after_us, mut delay_us) = (Some(0), 0);
-        if cost > 0 {
-            for ((quota, state), view) in self.quotas.iter().zip(states).zip(&usage.quotas) {
-                if applied.allowed {
-                    delay_us = delay_us.max(quota.rules.delay_us(state, now_us, applied.spent));
-                } else if cost > quota.capacity {
-                    retry_after_us = None;
-                } else if cost > view.remaining {
-                    let wait_us = quota.rules.retry_after_us(state, now_us, cost);
-                    retry_after_us = retry_after_us.map(|longest| longest.max(wait_us));
-                }
+        match (&*self.quotas, states) {
+            ([quota], [state]) => {
+                let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
+                self.decision(usage, None, wait_us, cost, applied.allowed, degraded)
             }
+            _ => self.explain_several(states, now_us, cost, applied, degraded),
         }
-        Decision { allowed: applied.allowed, retry_after_us, delay_us, usage }
     }
 
-    /// The usage that the states explain, from after the transition.
-    #[inline]
-    pub(crate) fn usage(
+    #[inline(never)]
+    fn explain_several(
         &self,
         states: &[State],
         now_us: u64,
+        cost: u64,
         applied: Applied,
         degraded: Option<Degradation>,
-    ) -> Usage {
-        let views = self.quotas.iter().zip(states).map(|(quota, state)| QuotaUsage {
-            limit: quota.limit,
-            remaining: quota.rules.remaining(state, now_us),
-            reset_after_us: quota.rules.reset_after_us(state, now_us),
+    ) -> Decision {
+        let mut longest_wait_us = 0;
+        let each = self.quotas.iter().zip(states).map(|(quota, state)| {
+            let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
+            longest_wait_us = longest_wait_us.max(wait_us);
+            usage
         });
-        let quotas: QuotaUsages = views.collect();
-        Usage {
-            remaining: quotas.iter().map(|view| view.remaining).min().unwrap_or(0),
-            reset_after_us: quotas.iter().map(|view| view.reset_after_us).max().unwrap_or(0),
-            taken: applied.spent,
-            source: Source::Store,
+        let each: Box<[QuotaUsage]> = each.collect();
+        let total = QuotaUsage::of_all(&each);
+        self.decision(
+            total,
+            Some(Box::new(Several { each })),
+            longest_wait_us,
+            cost,
+            applied.allowed,
             degraded,
-            quotas,
-        }
+        )
+    }
+
+    #[inline]
+    fn decision(
+        &self,
+        total: QuotaUsage,
+        several: Option<Box<Several>>,
+        wait_us: u64,
+        cost: u64,
+        allowed: bool,
+        degraded: Option<Degradation>,
+    ) -> Decision {
+        let wait_us = if !allowed && self.never_admits(cost) { Decision::NEVER } else { wait_us };
+        Decision { total, several, wait_us, allowed, source: Source::Store, degraded }
+    }
+}
+
+impl QuotaNumbers {
+    /// This quota's view, and how long an admitted request waits for its turn or a denied one until it fits.
+    #[expect(
+        clippy::inline_always,
+        reason = "a call costs a quarter of a decision: its answer goes through memory"
+    )]
+    #[inline(always)]
+    fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
+        let outcome = match applied {
+            Applied { allowed: true, spent, .. } if cost > 0 => Outcome::Admitted { spent },
+            Applied { allowed: false, .. } if cost <= self.capacity => Outcome::Denied { cost },
+            _ => Outcome::Adjusted,
+        };
+        let explanation = self.rules.explain(state, now_us, outcome);
+        let usage = QuotaUsage {
+            limit: self.limit,
+            remaining: explanation.remaining,
+            reset_after_us: explanation.reset_after_us,
+        };
+        (usage, explanation.wait_us)
     }
 }

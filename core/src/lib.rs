@@ -8,6 +8,7 @@ mod clock;
 mod decision;
 mod error;
 mod explanation;
+pub mod headers;
 mod limiter;
 mod policy;
 mod quota;

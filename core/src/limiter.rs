@@ -66,6 +66,10 @@ struct Resolved<'a> {
     cost: u64,
 }
 
+#[expect(
+    clippy::unused_async,
+    reason = "the memory store answers at once, others will have to be waited for"
+)]
 impl Limiter {
     /// Starts a limiter; it needs at least one policy.
     pub fn builder() -> LimiterBuilder {

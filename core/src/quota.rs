@@ -148,6 +148,13 @@ impl Quota {
         self.period_us
     }
 
+    /// How often a stepped token bucket gets its tokens, in whole microseconds: at most 2^53, as was checked when it
+    /// was made. 0 for every other quota.
+    pub(crate) fn step_interval_us(&self) -> u64 {
+        let span = u128::from(self.step) * u128::from(self.period_us);
+        span.checked_div(u128::from(self.limit)).and_then(|us| u64::try_from(us).ok()).unwrap_or(0)
+    }
+
     /// The unit of time in which this quota counts, in microseconds.
     pub(crate) fn tick_us(&self) -> u64 {
         self.tick_us

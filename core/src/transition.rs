@@ -92,14 +92,21 @@ impl PolicyRules {
 
     #[inline]
     fn check(&self, states: &mut [State], now_us: u64, cost: u64) -> Applied {
-        if self.admits(states, now_us, cost) {
-            self.spend(states, now_us, cost);
+        // What can never pass writes nothing at all.
+        if self.never_admits(cost) {
+            return Applied { allowed: false, spent: 0, written: false };
+        }
+        if self.try_spend(states, now_us, cost) {
             return Applied { allowed: true, spent: cost, written: true };
         }
-        // What can never pass writes nothing at all.
-        let written = self.quotas.iter().all(|quota| cost <= quota.capacity)
-            && self.charge(states, now_us, cost, |quota| quota.count_denied);
+        let written = self.charge(states, now_us, cost, |quota| quota.count_denied);
         Applied { allowed: false, spent: 0, written }
+    }
+
+    /// Whether the cost is more than a quota can ever admit.
+    #[inline]
+    pub(crate) fn never_admits(&self, cost: u64) -> bool {
+        self.quotas.iter().any(|quota| cost > quota.capacity)
     }
 
     fn take(&self, states: &mut [State], now_us: u64, cost: u64) -> Applied {
@@ -118,6 +125,19 @@ impl PolicyRules {
     #[inline]
     fn admits(&self, states: &[State], now_us: u64, cost: u64) -> bool {
         self.quotas.iter().zip(states).all(|(quota, state)| cost <= quota.rules.remaining(state, now_us))
+    }
+
+    /// Spends the cost from every quota if all admit it.
+    #[inline]
+    fn try_spend(&self, states: &mut [State], now_us: u64, cost: u64) -> bool {
+        if let ([quota], [state]) = (&*self.quotas, &mut *states) {
+            return quota.rules.try_spend(state, now_us, cost);
+        }
+        let admitted = self.admits(states, now_us, cost);
+        if admitted {
+            self.spend(states, now_us, cost);
+        }
+        admitted
     }
 
     #[inline]

@@ -65,13 +65,14 @@ struct View<'a> {
 
 impl View<'_> {
     /// The counts from the newest written sub-window to older ones, with their ages.
-    fn from_newest(self) -> impl Iterator<Item = (u64, u64)> {
+    fn newest_first(self) -> impl Iterator<Item = (u64, u64)> {
         let (older, newer) = self.counts.split_at((self.place + 1).min(self.counts.len()));
         let counts = older.iter().rev().chain(newer.iter().rev());
         counts.zip(self.age..).map(move |(&count, age)| (age, count.min(self.most)))
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "there are at most 60 buckets")]
 impl SlidingWindow {
     pub(crate) fn new(quota: &Quota) -> Self {
         let buckets = u64::from(quota.buckets().unwrap_or(1));
@@ -87,6 +88,11 @@ impl SlidingWindow {
 
     fn saturated(&self) -> u64 {
         SATURATION * self.limit
+    }
+
+    /// The length of the ring.
+    fn length(&self) -> usize {
+        self.buckets as usize + 1
     }
 
     fn place(&self, number: u64) -> usize {
@@ -110,7 +116,7 @@ impl SlidingWindow {
     fn used(&self, state: &State, now_us: u64) -> u64 {
         let (current, elapsed) = self.position(now_us);
         let mut used = 0;
-        for (age, count) in self.view(state, current).from_newest() {
+        for (age, count) in self.view(state, current).newest_first() {
             if age >= self.buckets {
                 return if age == self.buckets { used + self.inside(count, elapsed) } else { used };
             }
@@ -124,7 +130,7 @@ impl SlidingWindow {
     fn bring(&self, state: &mut State, current: u64) {
         let most = self.saturated();
         if state.counts.is_empty() {
-            state.counts = vec![0; self.buckets as usize + 1].into();
+            state.counts = vec![0; self.length()].into();
         } else if current < state.newest {
             // The counts stay in their order; only their places in the ring change.
             state.counts.rotate_right(self.ring_distance(state.newest, current));
@@ -144,8 +150,7 @@ impl SlidingWindow {
 
     /// How far places move to the right in the ring when the newest sub-window is renumbered.
     fn ring_distance(&self, from: u64, to: u64) -> usize {
-        let length = self.buckets as usize + 1;
-        (self.place(to) + length - self.place(from)) % length
+        (self.place(to) + self.length() - self.place(from)) % self.length()
     }
 }
 
@@ -198,7 +203,7 @@ impl Rules for SlidingWindow {
         // Sums from the newest on: the first sub-window with which they pass the target is the one whose sliding out
         // decides, since all newer ones fit beside it.
         let mut newer = 0;
-        for (age, count) in view.from_newest().take_while(|(age, _)| *age <= self.buckets) {
+        for (age, count) in view.newest_first().take_while(|(age, _)| *age <= self.buckets) {
             if newer + count > target {
                 let elapsed = self.width - (target - newer) * self.width / count;
                 let slides_out = current + self.buckets - age;
@@ -213,7 +218,7 @@ impl Rules for SlidingWindow {
         let (current, _) = self.position(now_us);
         let newest = self
             .view(state, current)
-            .from_newest()
+            .newest_first()
             .take_while(|(age, _)| *age <= self.buckets)
             .find(|(_, count)| *count > 0);
         newest.map_or(0, |(age, _)| (current + self.buckets - age + 1) * self.width * self.tick_us - now_us)

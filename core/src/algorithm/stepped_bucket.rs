@@ -42,9 +42,7 @@ pub(crate) struct State {
 
 impl SteppedBucket {
     pub(crate) fn new(quota: &Quota, step: u64) -> Self {
-        let interval_us = u128::from(step) * u128::from(quota.period_us()) / u128::from(quota.limit());
-        debug_assert!(interval_us <= 1 << 53);
-        Self { step, interval_us: interval_us as u64, capacity: quota.capacity() }
+        Self { step, interval_us: quota.step_interval_us(), capacity: quota.capacity() }
     }
 
     fn saturated(&self) -> u64 {

@@ -64,7 +64,7 @@ impl Numbers {
     }
 
     fn tick_us(self) -> u64 {
-        10_u64.pow((self.0 >> Self::LIMIT_BITS) as u32)
+        10_u64.pow(u32::try_from(self.0 >> Self::LIMIT_BITS).unwrap_or(0))
     }
 }
 
@@ -98,15 +98,24 @@ impl TokenBucket {
         if self.tick_us == 1 { us } else { us / self.tick_us }
     }
 
-    /// The state as of that time: what was repaid is repaid, and a state that is ahead of the clock is moved back.
+    /// The debt as of that time, and that time in ticks: what was repaid is repaid, and a state that is ahead of the
+    /// clock is moved back.
     #[inline]
-    fn as_of(&self, state: &State, now_us: u64) -> State {
+    fn as_of(&self, state: &State, now_us: u64) -> (u64, u64) {
+        if state.numbers == self.numbers {
+            self.repaid(state.debt, state.at, now_us)
+        } else {
+            let State { debt, at, .. } = self.converted(*state);
+            self.repaid(debt, at, now_us)
+        }
+    }
+
+    #[inline]
+    fn repaid(&self, debt: u64, at: u64, now_us: u64) -> (u64, u64) {
         let now = self.ticks(now_us);
-        let State { debt, at, .. } =
-            if state.numbers == self.numbers { *state } else { self.converted(*state) };
         // A product beyond 64 bits is beyond any debt as well.
         let repaid = now.saturating_sub(at).saturating_mul(self.rate);
-        State { debt: debt.min(self.saturated).saturating_sub(repaid), at: now, numbers: self.numbers }
+        (debt.min(self.saturated).saturating_sub(repaid), now)
     }
 
     /// The debt under these numbers that takes as long to repay as the given one under its own.
@@ -137,7 +146,7 @@ impl TokenBucket {
 
     /// How long until the debt from before `spent` units were added to it is repaid.
     pub(super) fn turn_after_us(&self, state: &State, now_us: u64, spent: u64) -> u64 {
-        let before = self.as_of(state, now_us).debt.saturating_sub(spent.saturating_mul(self.token));
+        let before = self.as_of(state, now_us).0.saturating_sub(spent.saturating_mul(self.token));
         self.repaid_after_us(before, now_us)
     }
 }
@@ -147,42 +156,57 @@ impl Rules for TokenBucket {
 
     #[inline]
     fn remaining(&self, state: &State, now_us: u64) -> u64 {
-        self.empty.saturating_sub(self.as_of(state, now_us).debt) / self.token
+        self.empty.saturating_sub(self.as_of(state, now_us).0) / self.token
     }
 
     fn room(&self, state: &State, now_us: u64) -> u64 {
-        (self.saturated - self.as_of(state, now_us).debt) / self.token
+        (self.saturated - self.as_of(state, now_us).0) / self.token
     }
 
     #[inline]
     fn spend(&self, state: &mut State, now_us: u64, units: u64) {
-        *state = self.as_of(state, now_us);
-        state.debt += units * self.token;
-        debug_assert!(state.debt <= self.saturated);
+        let (debt, at) = self.as_of(state, now_us);
+        let debt = debt + units * self.token;
+        debug_assert!(debt <= self.saturated);
+        *state = State { debt, at, numbers: self.numbers };
+    }
+
+    #[inline]
+    fn try_spend(&self, state: &mut State, now_us: u64, units: u64) -> bool {
+        let (debt, at) = self.as_of(state, now_us);
+        // Compared in debt, which needs no division.
+        let debt = debt + units * self.token;
+        let fits = debt <= self.empty;
+        if fits {
+            *state = State { debt, at, numbers: self.numbers };
+        }
+        fits
     }
 
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
-        *state = self.as_of(state, now_us);
-        state.debt = state.debt.saturating_sub(units.saturating_mul(self.token));
+        let (debt, at) = self.as_of(state, now_us);
+        let debt = debt.saturating_sub(units.saturating_mul(self.token));
+        *state = State { debt, at, numbers: self.numbers };
     }
 
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
         let ahead = state.at * state.numbers.tick_us() > now_us;
         if ahead {
-            *state = self.as_of(state, now_us);
+            let (debt, at) = self.as_of(state, now_us);
+            *state = State { debt, at, numbers: self.numbers };
         }
         ahead
     }
 
     #[inline]
     fn retry_after_us(&self, state: &State, now_us: u64, cost: u64) -> u64 {
-        let debt = self.as_of(state, now_us).debt + cost * self.token;
+        let debt = self.as_of(state, now_us).0 + cost * self.token;
         self.repaid_after_us(debt.saturating_sub(self.empty), now_us)
     }
 
     #[inline]
     fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
-        self.repaid_after_us(self.as_of(state, now_us).debt, now_us)
+        self.repaid_after_us(self.as_of(state, now_us).0, now_us)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::MAX_US;
+use super::{MAX_US, micros};
 use crate::error::Error;
 
 /// A clock for tests: it stands still until it is set or advanced, and it may go back. Clones show the same time.
@@ -64,7 +64,7 @@ impl ManualClock {
     /// # Errors
     /// As [`new`](Self::new); then the time stays as it was.
     pub fn advance(&self, by: Duration) -> Result<(), Error> {
-        let by_us = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        let by_us = micros(by);
         let advanced = |now_us: u64| now_us.checked_add(by_us).filter(|later| *later <= MAX_US);
         self.shared.now_us.fetch_update(Ordering::AcqRel, Ordering::Acquire, advanced).map_err(beyond)?;
         self.shared.changed.notify_waiters();

@@ -2,12 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::MAX_US;
+use super::{MAX_US, micros};
 
 /// Microseconds since the Unix epoch; a clock before the epoch shows the epoch.
 pub(super) fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).map_or(MAX_US, |us| us.min(MAX_US))
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()).min(MAX_US)
 }
 
 /// The same as of the kernel's last tick.

@@ -17,8 +17,8 @@ impl Shared {
         let deadline = Deadline::after(timeout, self.clock());
         let decision = self.acquire_in_line(request, &deadline).await?;
         // Who is admitted to a leaky bucket waits for its turn there, and no longer stands in line here.
-        if decision.delay_us > 0 {
-            deadline.sleep(decision.delay_us).await;
+        if decision.delay_us() > 0 {
+            deadline.sleep(decision.delay_us()).await;
         }
         Ok(decision)
     }
@@ -28,7 +28,7 @@ impl Shared {
         let ahead = place.units_ahead();
         if ahead > 0 {
             let denied = self.denied_behind(request, ahead);
-            if denied.retry_after_us.is_none_or(|wait_us| wait_us > deadline.left_us()) {
+            if denied.wait_us > deadline.left_us() {
                 return Ok(denied);
             }
             deadline.can_wait()?;
@@ -41,15 +41,13 @@ impl Shared {
         loop {
             let left_us = deadline.left_us();
             let decision = self.attempt(request, deadline, left_us)?;
-            match decision.retry_after_us {
-                Some(wait_us) if !decision.allowed && wait_us <= left_us => {
-                    deadline.can_wait()?;
-                    tokio::select! {
-                        () = deadline.sleep(wait_us) => {}
-                        () = place.sooner() => {}
-                    }
-                }
-                _ => return Ok(decision),
+            if decision.allowed || decision.wait_us > left_us {
+                return Ok(decision);
+            }
+            deadline.can_wait()?;
+            tokio::select! {
+                () = deadline.sleep(decision.wait_us) => {}
+                () = place.sooner() => {}
             }
         }
     }
@@ -57,26 +55,25 @@ impl Shared {
     /// Checks, unless the request would be admitted to a leaky bucket to wait there for longer than there is time.
     fn attempt(&self, request: Resolved<'_>, deadline: &Deadline, left_us: u64) -> Result<Decision, Error> {
         let Resolved { id, key, cost } = request;
-        let too_late = |decision: Decision| Decision {
-            allowed: false,
-            retry_after_us: Some(decision.delay_us.saturating_sub(left_us)),
-            delay_us: 0,
-            ..decision
+        // The same request would be in time when so much of the queue has drained.
+        let too_late = |decision: Decision| {
+            let wait_us = decision.wait_us.saturating_sub(left_us);
+            Decision { allowed: false, wait_us, ..decision }
         };
         if self.queues(request) {
             let peeked = self.store.decide(id, key, Operation::Peek, cost);
-            if peeked.delay_us > left_us {
+            if peeked.delay_us() > left_us {
                 return Ok(too_late(peeked));
             }
-            if peeked.delay_us > 0 {
+            if peeked.delay_us() > 0 {
                 deadline.can_wait()?;
             }
         }
         let decision = self.store.decide(id, key, Operation::Check, cost);
-        if decision.delay_us > left_us {
+        if decision.delay_us() > left_us {
             // Somebody else was faster since the peek: the place in the queue is given back.
-            let usage = self.store.adjust(id, key, Operation::Refund, cost);
-            return Ok(too_late(Decision { usage, ..decision }));
+            self.store.adjust(id, key, Operation::Refund, cost);
+            return Ok(too_late(self.store.decide(id, key, Operation::Peek, cost)));
         }
         Ok(decision)
     }
@@ -93,15 +90,14 @@ impl Shared {
     fn denied_behind(&self, request: Resolved<'_>, ahead: u64) -> Decision {
         let Resolved { id, key, cost } = request;
         let peeked = self.store.decide(id, key, Operation::Peek, cost);
-        let never = !peeked.allowed && peeked.retry_after_us.is_none();
-        let policy = self.registry.policy_of(id).filter(|_| !never);
-        let retry_after_us = policy.map(|policy| {
+        let policy = self.registry.policy_of(id).filter(|_| peeked.retry_after_us().is_some());
+        let wait_us = policy.map_or(Decision::NEVER, |policy| {
             let total = ahead.saturating_add(cost);
             let capacity = policy.quotas().iter().map(crate::Quota::capacity).min().unwrap_or(0);
             let fitting = self.store.decide(id, key, Operation::Peek, total.min(capacity));
-            no_sooner_us(&policy, total, fitting.retry_after_us.unwrap_or(0))
+            no_sooner_us(&policy, total, fitting.retry_after_us().unwrap_or(0))
         });
-        Decision { allowed: false, retry_after_us, delay_us: 0, ..peeked }
+        Decision { allowed: false, wait_us, ..peeked }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock::{Clock, ManualClock};
+use crate::clock::{Clock, ManualClock, micros};
 use crate::error::Error;
 
 /// Longer timeouts are as good as none: 100 years.
@@ -23,16 +23,14 @@ impl Deadline {
         let timeout = timeout.min(LONGEST);
         match clock.manual() {
             None => Self::Monotonic(Instant::now() + timeout),
-            Some(clock) => {
-                Self::Manual(clock.clone(), clock.now_us().saturating_add(timeout.as_micros() as u64))
-            }
+            Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
         }
     }
 
     /// How long there is left, in microseconds.
     pub(super) fn left_us(&self) -> u64 {
         match self {
-            Self::Monotonic(at) => at.saturating_duration_since(Instant::now()).as_micros() as u64,
+            Self::Monotonic(at) => micros(at.saturating_duration_since(Instant::now())),
             Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
         }
     }

@@ -1,6 +1,7 @@
 //! The policies of a limiter, by name. Reading takes no lock.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -14,6 +15,8 @@ const MAX_POLICIES: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     policies: ArcSwap<Policies>,
+    /// Whether there is just one policy, which then need not be looked up.
+    only: AtomicBool,
     /// Held while policies change, so that the store sees the changes in the same order.
     changing: Mutex<()>,
 }
@@ -29,12 +32,11 @@ impl Registry {
     /// The id of the policy of that name, or of the only one.
     #[inline]
     pub(super) fn id(&self, name: Option<&str>) -> Result<PolicyId, Error> {
+        if name.is_none() && self.only.load(Ordering::Relaxed) {
+            return Ok(PolicyId(0));
+        }
         let policies = self.policies.load();
-        let found = match name {
-            Some(name) => policies.ids.get(name).copied(),
-            None if policies.list.len() == 1 => Some(PolicyId(0)),
-            None => None,
-        };
+        let found = name.and_then(|name| policies.ids.get(name).copied());
         found.ok_or_else(|| policies.refusal(name))
     }
 
@@ -74,6 +76,7 @@ impl Registry {
             policies.list.push(policy);
             id
         };
+        self.only.store(policies.list.len() == 1, Ordering::Relaxed);
         self.policies.store(Arc::new(policies));
         Ok(id)
     }

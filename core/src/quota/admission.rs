@@ -81,7 +81,7 @@ impl Quota {
         let period_us = u128::from(self.period_us);
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Counting::Refilled {
-                each_us: (u128::from(self.step) * period_us).checked_div(u128::from(self.limit)).unwrap_or(0),
+                each_us: u128::from(self.step_interval_us()),
                 tokens: u128::from(self.step),
             },
             Algorithm::FixedWindow => Counting::Windows { span_us: period_us, extra: 1 },

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, Quota, tick};
+use crate::clock::micros;
 use crate::error::Error;
 
 /// The settings that can be refused, so that a text can say in which column the refused one stands.
@@ -156,8 +157,7 @@ impl QuotaBuilder {
         if self.period < Quota::MIN_PERIOD || self.period > Quota::MAX_PERIOD {
             return Err(refuse(Setting::Period, format_args!("{:?}", self.period), allowed));
         }
-        // Within 366 days the cast is exact.
-        let period_us = self.period.as_micros() as u64;
+        let period_us = micros(self.period);
         if Duration::from_micros(period_us) == self.period {
             Ok(period_us)
         } else {

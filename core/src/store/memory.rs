@@ -9,22 +9,23 @@
 mod entry;
 mod key_hash;
 mod overflow;
+mod registered;
 mod shard;
+mod slot;
 mod states;
 mod sweep;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::entry::{Change, Registered};
 use self::key_hash::KeyHash;
 use self::overflow::Overflow;
-use self::shard::{Shard, Slot};
+use self::registered::Registered;
+use self::shard::Shard;
 use super::PolicyId;
-use crate::algorithm::State;
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation, Usage};
 use crate::policy::Policy;
-use crate::transition::{Applied, Operation, PolicyRules};
+use crate::transition::Operation;
 
 /// Fewer keys than this are not worth a shard of their own.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -33,6 +34,15 @@ const ENOUGH_SHARDS: usize = 1 << 6;
 /// A table that grows moves all its keys at once: no shard gets many more than this.
 const MAX_KEYS_PER_SHARD: usize = 1 << 14;
 const MAX_SHARDS: usize = 1 << 16;
+
+/// Whose states are asked for, and when.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    id: PolicyId,
+    hash: u64,
+    key: &'a [u8],
+    now_us: u64,
+}
 
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
@@ -53,9 +63,9 @@ impl MemoryStore {
         let key_hash = KeyHash::default();
         let worth = (max_keys / MIN_KEYS_PER_SHARD).min(ENOUGH_SHARDS).max(max_keys / MAX_KEYS_PER_SHARD);
         let count: usize = 1 << worth.clamp(1, MAX_SHARDS).ilog2();
-        // The shares add up to `max_keys`.
-        let share = |at| (max_keys / count) + usize::from(at < max_keys % count);
-        let shard = |at| Padded(Mutex::new(Shard::new(share(at), key_hash.clone())));
+        // They add up to `max_keys`.
+        let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
+        let shard = |at| Padded(Mutex::new(Shard::new(keys_of(at), key_hash.clone())));
         Self { shards: (0..count).map(shard).collect(), overflow: Mutex::default(), key_hash, clock }
     }
 
@@ -75,18 +85,59 @@ impl MemoryStore {
     /// Checks or peeks.
     #[inline]
     pub(crate) fn decide(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        self.apply(id, key, operation, cost, |rules, states, now_us, applied, degraded| {
-            let decision = rules.decision(states, now_us, cost, applied, degraded);
-            (decision.reset_after_us(), decision)
-        })
+        self.apply(id, key, operation, cost).0
     }
 
     /// Takes, charges or refunds.
     pub(crate) fn adjust(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Usage {
-        self.apply(id, key, operation, cost, |rules, states, now_us, applied, degraded| {
-            let usage = rules.usage(states, now_us, applied, degraded);
-            (usage.reset_after_us(), usage)
-        })
+        let (decision, spent) = self.apply(id, key, operation, cost);
+        decision.into_usage(spent)
+    }
+
+    /// Applies an operation to the states of a key, and says as well how many units it spent.
+    #[inline]
+    fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
+        let hash = self.key_hash.of(id, key);
+        let mut shard = lock(&self.shard(hash).0);
+        // Read under the lock, so that the states of a shard see times in the order of their operations.
+        let now_us = self.clock.now_us();
+        if let Some(mut known) = shard.known(id, hash, key) {
+            let (rules, states) = known.parts();
+            let applied = rules.apply(states, now_us, operation, cost);
+            let decision = rules.explain(states, now_us, cost, applied, None);
+            if applied.written {
+                known.written(now_us + decision.reset_after_us());
+            }
+            return (decision, applied.spent);
+        }
+        self.apply_anew(&mut shard, Request { id, hash, key, now_us }, operation, cost)
+    }
+
+    /// Applies an operation to a key that is not known, or whose states were written under other numbers.
+    #[cold]
+    fn apply_anew(
+        &self,
+        shard: &mut Shard,
+        request: Request<'_>,
+        operation: Operation,
+        cost: u64,
+    ) -> (Decision, u64) {
+        let mut overflow;
+        let (mut slot, degraded) = match shard.slot(request) {
+            Ok(slot) => (slot, None),
+            Err(current) => {
+                overflow = lock(&self.overflow);
+                (overflow.slot(current), Some(Degradation::StoreFull))
+            }
+        };
+        let now_us = request.now_us;
+        let (rules, states) = slot.parts();
+        let applied = rules.apply(states, now_us, operation, cost);
+        let decision = rules.explain(states, now_us, cost, applied, degraded);
+        if applied.written {
+            slot.keep(now_us, now_us + decision.reset_after_us());
+        }
+        (decision, applied.spent)
     }
 
     /// Forgets the key.
@@ -100,34 +151,6 @@ impl MemoryStore {
     /// How many keys it holds a state for.
     pub(crate) fn keys(&self) -> usize {
         self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
-    }
-
-    #[inline]
-    fn apply<Answer>(
-        &self,
-        id: PolicyId,
-        key: &[u8],
-        operation: Operation,
-        cost: u64,
-        explain: impl FnOnce(&PolicyRules, &[State], u64, Applied, Option<Degradation>) -> (u64, Answer),
-    ) -> Answer {
-        let hash = self.key_hash.of(id, key);
-        let mut shard = lock(&self.shard(hash).0);
-        // Read under the lock, so that the states of a shard see times in the order of their operations.
-        let now_us = self.clock.now_us();
-        let run = |degraded, rules: &PolicyRules, states: &mut [State]| {
-            let applied = rules.apply(states, now_us, operation, cost);
-            let (reset_after_us, answer) = explain(rules, states, now_us, applied, degraded);
-            (Change { written: applied.written, reset_at_us: now_us + reset_after_us }, answer)
-        };
-        match shard.slot(id, hash, key, now_us) {
-            Slot::Known(place) => place.update(|rules, states| run(None, rules, states)),
-            Slot::Unseen(vacancy) => vacancy.update(now_us, |rules, states| run(None, rules, states)),
-            Slot::Full { current } => {
-                let shared = Some(Degradation::StoreFull);
-                lock(&self.overflow).update(current, |rules, states| run(shared, rules, states))
-            }
-        }
     }
 
     #[inline]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::entry::{Change, Entry, Registered};
+use super::entry::Entry;
+use super::registered::Registered;
+use super::slot::Slot;
 use super::states::States;
-use crate::algorithm::State;
-use crate::transition::PolicyRules;
 
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
@@ -14,17 +14,13 @@ pub(super) struct Overflow {
 }
 
 impl Overflow {
-    /// Runs an operation on the states that all keys of the policy share here.
-    pub(super) fn update<Answer>(
-        &mut self,
-        current: &Arc<Registered>,
-        run: impl FnOnce(&PolicyRules, &mut [State]) -> (Change, Answer),
-    ) -> Answer {
-        let found = self.entries.iter().position(|entry| entry.id() == current.id);
+    /// The states that all keys of the policy share here.
+    pub(super) fn slot<'a>(&'a mut self, current: &'a Arc<Registered>) -> Slot<'a> {
+        let found = self.entries.iter().position(|entry| entry.under.id == current.id);
         let at = found.unwrap_or_else(|| {
             self.entries.push(Entry::new(&[], States::fresh(&current.policy), current, 0));
             self.entries.len() - 1
         });
-        self.entries[at].update(current, run)
+        Slot::of_entry(&mut self.entries[at], current, None)
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::entry::{Change, Entry, Registered};
+use super::Request;
+use super::entry::Entry;
 use super::key_hash::KeyHash;
+use super::registered::Registered;
+use super::slot::{Known, Place, Slot, Vacancy};
 use super::states::States;
 use super::sweep::Sweep;
-use crate::algorithm::State;
 use crate::store::PolicyId;
-use crate::transition::PolicyRules;
 
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -45,24 +46,32 @@ impl Shard {
         &self.policies[id.0 as usize]
     }
 
-    /// The place of a key: its entry, or where one would go, or none.
+    /// The states of a key that is known, if they were written under the current numbers.
     #[inline]
-    pub(super) fn slot<'a>(&'a mut self, id: PolicyId, hash: u64, key: &'a [u8], now_us: u64) -> Slot<'a> {
+    pub(super) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
+        let current = &self.policies[id.0 as usize];
+        let entry = self.entries.find_mut(hash, |entry| entry.is(current, key))?;
+        Arc::ptr_eq(&entry.under, current).then_some(Known { entry, sweep: &mut self.sweep })
+    }
+
+    /// The states of a key; or, when it is not known and there is no room for it, the numbers of its policy.
+    pub(super) fn slot<'a>(&'a mut self, request: Request<'a>) -> Result<Slot<'a>, &'a Arc<Registered>> {
+        let Request { id, hash, key, now_us } = request;
         let current = &self.policies[id.0 as usize];
         let sweep = &mut self.sweep;
         let entries = match self.entries.find_entry(hash, |entry| entry.is(current, key)) {
-            Ok(entry) => return Slot::Known(Place { entry: entry.into_mut(), sweep, current }),
+            Ok(entry) => return Ok(Slot::of_entry(entry.into_mut(), current, Some(sweep))),
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
         let has_room = sweep.make_room(entries, self.max_keys, now_us, |entry| {
-            entry.is_spent(&policies[entry.id().0 as usize], now_us)
+            entry.is_spent(&policies[entry.under.id.0 as usize], now_us)
         });
-        if has_room {
-            Slot::Unseen(Vacancy { entries, sweep, current, key, hash, key_hash: &self.key_hash })
-        } else {
-            Slot::Full { current }
+        if !has_room {
+            return Err(current);
         }
+        let vacancy = Vacancy { entries, sweep, key, hash, key_hash: &self.key_hash };
+        Ok(Slot { current, place: Place::Unseen { vacancy, states: States::fresh(&current.policy) } })
     }
 
     /// Drops the key's entry, if there is one.
@@ -71,67 +80,5 @@ impl Shard {
         if let Ok(entry) = self.entries.find_entry(hash, |entry| entry.is(current, key)) {
             entry.remove();
         }
-    }
-}
-
-/// Where the states of a key are.
-pub(super) enum Slot<'a> {
-    /// In its entry.
-    Known(Place<'a>),
-    /// Nowhere yet; there is room for it.
-    Unseen(Vacancy<'a>),
-    /// Nowhere; the shard is full of keys in use.
-    Full { current: &'a Arc<Registered> },
-}
-
-/// The entry of a key.
-pub(super) struct Place<'a> {
-    entry: &'a mut Entry,
-    sweep: &'a mut Sweep,
-    current: &'a Arc<Registered>,
-}
-
-impl Place<'_> {
-    /// Runs an operation on the key's states.
-    #[inline]
-    pub(super) fn update<Answer>(
-        self,
-        run: impl FnOnce(&PolicyRules, &mut [State]) -> (Change, Answer),
-    ) -> Answer {
-        let before_us = self.entry.reset_at_us;
-        let answer = self.entry.update(self.current, run);
-        if self.entry.reset_at_us < before_us {
-            self.sweep.lower(self.entry.reset_at_us);
-        }
-        answer
-    }
-}
-
-/// Room for the entry of a key that was not seen.
-pub(super) struct Vacancy<'a> {
-    entries: &'a mut HashTable<Entry>,
-    sweep: &'a mut Sweep,
-    current: &'a Arc<Registered>,
-    key: &'a [u8],
-    hash: u64,
-    key_hash: &'a KeyHash,
-}
-
-impl Vacancy<'_> {
-    /// Runs an operation on fresh states and keeps them if they are in use after it.
-    #[inline]
-    pub(super) fn update<Answer>(
-        self,
-        now_us: u64,
-        run: impl FnOnce(&PolicyRules, &mut [State]) -> (Change, Answer),
-    ) -> Answer {
-        let mut states = States::fresh(&self.current.policy);
-        let (change, answer) = run(&self.current.rules, states.as_mut_slice());
-        if change.written && change.reset_at_us > now_us {
-            self.sweep.before_insert(self.entries, change.reset_at_us);
-            let entry = Entry::new(self.key, states, self.current, change.reset_at_us);
-            self.entries.insert_unique(self.hash, entry, |entry| self.key_hash.of(entry.id(), &entry.key));
-        }
-        answer
     }
 }

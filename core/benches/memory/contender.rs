@@ -1,0 +1,94 @@
+//! Who decides, and what is decided.
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::DefaultKeyedRateLimiter;
+use polylimit::{Clock, Limiter, Policy, blocking};
+
+/// What is decided in a round.
+pub(crate) struct Workload<'a> {
+    pub(crate) keys: &'a [String],
+    pub(crate) threads: usize,
+    pub(crate) allowed: bool,
+}
+
+pub(crate) enum Contender {
+    Governor(DefaultKeyedRateLimiter<String>),
+    Polylimit(blocking::Limiter),
+}
+
+/// A million a second with a burst that no run exhausts, in governor's 32 bits.
+const RATE: u32 = 1_000_000;
+const BURST: u32 = 4_000_000_000;
+
+impl Contender {
+    /// governor, polylimit by the system clock, polylimit by the coarse clock.
+    pub(crate) fn all(allowed: bool) -> [Self; 3] {
+        [
+            Self::governor(allowed),
+            Self::polylimit(allowed, Clock::system()),
+            Self::polylimit(allowed, Clock::coarse()),
+        ]
+    }
+
+    pub(crate) fn governor(allowed: bool) -> Self {
+        let nonzero = |number| NonZeroU32::new(number).expect("not zero");
+        let quota = if allowed {
+            governor::Quota::per_second(nonzero(RATE)).allow_burst(nonzero(BURST))
+        } else {
+            governor::Quota::with_period(Duration::from_secs(86_400)).expect("not zero")
+        };
+        Self::Governor(DefaultKeyedRateLimiter::keyed(quota))
+    }
+
+    pub(crate) fn polylimit(allowed: bool, clock: Clock) -> Self {
+        let quota = if allowed {
+            format!("{RATE}/s token_bucket burst={BURST}")
+        } else {
+            "1/day token_bucket".to_owned()
+        };
+        let policy = Policy::parse("bench", &quota).expect("a quota");
+        let limiter = Limiter::builder().policy(policy).clock(clock).max_keys(2_000_000).build();
+        Self::Polylimit(limiter.expect("a limiter").blocking())
+    }
+
+    /// Decides once for every key, so that each has a state; who is to be denied is denied from then on.
+    pub(crate) fn warm_up(&self, keys: &[String]) {
+        for key in keys {
+            self.decide(key);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn decide(&self, key: &String) -> bool {
+        match self {
+            Self::Governor(limiter) => limiter.check_key(key).is_ok(),
+            Self::Polylimit(limiter) => limiter.check(key).is_ok_and(|decision| decision.allowed()),
+        }
+    }
+
+    /// Decides so many times for keys in a random order, and checks every outcome.
+    pub(crate) fn run(&self, workload: &Workload<'_>, decisions: u64, mut random: u64) {
+        // The loop is inside the match, so that no contender pays for telling them apart.
+        macro_rules! decide {
+            ($decide:expr) => {
+                for _ in 0..decisions {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let at = ((u128::from(random) * workload.keys.len() as u128) >> 64) as usize;
+                    let allowed: bool = $decide(black_box(&workload.keys[at]));
+                    assert_eq!(allowed, workload.allowed, "an outcome that was not to be measured");
+                }
+            };
+        }
+        match self {
+            Self::Governor(limiter) => decide!(|key: &String| limiter.check_key(key).is_ok()),
+            Self::Polylimit(limiter) => {
+                decide!(|key: &String| limiter.check(key).is_ok_and(|decision| decision.allowed()));
+            }
+        }
+    }
+}

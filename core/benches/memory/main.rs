@@ -1,0 +1,54 @@
+//! The memory store beside governor, in one run: `make bench`.
+//!
+//! Both decide by a token bucket (GCRA) over text keys. Rounds of all contenders are interleaved, so that a change of
+//! the machine's speed meets all of them; the figure of a row is the median of its rounds.
+
+#![allow(
+    clippy::expect_used,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a benchmark stops at the first surprise, and its figures are rounded anyway"
+)]
+
+mod contender;
+mod footprint;
+mod rounds;
+
+use contender::{Contender, Workload};
+use rounds::{Row, median_ns};
+
+const KEY_COUNTS: [usize; 3] = [1, 1_000, 1_000_000];
+
+fn main() {
+    // Harness flags that `cargo bench` passes, such as --bench, mean nothing here.
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    footprint::report();
+    println!("\nns a decision, as each thread sees it (median of {} rounds)\n", rounds::count(quick));
+    println!("| keys | threads | outcome | governor | polylimit | ratio | coarse clock | ratio |");
+    println!("|---:|---:|---|---:|---:|---:|---:|---:|");
+    let mut worst = [0.0_f64; 2];
+    for count in KEY_COUNTS {
+        let keys: Vec<String> = (0..count).map(|number| format!("user:{number}")).collect();
+        for allowed in [true, false] {
+            let contenders = Contender::all(allowed);
+            for contender in &contenders {
+                contender.warm_up(&keys);
+            }
+            for threads in [1, 2] {
+                let workload = Workload { keys: &keys, threads, allowed };
+                let row: Row = median_ns(&contenders, &workload, quick);
+                let ratios = [row[1] / row[0], row[2] / row[0]];
+                for (worst, ratio) in worst.iter_mut().zip(ratios) {
+                    *worst = worst.max(ratio);
+                }
+                let outcome = if allowed { "allowed" } else { "denied" };
+                println!(
+                    "| {count} | {threads} | {outcome} | {:.1} | {:.1} | {:.2} | {:.1} | {:.2} |",
+                    row[0], row[1], ratios[0], row[2], ratios[1]
+                );
+            }
+        }
+    }
+    println!("\nworst ratio to governor: {:.2}; with the coarse clock {:.2}", worst[0], worst[1]);
+    println!("repeat: cargo bench -p polylimit --bench memory");
+}

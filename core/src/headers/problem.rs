@@ -1,0 +1,95 @@
+//! The body of a denial: a problem document (RFC 9457), or its text.
+
+use super::Outcome;
+use super::quota_report::reports;
+use super::retry_after;
+
+/// What to answer to a denied request.
+///
+/// The problem type is `quota-exceeded` of draft-ietf-httpapi-ratelimit-headers-11, section 5.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    detail: String,
+    violated: Vec<String>,
+}
+
+/// The problem of a request that was denied by at least one of these policies; `None` when all admit it.
+///
+/// `cost` is the number of units that the request asked for. Each quota of a denial that has fewer left is violated.
+///
+/// ```
+/// use polylimit::headers::problem;
+/// use polylimit::{Limiter, Policy, Request};
+///
+/// let policy = Policy::parse("api", "100/minute; 1000/hour")?;
+/// let limiter = Limiter::builder().policy(policy.clone()).build()?.blocking();
+/// let decision = limiter.check(Request::new("user:42").cost(101))?;
+/// let problem = problem(&[(&policy, &decision)], 101).expect("101 units do not fit into 100");
+/// assert_eq!((problem.status(), problem.violated()), (429, &["api:1".to_owned()][..]));
+/// assert_eq!(problem.text(), "The request costs more than the quota can ever admit.\n");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
+    if outcomes.iter().all(|(_, decision)| decision.allowed()) {
+        return None;
+    }
+    let violated = reports(outcomes).filter(|report| report.is_violated(cost));
+    Some(Problem {
+        detail: match retry_after::seconds(outcomes) {
+            Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
+            None => "The request costs more than the quota can ever admit.".to_owned(),
+        },
+        violated: violated.map(|report| report.name().to_string()).collect(),
+    })
+}
+
+impl Problem {
+    /// The content type of [`json`](Self::json).
+    pub const JSON_TYPE: &str = "application/problem+json";
+    /// The content type of [`text`](Self::text).
+    pub const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+    /// The status of the response: 429 (RFC 6585, section 4).
+    pub fn status(&self) -> u16 {
+        429
+    }
+
+    /// The URI of the problem type.
+    pub fn type_uri(&self) -> &'static str {
+        "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    }
+
+    /// What the problem type says in words, the same for every denial.
+    pub fn title(&self) -> &'static str {
+        "Request cannot be satisfied as assigned quota has been exceeded"
+    }
+
+    /// What a person can do about this denial: one sentence, printable ASCII without quotes and backslashes.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The quotas that were exceeded, by their names in `ratelimit-policy`.
+    pub fn violated(&self) -> &[String] {
+        &self.violated
+    }
+
+    /// The problem document: a JSON object with `type`, `title`, `status`, `detail` and `violated-policies`.
+    pub fn json(&self) -> String {
+        // Nothing in here needs escapes; see `Name` and `detail`.
+        let violated: Vec<_> = self.violated.iter().map(|name| format!("\"{name}\"")).collect();
+        format!(
+            r#"{{"type":"{}","title":"{}","status":{},"detail":"{}","violated-policies":[{}]}}"#,
+            self.type_uri(),
+            self.title(),
+            self.status(),
+            self.detail(),
+            violated.join(",")
+        )
+    }
+
+    /// The detail and an end of line, for clients that read text.
+    pub fn text(&self) -> String {
+        format!("{}\n", self.detail)
+    }
+}

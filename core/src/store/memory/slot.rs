@@ -1,0 +1,123 @@
+//! Where the states of a key are while an operation works on them.
+
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::entry::Entry;
+use super::key_hash::KeyHash;
+use super::registered::Registered;
+use super::states::States;
+use super::sweep::Sweep;
+use crate::algorithm::State;
+use crate::transition::PolicyRules;
+
+/// The states of one key that were written under the current numbers of its policy: nearly always the case.
+pub(super) struct Known<'a> {
+    pub(super) entry: &'a mut Entry,
+    pub(super) sweep: &'a mut Sweep,
+}
+
+impl Known<'_> {
+    /// The rules, and the states in the order of their quotas. An operation that writes them says so with
+    /// [`written`](Self::written).
+    #[inline]
+    pub(super) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
+        (&self.entry.under.rules, self.entry.states.as_mut_slice())
+    }
+
+    /// The states were written; nothing counts as used any more at `reset_at_us`.
+    #[inline]
+    pub(super) fn written(self, reset_at_us: u64) {
+        written(self.entry, Some(self.sweep), reset_at_us);
+    }
+}
+
+/// The states of one key under the current numbers of its policy, wherever they are. What an operation does to them lasts when it is
+/// [kept](Self::keep).
+pub(super) struct Slot<'a> {
+    pub(super) current: &'a Arc<Registered>,
+    pub(super) place: Place<'a>,
+}
+
+pub(super) enum Place<'a> {
+    /// In an entry, in the order of the current quotas. An operation that is not to be kept does not write.
+    Entry { entry: &'a mut Entry, sweep: Option<&'a mut Sweep> },
+    /// In an entry, laid out for other quotas: the operation works on a copy, so that those can come back.
+    Moved { entry: &'a mut Entry, sweep: Option<&'a mut Sweep>, states: States },
+    /// Nowhere yet; there is room for an entry.
+    Unseen { vacancy: Vacancy<'a>, states: States },
+}
+
+/// Room for the entry of a key that was not seen.
+pub(super) struct Vacancy<'a> {
+    pub(super) entries: &'a mut HashTable<Entry>,
+    pub(super) sweep: &'a mut Sweep,
+    pub(super) key: &'a [u8],
+    pub(super) hash: u64,
+    pub(super) key_hash: &'a KeyHash,
+}
+
+impl<'a> Slot<'a> {
+    pub(super) fn of_entry(
+        entry: &'a mut Entry,
+        current: &'a Arc<Registered>,
+        sweep: Option<&'a mut Sweep>,
+    ) -> Self {
+        let place = if Arc::ptr_eq(&entry.under, current) || current.lays_out_as(&entry.under) {
+            Place::Entry { entry, sweep }
+        } else {
+            let states = entry.states.moved(&entry.under.policy, &current.policy);
+            Place::Moved { entry, sweep, states }
+        };
+        Self { current, place }
+    }
+
+    /// The rules, and the states in the order of their quotas.
+    pub(super) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
+        let states = match &mut self.place {
+            Place::Entry { entry, .. } => &mut entry.states,
+            Place::Moved { states, .. } | Place::Unseen { states, .. } => states,
+        };
+        (&self.current.rules, states.as_mut_slice())
+    }
+
+    /// Keeps what an operation wrote; nothing counts as used any more at `reset_at_us`.
+    pub(super) fn keep(self, now_us: u64, reset_at_us: u64) {
+        match self.place {
+            Place::Entry { entry, sweep } => {
+                entry.under = Arc::clone(self.current);
+                written(entry, sweep, reset_at_us);
+            }
+            Place::Moved { entry, sweep, states } => {
+                entry.under = Arc::clone(self.current);
+                entry.states = states;
+                written(entry, sweep, reset_at_us);
+            }
+            Place::Unseen { vacancy, states } if reset_at_us > now_us => {
+                vacancy.fill(states, self.current, reset_at_us);
+            }
+            // What cannot be told from a key that was never seen is not remembered.
+            Place::Unseen { .. } => {}
+        }
+    }
+}
+
+#[inline]
+fn written(entry: &mut Entry, sweep: Option<&mut Sweep>, reset_at_us: u64) {
+    let hidden_until_us = if entry.under.has_limit_of_nothing { entry.reset_at_us } else { 0 };
+    let reset_at_us = reset_at_us.max(hidden_until_us);
+    if let Some(sweep) = sweep.filter(|_| reset_at_us < entry.reset_at_us) {
+        sweep.lower(reset_at_us);
+    }
+    entry.reset_at_us = reset_at_us;
+}
+
+impl Vacancy<'_> {
+    fn fill(self, states: States, current: &Arc<Registered>, reset_at_us: u64) {
+        self.sweep.before_insert(self.entries, reset_at_us);
+        let entry = Entry::new(self.key, states, current, reset_at_us);
+        let hash_of = |entry: &Entry| self.key_hash.of(entry.under.id, &entry.key);
+        self.entries.insert_unique(self.hash, entry, hash_of);
+    }
+}
