@@ -40,7 +40,7 @@ pub(crate) trait Rules {
     /// Whole units that can be spent or charged before the use saturates.
     fn room(&self, state: &Self::State, now_us: u64) -> u64;
 
-    /// Spends units, of which there are at least one and at most [`room`](Self::room).
+    /// Spends units, at most [`room`](Self::room); the state is written even when there are none.
     fn spend(&self, state: &mut Self::State, now_us: u64, units: u64);
 
     /// Spends units, at least one and at most the capacity, if they fit; otherwise writes nothing.

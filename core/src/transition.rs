@@ -158,8 +158,8 @@ impl PolicyRules {
     ) -> bool {
         let mut written = false;
         for (quota, state) in self.quotas.iter().zip(states) {
-            let units = if counts(quota) { cost.min(quota.rules.room(state, now_us)) } else { 0 };
-            if units > 0 {
+            if counts(quota) {
+                let units = cost.min(quota.rules.room(state, now_us));
                 quota.rules.spend(state, now_us, units);
                 written = true;
             } else {

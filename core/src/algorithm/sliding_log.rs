@@ -23,12 +23,13 @@ use crate::quota::tick::SATURATION;
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingLog {
     limit: u64,
-    period_us: u64,
+    period_us: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    at_us: u64,
+    /// An entry that was moved back with others may be before the epoch.
+    at_us: i64,
     /// The running total up to and including this entry. It wraps around; only differences count.
     total: u64,
 }
@@ -49,27 +50,32 @@ struct View {
     /// The running total before it.
     before: u64,
     /// How far the state is moved back because the clock went back.
-    back_us: u64,
+    back_us: i64,
     /// The units that count.
     used: u64,
 }
 
 impl SlidingLog {
     pub(crate) fn new(quota: &Quota) -> Self {
-        Self { limit: quota.limit(), period_us: quota.period_us() }
+        Self { limit: quota.limit(), period_us: quota.period_us().cast_signed() }
     }
 
     fn view(&self, state: &State, now_us: u64) -> View {
         let Some(newest) = state.entries.back() else {
             return View { first: 0, before: state.before, back_us: 0, used: 0 };
         };
-        let back_us = newest.at_us.saturating_sub(now_us);
+        let now_us = now_us.cast_signed();
+        let back_us = (newest.at_us - now_us).max(0);
         // An entry that is moved back counts exactly if it counted when the newest was made.
-        let expired = (now_us + back_us).checked_sub(self.period_us);
-        let first =
-            expired.map_or(0, |expired| state.entries.partition_point(|entry| entry.at_us <= expired));
+        let expired_us = now_us + back_us - self.period_us;
+        let first = state.entries.partition_point(|entry| entry.at_us <= expired_us);
         let before = first.checked_sub(1).map_or(state.before, |last| state.entries[last].total);
         View { first, before, back_us, used: newest.total.wrapping_sub(before) }
+    }
+
+    /// How long an entry that counts still counts.
+    fn expires_after_us(&self, entry: Entry, view: View, now_us: u64) -> u64 {
+        (entry.at_us - view.back_us + self.period_us - now_us.cast_signed()).cast_unsigned()
     }
 
     /// Writes the state as of that time: expired entries go, and what is ahead of the clock is moved back.
@@ -79,8 +85,7 @@ impl SlidingLog {
         state.before = view.before;
         if view.back_us > 0 {
             for entry in &mut state.entries {
-                // Entries reach back at most one period before the newest, which may be before the epoch.
-                entry.at_us = entry.at_us.saturating_sub(view.back_us);
+                entry.at_us -= view.back_us;
             }
         }
         if state.entries.capacity() > 32 && state.entries.len() < state.entries.capacity() / 4 {
@@ -106,9 +111,11 @@ impl Rules for SlidingLog {
             let view = self.bring(state, now_us);
             view.before.wrapping_add(view.used).wrapping_add(units)
         };
+        let at_us = now_us.cast_signed();
         match state.entries.back_mut() {
-            Some(newest) if newest.at_us == now_us => newest.total = total,
-            _ => state.entries.push_back(Entry { at_us: now_us, total }),
+            Some(newest) if newest.at_us == at_us => newest.total = total,
+            _ if units > 0 => state.entries.push_back(Entry { at_us, total }),
+            _ => {}
         }
     }
 
@@ -126,7 +133,7 @@ impl Rules for SlidingLog {
     }
 
     fn rewind(&self, state: &mut Box<State>, now_us: u64) -> bool {
-        let ahead = state.entries.back().is_some_and(|newest| newest.at_us > now_us);
+        let ahead = state.entries.back().is_some_and(|newest| newest.at_us > now_us.cast_signed());
         if ahead {
             self.bring(state, now_us);
         }
@@ -139,13 +146,13 @@ impl Rules for SlidingLog {
         let expired_by = state.entries.partition_point(|entry| {
             entry.total.wrapping_sub(state.before) < missing + view.before.wrapping_sub(state.before)
         });
-        state.entries.get(expired_by).map_or(0, |entry| entry.at_us + self.period_us - view.back_us - now_us)
+        state.entries.get(expired_by).map_or(0, |entry| self.expires_after_us(*entry, view, now_us))
     }
 
     fn reset_after_us(&self, state: &Box<State>, now_us: u64) -> u64 {
         let view = self.view(state, now_us);
         match state.entries.back() {
-            Some(newest) if view.used > 0 => newest.at_us - view.back_us + self.period_us - now_us,
+            Some(newest) if view.used > 0 => self.expires_after_us(*newest, view, now_us),
             _ => 0,
         }
     }

@@ -45,7 +45,7 @@ pub(crate) struct SlidingWindow {
 /// The counts of the newest sub-window and of the `buckets` before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    /// The number of the newest sub-window that was written, counted from the epoch.
+    /// The number of the newest sub-window that holds units, counted from the epoch.
     newest: u64,
     /// A ring: sub-window `i` is counted at `i % (buckets + 1)`. Empty until the first unit is spent.
     counts: Box<[u64]>,
@@ -55,16 +55,16 @@ pub(crate) struct State {
 #[derive(Clone, Copy)]
 struct View<'a> {
     counts: &'a [u64],
-    /// The place of the newest written sub-window in the ring.
+    /// The place of the newest sub-window in the ring.
     place: usize,
-    /// How many sub-windows ago the newest was written; 0 as well when the clock went back.
+    /// How many sub-windows ago the newest was; 0 as well when the clock went back.
     age: u64,
     /// The most that one sub-window can count.
     most: u64,
 }
 
 impl View<'_> {
-    /// The counts from the newest written sub-window to older ones, with their ages.
+    /// The counts from the newest sub-window to older ones, with their ages.
     fn newest_first(self) -> impl Iterator<Item = (u64, u64)> {
         let (older, newer) = self.counts.split_at((self.place + 1).min(self.counts.len()));
         let counts = older.iter().rev().chain(newer.iter().rev());
@@ -148,6 +148,16 @@ impl SlidingWindow {
         }
     }
 
+    /// Lets the newest sub-window be one that holds units: only those can be ahead of the clock later.
+    fn trim(&self, state: &mut State) {
+        for _ in 0..self.buckets.min(state.newest) {
+            if state.counts[self.place(state.newest)] > 0 {
+                return;
+            }
+            state.newest -= 1;
+        }
+    }
+
     /// How far places move to the right in the ring when the newest sub-window is renumbered.
     fn ring_distance(&self, from: u64, to: u64) -> usize {
         (self.place(to) + self.length() - self.place(from)) % self.length()
@@ -170,6 +180,7 @@ impl Rules for SlidingWindow {
         self.bring(state, current);
         state.counts[self.place(current)] += units;
         debug_assert!(state.counts[self.place(current)] <= self.saturated());
+        self.trim(state);
     }
 
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
@@ -185,6 +196,7 @@ impl Rules for SlidingWindow {
             *count -= given_back;
             left -= given_back;
         }
+        self.trim(state);
     }
 
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
