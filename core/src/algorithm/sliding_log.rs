@@ -9,6 +9,9 @@
 //! units between two entries are then a difference, and both what still counts and when enough of it expires are
 //! found by binary search.
 //!
+//! When the clock went back, the units that are ahead of it are moved back to it, so that they count for one period
+//! from then on.
+//!
 //! # Worked example
 //!
 //! `5/minute sliding_log`: 3 units at 0 s, 2 at 10 s; none remain. For a cost of 4, at 20 s, 4 units must expire: the
@@ -23,13 +26,12 @@ use crate::quota::tick::SATURATION;
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingLog {
     limit: u64,
-    period_us: i64,
+    period_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// An entry that was moved back with others may be before the epoch.
-    at_us: i64,
+    at_us: u64,
     /// The running total up to and including this entry. It wraps around; only differences count.
     total: u64,
 }
@@ -49,49 +51,44 @@ struct View {
     first: usize,
     /// The running total before it.
     before: u64,
-    /// How far the state is moved back because the clock went back.
-    back_us: i64,
     /// The units that count.
     used: u64,
 }
 
 impl SlidingLog {
     pub(crate) fn new(quota: &Quota) -> Self {
-        Self { limit: quota.limit(), period_us: quota.period_us().cast_signed() }
+        Self { limit: quota.limit(), period_us: quota.period_us() }
     }
 
     fn view(&self, state: &State, now_us: u64) -> View {
-        let Some(newest) = state.entries.back() else {
-            return View { first: 0, before: state.before, back_us: 0, used: 0 };
-        };
-        let now_us = now_us.cast_signed();
-        let back_us = (newest.at_us - now_us).max(0);
-        // An entry that is moved back counts exactly if it counted when the newest was made.
-        let expired_us = now_us + back_us - self.period_us;
-        let first = state.entries.partition_point(|entry| entry.at_us <= expired_us);
+        let expired_us = now_us.checked_sub(self.period_us);
+        let first = expired_us
+            .map_or(0, |expired_us| state.entries.partition_point(|entry| entry.at_us <= expired_us));
         let before = first.checked_sub(1).map_or(state.before, |last| state.entries[last].total);
-        View { first, before, back_us, used: newest.total.wrapping_sub(before) }
+        let total = state.entries.back().map_or(before, |newest| newest.total);
+        View { first, before, used: total.wrapping_sub(before) }
     }
 
-    /// How long an entry that counts still counts.
-    fn expires_after_us(&self, entry: Entry, view: View, now_us: u64) -> u64 {
-        (entry.at_us - view.back_us + self.period_us - now_us.cast_signed()).cast_unsigned()
+    /// How long an entry that counts still counts; one that is ahead of the clock counts from now on.
+    fn expires_after_us(&self, entry: Entry, now_us: u64) -> u64 {
+        entry.at_us.min(now_us) + self.period_us - now_us
     }
 
-    /// Writes the state as of that time: expired entries go, and what is ahead of the clock is moved back.
+    /// Writes the state as of that time: expired entries go, and what is ahead of the clock is moved back to it.
     fn bring(&self, state: &mut State, now_us: u64) -> View {
         let view = self.view(state, now_us);
         state.entries.drain(..view.first);
         state.before = view.before;
-        if view.back_us > 0 {
-            for entry in &mut state.entries {
-                entry.at_us -= view.back_us;
-            }
+        let newest = state.entries.back().copied();
+        if let Some(Entry { total, .. }) = newest.filter(|newest| newest.at_us > now_us) {
+            let in_time = state.entries.partition_point(|entry| entry.at_us < now_us);
+            state.entries.truncate(in_time);
+            state.entries.push_back(Entry { at_us: now_us, total });
         }
         if state.entries.capacity() > 32 && state.entries.len() < state.entries.capacity() / 4 {
             state.entries.shrink_to(state.entries.len() * 2);
         }
-        View { first: 0, back_us: 0, ..view }
+        View { first: 0, ..view }
     }
 }
 
@@ -111,10 +108,9 @@ impl Rules for SlidingLog {
             let view = self.bring(state, now_us);
             view.before.wrapping_add(view.used).wrapping_add(units)
         };
-        let at_us = now_us.cast_signed();
         match state.entries.back_mut() {
-            Some(newest) if newest.at_us == at_us => newest.total = total,
-            _ if units > 0 => state.entries.push_back(Entry { at_us, total }),
+            Some(newest) if newest.at_us == now_us => newest.total = total,
+            _ if units > 0 => state.entries.push_back(Entry { at_us: now_us, total }),
             _ => {}
         }
     }
@@ -133,7 +129,7 @@ impl Rules for SlidingLog {
     }
 
     fn rewind(&self, state: &mut Box<State>, now_us: u64) -> bool {
-        let ahead = state.entries.back().is_some_and(|newest| newest.at_us > now_us.cast_signed());
+        let ahead = state.entries.back().is_some_and(|newest| newest.at_us > now_us);
         if ahead {
             self.bring(state, now_us);
         }
@@ -146,13 +142,13 @@ impl Rules for SlidingLog {
         let expired_by = state.entries.partition_point(|entry| {
             entry.total.wrapping_sub(state.before) < missing + view.before.wrapping_sub(state.before)
         });
-        state.entries.get(expired_by).map_or(0, |entry| self.expires_after_us(*entry, view, now_us))
+        state.entries.get(expired_by).map_or(0, |entry| self.expires_after_us(*entry, now_us))
     }
 
     fn reset_after_us(&self, state: &Box<State>, now_us: u64) -> u64 {
         let view = self.view(state, now_us);
         match state.entries.back() {
-            Some(newest) if view.used > 0 => self.expires_after_us(*newest, view, now_us),
+            Some(newest) if view.used > 0 => self.expires_after_us(*newest, now_us),
             _ => 0,
         }
     }
@@ -193,18 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn a_state_ahead_of_the_clock_moves_back_as_a_whole() {
+    fn what_is_ahead_of_the_clock_is_moved_back_to_it() {
         let log = log("5/minute sliding_log");
         let mut state = Box::default();
-        log.spend(&mut state, 100 * SECOND, 2);
-        log.spend(&mut state, 130 * SECOND, 3);
-        let retry_us = log.retry_after_us(&state, 130 * SECOND, 1);
+        for (at_us, units) in [(80 * SECOND, 2), (100 * SECOND, 1), (130 * SECOND, 2)] {
+            log.spend(&mut state, at_us, units);
+        }
         for written in [false, true] {
             if written {
-                log.rewind(&mut state, 90 * SECOND);
+                assert!(log.rewind(&mut state, 90 * SECOND));
             }
             assert_eq!(log.remaining(&state, 90 * SECOND), 0);
-            assert_eq!(log.retry_after_us(&state, 90 * SECOND, 1), retry_us);
+            assert_eq!(log.retry_after_us(&state, 90 * SECOND, 2), 50 * SECOND);
+            assert_eq!(log.retry_after_us(&state, 90 * SECOND, 3), 60 * SECOND);
         }
     }
 

@@ -24,9 +24,16 @@
 //! `36 + ceil(84 * 45/60)` = 99 are used, and one more passes. For the next, `left = 100 - 1 - 37 = 62`: it passes
 //! when `elapsed = 3,600,000,000 - floor(62 * 3,600,000,000 / 84)` = 942,857,143 us, which is 42,857,143 us later.
 //!
+//! # A clock that went back
+//!
+//! Units of sub-windows that are ahead of the clock are moved back into the current one. The others stay where they
+//! are, and at an earlier time no less of them is inside: nothing is refilled.
+//!
 //! # Changed numbers
 //!
 //! The counts are kept; one that is beyond 8 times the new limit is cut to that, so that no product passes 2^53.
+
+use std::borrow::Cow;
 
 use super::Rules;
 use crate::quota::Quota;
@@ -45,31 +52,10 @@ pub(crate) struct SlidingWindow {
 /// The counts of the newest sub-window and of the `buckets` before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    /// The number of the newest sub-window that holds units, counted from the epoch.
+    /// The number of the newest sub-window that was written, counted from the epoch.
     newest: u64,
     /// A ring: sub-window `i` is counted at `i % (buckets + 1)`. Empty until the first unit is spent.
     counts: Box<[u64]>,
-}
-
-/// A state as of some time: sub-windows are named by their age, 0 for the current one.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    counts: &'a [u64],
-    /// The place of the newest sub-window in the ring.
-    place: usize,
-    /// How many sub-windows ago the newest was; 0 as well when the clock went back.
-    age: u64,
-    /// The most that one sub-window can count.
-    most: u64,
-}
-
-impl View<'_> {
-    /// The counts from the newest sub-window to older ones, with their ages.
-    fn newest_first(self) -> impl Iterator<Item = (u64, u64)> {
-        let (older, newer) = self.counts.split_at((self.place + 1).min(self.counts.len()));
-        let counts = older.iter().rev().chain(newer.iter().rev());
-        counts.zip(self.age..).map(move |(&count, age)| (age, count.min(self.most)))
-    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "there are at most 60 buckets")]
@@ -99,13 +85,39 @@ impl SlidingWindow {
         (number % (self.buckets + 1)) as usize
     }
 
-    fn view<'a>(&self, state: &'a State, current: u64) -> View<'a> {
-        View {
-            counts: &state.counts,
-            place: self.place(state.newest),
-            age: current.saturating_sub(state.newest),
-            most: self.saturated(),
+    /// The counts from the newest sub-window that was written to the oldest.
+    fn newest_first<'a>(&self, state: &'a State) -> impl Iterator<Item = u64> + use<'a> {
+        let most = self.saturated();
+        let (older, newer) = state.counts.split_at((self.place(state.newest) + 1).min(state.counts.len()));
+        older.iter().rev().chain(newer.iter().rev()).map(move |&count| count.min(most))
+    }
+
+    /// The counts of a state that is not ahead of the clock, from the newest to the oldest that is still inside, with
+    /// their ages in sub-windows: 0 for the current one, `buckets` for the one that is sliding out.
+    fn by_age<'a>(&self, state: &'a State, current: u64) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+        (current - state.newest..=self.buckets).zip(self.newest_first(state))
+    }
+
+    /// The state without anything ahead of the clock.
+    fn not_ahead<'a>(&self, state: &'a State, current: u64) -> Cow<'a, State> {
+        if state.newest <= current {
+            return Cow::Borrowed(state);
         }
+        let mut moved = state.clone();
+        self.move_back(&mut moved, current);
+        Cow::Owned(moved)
+    }
+
+    /// Moves the units that are ahead of the clock back into the current sub-window.
+    #[cold]
+    fn move_back(&self, state: &mut State, current: u64) {
+        let mut counts = vec![0_u64; self.length()];
+        // A sub-window before the epoch was never written.
+        for (number, count) in (0..=state.newest).rev().zip(self.newest_first(state)) {
+            let moved = &mut counts[self.place(number.min(current))];
+            *moved = (*moved + count).min(self.saturated());
+        }
+        *state = State { newest: current, counts: counts.into() };
     }
 
     /// What of a sub-window that is sliding out still counts.
@@ -115,52 +127,29 @@ impl SlidingWindow {
 
     fn used(&self, state: &State, now_us: u64) -> u64 {
         let (current, elapsed) = self.position(now_us);
-        let mut used = 0;
-        for (age, count) in self.view(state, current).newest_first() {
-            if age >= self.buckets {
-                return if age == self.buckets { used + self.inside(count, elapsed) } else { used };
-            }
-            used += count;
-        }
-        used
+        let state = self.not_ahead(state, current);
+        let used = self
+            .by_age(&state, current)
+            .map(|(age, count)| if age < self.buckets { count } else { self.inside(count, elapsed) });
+        used.sum()
     }
 
-    /// Writes the state as of that time: sub-windows that have slid out are cleared, and a state that is ahead of
-    /// the clock is moved back as a whole.
+    /// Writes the state as of that time: what has slid out is cleared, what is ahead of the clock is moved back.
     fn bring(&self, state: &mut State, current: u64) {
-        let most = self.saturated();
         if state.counts.is_empty() {
-            state.counts = vec![0; self.length()].into();
+            *state = State { newest: current, counts: vec![0; self.length()].into() };
         } else if current < state.newest {
-            // The counts stay in their order; only their places in the ring change.
-            state.counts.rotate_right(self.ring_distance(state.newest, current));
-        } else {
-            let passed = (current - state.newest).min(self.buckets + 1);
-            for number in current + 1 - passed..=current {
-                if passed > 0 {
-                    state.counts[self.place(number)] = 0;
-                }
-            }
+            self.move_back(state, current);
+        }
+        let slid_out = (current - state.newest).min(self.buckets + 1);
+        for number in current + 1 - slid_out..current + 1 {
+            state.counts[self.place(number)] = 0;
         }
         state.newest = current;
+        let most = self.saturated();
         for count in &mut state.counts {
             *count = (*count).min(most);
         }
-    }
-
-    /// Lets the newest sub-window be one that holds units: only those can be ahead of the clock later.
-    fn trim(&self, state: &mut State) {
-        for _ in 0..self.buckets.min(state.newest) {
-            if state.counts[self.place(state.newest)] > 0 {
-                return;
-            }
-            state.newest -= 1;
-        }
-    }
-
-    /// How far places move to the right in the ring when the newest sub-window is renumbered.
-    fn ring_distance(&self, from: u64, to: u64) -> usize {
-        (self.place(to) + self.length() - self.place(from)) % self.length()
     }
 }
 
@@ -180,7 +169,6 @@ impl Rules for SlidingWindow {
         self.bring(state, current);
         state.counts[self.place(current)] += units;
         debug_assert!(state.counts[self.place(current)] <= self.saturated());
-        self.trim(state);
     }
 
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
@@ -196,26 +184,25 @@ impl Rules for SlidingWindow {
             *count -= given_back;
             left -= given_back;
         }
-        self.trim(state);
     }
 
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
         let (current, _) = self.position(now_us);
         let ahead = state.newest > current;
         if ahead {
-            self.bring(state, current);
+            self.move_back(state, current);
         }
         ahead
     }
 
     fn retry_after_us(&self, state: &State, now_us: u64, cost: u64) -> u64 {
         let (current, _) = self.position(now_us);
-        let view = self.view(state, current);
+        let state = self.not_ahead(state, current);
         let target = self.limit - cost;
         // Sums from the newest on: the first sub-window with which they pass the target is the one whose sliding out
         // decides, since all newer ones fit beside it.
         let mut newer = 0;
-        for (age, count) in view.newest_first().take_while(|(age, _)| *age <= self.buckets) {
+        for (age, count) in self.by_age(&state, current) {
             if newer + count > target {
                 let elapsed = self.width - (target - newer) * self.width / count;
                 let slides_out = current + self.buckets - age;
@@ -228,11 +215,8 @@ impl Rules for SlidingWindow {
 
     fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
         let (current, _) = self.position(now_us);
-        let newest = self
-            .view(state, current)
-            .newest_first()
-            .take_while(|(age, _)| *age <= self.buckets)
-            .find(|(_, count)| *count > 0);
+        let state = self.not_ahead(state, current);
+        let newest = self.by_age(&state, current).find(|(_, count)| *count > 0);
         newest.map_or(0, |(age, _)| (current + self.buckets - age + 1) * self.width * self.tick_us - now_us)
     }
 }
@@ -274,19 +258,19 @@ mod tests {
     }
 
     #[test]
-    fn a_state_ahead_of_the_clock_moves_back_as_a_whole() {
-        let window = window("10/second buckets=4");
+    fn a_step_back_refills_nothing() {
+        let window = window("10/second buckets=1");
         let mut state = State::default();
-        window.spend(&mut state, 7_000_000, 3);
-        window.spend(&mut state, 7_500_000, 7);
-        let retry_us = window.retry_after_us(&state, 7_500_000, 1);
+        window.spend(&mut state, 1_999_999, 10);
+        window.spend(&mut state, 2_100_000, 1);
         for written in [false, true] {
             if written {
-                window.rewind(&mut state, 3_250_000);
+                assert!(window.rewind(&mut state, 1_900_000));
             }
-            assert_eq!(window.remaining(&state, 3_250_000), 0);
-            assert_eq!(window.retry_after_us(&state, 3_250_000, 1), retry_us);
+            assert_eq!(window.remaining(&state, 1_900_000), 0);
+            assert_eq!(window.reset_after_us(&state, 1_900_000), 1_100_000);
         }
+        assert!(!window.rewind(&mut state, 1_900_000));
     }
 
     #[test]
@@ -297,11 +281,10 @@ mod tests {
         window.refund(&mut state, 6, 1);
         assert_eq!(window.remaining(&state, 6), 7);
         window.spend(&mut state, 2_000_000, 10);
-        assert!(window.retry_after_us(&state, 2_000_000, 1) > 1_000_000);
         window.spend(&mut state, 2_900_000, 5);
         window.rewind(&mut state, 0);
         assert_eq!((window.remaining(&state, 0), window.reset_after_us(&state, 0)), (0, 1_100_000));
         window.refund(&mut state, 0, 6);
-        assert_eq!((window.remaining(&state, 0), window.reset_after_us(&state, 0)), (1, 200_000));
+        assert_eq!((window.remaining(&state, 0), window.reset_after_us(&state, 0)), (1, 1_100_000));
     }
 }

@@ -7,7 +7,7 @@ use super::{Resolved, Shared};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::Policy;
-use crate::quota::Algorithm;
+use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::transition::Operation;
 
@@ -40,7 +40,15 @@ impl Shared {
         };
         loop {
             let left_us = deadline.left_us();
-            let decision = self.attempt(request, deadline, left_us)?;
+            if let Some(denied) = self.denied_turn(request, deadline, left_us)? {
+                return Ok(denied);
+            }
+            let decision = self.store.decide(request.id, request.key, Operation::Check, request.cost);
+            if decision.delay_us() > left_us {
+                // Somebody else was faster: the place in the queue is given back, and the next look finds it too late.
+                self.store.adjust(request.id, request.key, Operation::Refund, request.cost);
+                continue;
+            }
             if decision.allowed || decision.wait_us > left_us {
                 return Ok(decision);
             }
@@ -52,38 +60,32 @@ impl Shared {
         }
     }
 
-    /// Checks, unless the request would be admitted to a leaky bucket to wait there for longer than there is time.
-    fn attempt(&self, request: Resolved<'_>, deadline: &Deadline, left_us: u64) -> Result<Decision, Error> {
+    /// The denial when the request's turn in a leaky bucket would come too late. Waiting does not help: the queue
+    /// drains no faster than the time runs out.
+    fn denied_turn(
+        &self,
+        request: Resolved<'_>,
+        deadline: &Deadline,
+        left_us: u64,
+    ) -> Result<Option<Decision>, Error> {
         let Resolved { id, key, cost } = request;
-        // The same request would be in time when so much of the queue has drained.
-        let too_late = |decision: Decision| {
-            let wait_us = decision.wait_us.saturating_sub(left_us);
-            Decision { allowed: false, wait_us, ..decision }
+        let policy = self.registry.policy_of(id);
+        let is_queue = |quota: &Quota| quota.algorithm() == Algorithm::LeakyBucket;
+        let Some(policy) = policy.filter(|policy| policy.quotas().iter().any(is_queue)) else {
+            return Ok(None);
         };
-        if self.queues(request) {
-            let peeked = self.store.decide(id, key, Operation::Peek, cost);
-            if peeked.delay_us() > left_us {
-                return Ok(too_late(peeked));
-            }
-            if peeked.delay_us() > 0 {
-                deadline.can_wait()?;
-            }
+        let peeked = self.store.decide(id, key, Operation::Peek, cost);
+        // Its turn comes when all that is in the queue now has drained.
+        let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
+        let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
+        if turn_after_us > left_us && cost > 0 && peeked.retry_after_us().is_some() {
+            let wait_us = turn_after_us - left_us;
+            return Ok(Some(Decision { allowed: false, wait_us, ..peeked }));
         }
-        let decision = self.store.decide(id, key, Operation::Check, cost);
-        if decision.delay_us() > left_us {
-            // Somebody else was faster since the peek: the place in the queue is given back.
-            self.store.adjust(id, key, Operation::Refund, cost);
-            return Ok(too_late(self.store.decide(id, key, Operation::Peek, cost)));
+        if turn_after_us > 0 {
+            deadline.can_wait()?;
         }
-        Ok(decision)
-    }
-
-    /// Whether an admitted request may have to wait for its turn.
-    fn queues(&self, request: Resolved<'_>) -> bool {
-        let policy = self.registry.policy_of(request.id);
-        policy.is_some_and(|policy| {
-            policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::LeakyBucket)
-        })
+        Ok(None)
     }
 
     /// The denial for who stands behind so many units: it cannot be admitted sooner than after them.
@@ -93,7 +95,7 @@ impl Shared {
         let policy = self.registry.policy_of(id).filter(|_| peeked.retry_after_us().is_some());
         let wait_us = policy.map_or(Decision::NEVER, |policy| {
             let total = ahead.saturating_add(cost);
-            let capacity = policy.quotas().iter().map(crate::Quota::capacity).min().unwrap_or(0);
+            let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
             let fitting = self.store.decide(id, key, Operation::Peek, total.min(capacity));
             no_sooner_us(&policy, total, fitting.retry_after_us().unwrap_or(0))
         });
@@ -107,7 +109,7 @@ fn no_sooner_us(policy: &Policy, units: u64, fitting_after_us: u64) -> u64 {
     let least_us = policy.quotas().iter().map(|quota| quota.least_span_us(units)).max().unwrap_or(0);
     // Windows forget the first units again, at the earliest after the time in which they admit their limit once. A
     // bucket never does: what does not fit at once has to be refilled after that.
-    let forgets_us = policy.quotas().iter().filter_map(crate::Quota::forgets_after_us).min();
+    let forgets_us = policy.quotas().iter().filter_map(Quota::forgets_after_us).min();
     match forgets_us {
         None => fitting_after_us.saturating_add(least_us),
         Some(forgets_us) => fitting_after_us.min(forgets_us).max(least_us),

@@ -11,13 +11,15 @@ impl Quota {
     ///
     /// | algorithm | at most |
     /// |---|---|
-    /// | token bucket, leaky bucket | B + floor(W * L / P); stepped: B + L * step intervals begun |
+    /// | token bucket, leaky bucket | B + floor(W * L / P), with W in whole ticks begun; with a step: B + step * intervals begun |
     /// | fixed window | L a window, and W touches at most ceil(W / P) + 1 |
     /// | sliding window of n > 1 buckets | L in any span of P - P/n |
     /// | sliding window of 1 bucket | 2L in any span of P |
     /// | sliding log | L in any span of P |
     ///
-    /// Saturates at `u64::MAX`.
+    /// A tick is a microsecond for nearly every quota, and coarser for those whose numbers would not be exact in a
+    /// double. Spans are half-open: what is admitted at the very end of one belongs to the next. Saturates at
+    /// `u64::MAX`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -33,7 +35,7 @@ impl Quota {
             _ if limit == 0 => 0,
             Counting::Refilled { each_us, tokens } => {
                 let arrivals = match self.step {
-                    0 => span_us.saturating_mul(limit) / u128::from(self.period_us),
+                    0 => self.whole_ticks(span_us).saturating_mul(limit) / u128::from(self.period_us),
                     // The first strike may come at once.
                     _ => (span_us / each_us + 1).saturating_mul(tokens),
                 };
@@ -55,7 +57,10 @@ impl Quota {
             Counting::Refilled { each_us, tokens } => {
                 let missing = units.saturating_sub(u128::from(self.capacity));
                 match self.step {
-                    0 => (missing * u128::from(self.period_us)).div_ceil(u128::from(self.limit)),
+                    // One tick may be about to strike.
+                    0 => (missing * u128::from(self.period_us))
+                        .div_ceil(u128::from(self.limit))
+                        .saturating_sub(u128::from(self.tick_us - 1)),
                     _ => missing.div_ceil(tokens).saturating_sub(1) * each_us,
                 }
             }
@@ -65,6 +70,12 @@ impl Quota {
             }
         };
         u64::try_from(span_us).unwrap_or(u64::MAX)
+    }
+
+    /// A span rounded up to whole ticks.
+    fn whole_ticks(&self, span_us: u128) -> u128 {
+        let tick_us = u128::from(self.tick_us);
+        span_us.div_ceil(tick_us) * tick_us
     }
 
     /// How long a unit counts in full at least, in microseconds; `None` for a bucket, which repays and never forgets.

@@ -77,8 +77,9 @@ impl MemoryStore {
     /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
         let registered = Arc::new(Registered::new(id, policy));
+        let now_us = self.clock.now_us();
         for shard in &self.shards {
-            lock(&shard.0).set_policy(&registered);
+            lock(&shard.0).set_policy(&registered, now_us);
         }
     }
 

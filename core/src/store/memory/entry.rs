@@ -35,10 +35,10 @@ impl Entry {
             return false;
         }
         // Other numbers may make what was used count for longer.
-        let reset_after_us = if Arc::ptr_eq(&self.under, current) || current.lays_out_as(&self.under) {
+        let reset_after_us = if Arc::ptr_eq(&self.under, current) {
             current.reset_after_us(&self.states, now_us)
         } else {
-            current.reset_after_us(&self.states.moved(&self.under.policy, &current.policy), now_us)
+            current.reset_after_us(&self.under.moved(&self.states, &current.policy), now_us)
         };
         self.reset_at_us = now_us + reset_after_us;
         reset_after_us == 0

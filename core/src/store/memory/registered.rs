@@ -1,6 +1,9 @@
 //! A policy as the store knows it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::states::States;
+use crate::algorithm::{Rules, State};
 use crate::decision::Usage;
 use crate::policy::Policy;
 use crate::store::PolicyId;
@@ -14,6 +17,8 @@ pub(super) struct Registered {
     pub(super) rules: PolicyRules,
     /// Whether a limit is 0: then that quota's state stays as it is, and what it holds cannot be seen from here.
     pub(super) has_limit_of_nothing: bool,
+    /// When other numbers took their place, in microseconds since the epoch; not yet: `u64::MAX`.
+    superseded_at_us: AtomicU64,
 }
 
 impl Registered {
@@ -23,13 +28,30 @@ impl Registered {
             policy: policy.clone(),
             rules: PolicyRules::new(policy),
             has_limit_of_nothing: policy.quotas().iter().any(|quota| quota.limit() == 0),
+            superseded_at_us: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// Whether the states of both stand in the same order, so that those of one can be read as those of the other.
-    pub(super) fn lays_out_as(&self, other: &Self) -> bool {
-        let identities = self.policy.quotas().iter().map(crate::Quota::identity);
-        identities.eq(other.policy.quotas().iter().map(crate::Quota::identity))
+    /// Notes that other numbers take the place of these.
+    pub(super) fn superseded(&self, now_us: u64) {
+        self.superseded_at_us.store(now_us, Ordering::Relaxed);
+    }
+
+    /// The states that were written under these numbers, for the quotas of another policy of the same name: quotas
+    /// that both have keep theirs, the others start unused. What had run out before these numbers were superseded is
+    /// not brought back by slower ones.
+    pub(super) fn moved(&self, states: &States, to: &Policy) -> States {
+        let superseded_at_us = self.superseded_at_us.load(Ordering::Relaxed);
+        let quotas = self.policy.quotas().iter().zip(&self.rules.quotas).zip(states.as_slice());
+        let kept = |identity| {
+            let ((_, numbers), state) =
+                quotas.clone().find(|((quota, _), _)| quota.identity() == identity)?;
+            let ran_out = numbers.limit > 0 && numbers.rules.reset_after_us(state, superseded_at_us) == 0;
+            (!ran_out).then(|| state.clone())
+        };
+        let moved =
+            to.quotas().iter().map(|quota| kept(quota.identity()).unwrap_or_else(|| State::fresh(quota)));
+        moved.collect()
     }
 
     /// The usage of a key that was never seen.

@@ -28,9 +28,12 @@ impl Shard {
         Self { entries: HashTable::new(), policies: Vec::new(), max_keys, sweep: Sweep::default(), key_hash }
     }
 
-    pub(super) fn set_policy(&mut self, registered: &Arc<Registered>) {
+    pub(super) fn set_policy(&mut self, registered: &Arc<Registered>, now_us: u64) {
         match self.policies.get_mut(registered.id.0 as usize) {
-            Some(current) => *current = Arc::clone(registered),
+            Some(current) => {
+                current.superseded(now_us);
+                *current = Arc::clone(registered);
+            }
             None => self.policies.push(Arc::clone(registered)),
         }
         self.sweep.restart();

@@ -41,9 +41,10 @@ pub(super) struct Slot<'a> {
 }
 
 pub(super) enum Place<'a> {
-    /// In an entry, in the order of the current quotas. An operation that is not to be kept does not write.
+    /// In an entry.
     Entry { entry: &'a mut Entry, sweep: Option<&'a mut Sweep> },
-    /// In an entry, laid out for other quotas: the operation works on a copy, so that those can come back.
+    /// In an entry that was written under other numbers: the operation works on a copy, so that those can come back as
+    /// long as it writes nothing.
     Moved { entry: &'a mut Entry, sweep: Option<&'a mut Sweep>, states: States },
     /// Nowhere yet; there is room for an entry.
     Unseen { vacancy: Vacancy<'a>, states: States },
@@ -64,10 +65,10 @@ impl<'a> Slot<'a> {
         current: &'a Arc<Registered>,
         sweep: Option<&'a mut Sweep>,
     ) -> Self {
-        let place = if Arc::ptr_eq(&entry.under, current) || current.lays_out_as(&entry.under) {
+        let place = if Arc::ptr_eq(&entry.under, current) {
             Place::Entry { entry, sweep }
         } else {
-            let states = entry.states.moved(&entry.under.policy, &current.policy);
+            let states = entry.under.moved(&entry.states, &current.policy);
             Place::Moved { entry, sweep, states }
         };
         Self { current, place }
@@ -85,10 +86,7 @@ impl<'a> Slot<'a> {
     /// Keeps what an operation wrote; nothing counts as used any more at `reset_at_us`.
     pub(super) fn keep(self, now_us: u64, reset_at_us: u64) {
         match self.place {
-            Place::Entry { entry, sweep } => {
-                entry.under = Arc::clone(self.current);
-                written(entry, sweep, reset_at_us);
-            }
+            Place::Entry { entry, sweep } => written(entry, sweep, reset_at_us),
             Place::Moved { entry, sweep, states } => {
                 entry.under = Arc::clone(self.current);
                 entry.states = states;

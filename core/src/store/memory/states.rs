@@ -32,15 +32,6 @@ impl States {
             Self::Many(states) => states,
         }
     }
-
-    /// The states for another policy of the same name: quotas that both have keep theirs, the others start unused.
-    pub(super) fn moved(&self, from: &Policy, to: &Policy) -> Self {
-        let moved = to.quotas().iter().map(|quota| {
-            let kept = from.quotas().iter().position(|other| other.identity() == quota.identity());
-            kept.and_then(|at| self.as_slice().get(at)).cloned().unwrap_or_else(|| State::fresh(quota))
-        });
-        moved.collect()
-    }
 }
 
 impl FromIterator<State> for States {

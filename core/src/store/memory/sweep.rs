@@ -11,7 +11,7 @@ use super::entry::Entry;
 /// How many slots a new key looks at.
 const SLOTS_PER_KEY: usize = 4;
 /// How many slots a new key looks at when the table is full.
-const SLOTS_WHEN_FULL: usize = 1024;
+const SLOTS_WHEN_FULL: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Sweep {

@@ -1,0 +1,7 @@
+//! What the fuzz targets try, as plain functions: `tests/fuzz_corpus.rs` replays the corpus through the same ones.
+//!
+//! `cargo +nightly fuzz run <target>` in the folder above; the corpus of a target is in `corpus/<target>`.
+
+pub mod client_address;
+pub mod operations;
+pub mod quota_text;

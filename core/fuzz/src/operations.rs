@@ -1,0 +1,185 @@
+//! Any policy, any operations, any clock: nothing panics, and the laws that can be seen from outside hold.
+//!
+//! The bytes are two policies, each a line of quotas as text, and operations of four bytes each. The second policy is
+//! what the first one is changed to and back; where it is no policy, there is no change.
+
+use std::time::Duration;
+
+use polylimit::{Decision, Limiter, ManualClock, Policy, Request, Usage, blocking};
+
+/// A history is at most this long, so that an input is tried quickly.
+const MAX_OPERATIONS: usize = 64;
+
+/// Reads the policies and runs the operations.
+pub fn run(bytes: &[u8]) {
+    let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
+    let mut policy = || Policy::parse("p", str::from_utf8(lines.next()?).ok()?).ok();
+    let (Some(first), second) = (policy(), policy()) else { return };
+    // The last operation may be cut short; then its cost is 0.
+    let operations = lines.next().unwrap_or_default().chunks(4).take(MAX_OPERATIONS);
+    let mut world = World::new(first, second);
+    for operation in operations {
+        let byte = |at: usize| operation.get(at).copied().unwrap_or_default();
+        world.go(byte(1), byte(2));
+        world.operate(byte(0), byte(3));
+    }
+}
+
+struct World {
+    clock: ManualClock,
+    limiter: blocking::Limiter,
+    policy: Policy,
+    other: Option<Policy>,
+}
+
+impl World {
+    fn new(policy: Policy, other: Option<Policy>) -> Self {
+        let clock = ManualClock::new(1_700_000_000_000_000).expect("it is before 2255");
+        let builder = Limiter::builder().clock(clock.clone()).policy(policy.clone()).max_keys(4);
+        let limiter = builder.build().expect("there is a policy").blocking();
+        Self { clock, limiter, policy, other }
+    }
+
+    /// Moves the clock: by a number of microseconds, of periods, or to an instant that was told. It may go back.
+    fn go(&mut self, how: u8, far: u8) {
+        let (now_us, far) = (self.clock.now_us(), u64::from(far));
+        let period = self.policy.quotas()[0].period();
+        let period_us = u64::try_from(period.as_micros()).expect("a period is at most 366 days");
+        let told = self.peek(far);
+        let there_us = match how % 8 {
+            0 => now_us,
+            1 => now_us + far,
+            2 => now_us + period_us / 64 * far,
+            3 => now_us.saturating_add(told.retry_after_us().unwrap_or(0)),
+            4 => now_us.saturating_add(told.retry_after_us().unwrap_or(0).saturating_sub(1)),
+            5 => now_us.saturating_add(told.reset_after_us()),
+            6 => (now_us / period_us + 1) * period_us - far % 2,
+            _ => now_us.saturating_sub(period_us / 64 * far + 1),
+        };
+        // What the clock cannot show, it refuses.
+        let moved = self.clock.set(there_us).is_ok();
+        assert_eq!(self.clock.now_us(), if moved { there_us } else { now_us });
+    }
+
+    fn operate(&mut self, what: u8, size: u8) {
+        let capacity = self.capacity();
+        let cost = match size {
+            0..=31 => u64::from(size),
+            // From nothing to 8 times the capacity.
+            32..=254 => (capacity / 28).saturating_mul(u64::from(size) - 31),
+            255 => capacity + 1,
+        };
+        let cost = cost.min(Request::MAX_COST);
+        let before = self.peek(cost);
+        self.explained(&before, cost);
+        match what % 8 {
+            0..=2 => self.check(cost, &before),
+            3 => {
+                let usage = self.limiter.take(request(cost)).expect("the cost is in bounds");
+                assert_eq!(usage.taken(), cost.min(before.remaining()));
+                assert_spent(&before, &usage, usage.taken());
+            }
+            4 => {
+                let usage = self.limiter.charge(request(cost)).expect("the cost is in bounds");
+                assert_spent(&before, &usage, cost);
+            }
+            5 => {
+                let usage = self.limiter.refund(request(cost)).expect("the cost is in bounds");
+                for (was, is) in before.quotas().iter().zip(usage.quotas()) {
+                    assert!((was.remaining..=was.remaining + cost).contains(&is.remaining));
+                }
+            }
+            6 => {
+                let usage = self.limiter.reset(request(cost)).expect("the cost is in bounds");
+                assert_eq!((usage.remaining(), usage.reset_after_us()), (capacity, 0));
+            }
+            _ => self.change(),
+        }
+        self.explained(&self.peek(cost), cost);
+        self.a_stranger_is_not_concerned(cost);
+    }
+
+    fn check(&self, cost: u64, peeked: &Decision) {
+        let decision = self.limiter.check(request(cost)).expect("the cost is in bounds");
+        let counted = self.policy.quotas().iter().any(polylimit::Quota::count_denied);
+        assert_eq!(decision.allowed(), cost <= peeked.remaining());
+        if decision.allowed() {
+            assert_eq!(decision.remaining(), peeked.remaining() - cost);
+            assert_eq!(decision.delay_us(), peeked.delay_us());
+        } else if !counted {
+            assert_eq!(&decision, peeked);
+        }
+        // Now the state is written as of this clock, and not ahead of it.
+        if cost > 0 && cost <= self.capacity() {
+            self.told_the_truth(&decision, cost);
+        }
+    }
+
+    /// What a decision says fits together.
+    fn explained(&self, decision: &Decision, cost: u64) {
+        let quotas = self.policy.quotas().iter().zip(decision.quotas());
+        for (quota, view) in quotas {
+            assert_eq!(view.limit, quota.limit());
+            assert!(view.remaining <= quota.capacity());
+            assert_eq!(view.remaining == quota.capacity(), view.reset_after_us == 0);
+        }
+        assert_eq!(decision.allowed(), cost <= decision.remaining());
+        assert_eq!(decision.retry_after_us() == Some(0), decision.allowed());
+        assert_eq!(decision.retry_after_us().is_none(), cost > self.capacity());
+        assert!(decision.retry_after_us().is_none_or(|wait_us| wait_us <= decision.reset_after_us()));
+        assert!(decision.delay_us() <= decision.reset_after_us());
+        assert!(decision.degraded().is_none());
+    }
+
+    /// The waits of a decision are exact. Peeks leave no trace.
+    fn told_the_truth(&self, decision: &Decision, cost: u64) {
+        let now_us = self.clock.now_us();
+        if let Some(wait_us @ 1..) = decision.retry_after_us()
+            && self.clock.set(now_us.saturating_add(wait_us)).is_ok()
+        {
+            assert!(self.peek(cost).allowed(), "not admitted at retry_after");
+            self.clock.set(now_us + wait_us - 1).expect("it is earlier");
+            assert_eq!(self.peek(cost).retry_after_us(), Some(1), "admitted before retry_after");
+        }
+        if let reset_us @ 1.. = decision.reset_after_us()
+            && self.clock.set(now_us.saturating_add(reset_us)).is_ok()
+        {
+            assert_eq!((self.peek(0).remaining(), self.peek(0).reset_after_us()), (self.capacity(), 0));
+            self.clock.set(now_us + reset_us - 1).expect("it is earlier");
+            assert_eq!(self.peek(0).reset_after_us(), 1, "nothing counts before reset_after");
+        }
+        self.clock.set(now_us).expect("it showed that before");
+    }
+
+    fn change(&mut self) {
+        if let Some(other) = self.other.take() {
+            self.limiter.asynchronous().set_policy(other.clone()).expect("there is one policy");
+            self.other = Some(std::mem::replace(&mut self.policy, other));
+        }
+    }
+
+    /// A key that was never seen makes the store clean up, and finds everything unused.
+    fn a_stranger_is_not_concerned(&self, cost: u64) {
+        let decision = self.limiter.peek(Request::new("stranger").cost(cost)).expect("the cost is in bounds");
+        assert_eq!((decision.remaining(), decision.reset_after()), (self.capacity(), Duration::ZERO));
+    }
+
+    fn peek(&self, cost: u64) -> Decision {
+        self.limiter.peek(request(cost)).expect("the cost is in bounds")
+    }
+
+    fn capacity(&self) -> u64 {
+        self.policy.quotas().iter().map(polylimit::Quota::capacity).min().unwrap_or(0)
+    }
+}
+
+fn request(cost: u64) -> Request<'static> {
+    Request::new("key").cost(cost)
+}
+
+/// So many units are spent from every quota, or all that were left.
+fn assert_spent(before: &Decision, usage: &Usage, units: u64) {
+    for (was, is) in before.quotas().iter().zip(usage.quotas()) {
+        assert_eq!(is.remaining, was.remaining.saturating_sub(units));
+    }
+}

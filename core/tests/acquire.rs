@@ -1,0 +1,212 @@
+//! `acquire`: in line, without polling, and at once when the timeout cannot be met.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use polylimit::{ErrorKind, Limiter, ManualClock, Policy, Request};
+
+const NOW_US: u64 = 1_800_000_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn manual(quotas: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(NOW_US).unwrap();
+    let policy = Policy::parse("test", quotas).unwrap();
+    (Limiter::builder().policy(policy).clock(clock.clone()).build().unwrap(), clock)
+}
+
+fn real(quotas: &str) -> Limiter {
+    Limiter::builder().policy(Policy::parse("test", quotas).unwrap()).build().unwrap()
+}
+
+/// Lets every task run until all of them wait.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn it_is_admitted_exactly_when_the_time_has_come() {
+    let (limiter, clock) = manual("1/second token_bucket");
+    assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire("user", SECOND).await.unwrap() }
+    });
+    settle().await;
+    clock.set(NOW_US + 999_999).unwrap();
+    settle().await;
+    assert!(!waiting.is_finished());
+    clock.set(NOW_US + 1_000_000).unwrap();
+    assert!(waiting.await.unwrap().allowed());
+}
+
+#[tokio::test]
+async fn what_cannot_be_met_is_said_at_once() {
+    for quotas in ["1/second token_bucket", "1/second", "1/second fixed_window", "1/second sliding_log"] {
+        let (limiter, _) = manual(quotas);
+        assert!(limiter.acquire("user", Duration::ZERO).await.unwrap().allowed());
+        let denied = limiter.acquire("user", Duration::from_millis(900)).await.unwrap();
+        assert!(!denied.allowed() && denied.retry_after().unwrap() > Duration::from_millis(900), "{quotas}");
+        let never = limiter.acquire(Request::new("user").cost(2), Duration::MAX).await.unwrap();
+        assert!(!never.allowed() && never.retry_after().is_none(), "{quotas}");
+    }
+}
+
+#[tokio::test]
+async fn who_stands_too_far_back_is_told_at_once() {
+    let (limiter, clock) = manual("1/second token_bucket");
+    assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
+    let waiting: Vec<_> = (0..5)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.acquire("user", 5 * SECOND).await.unwrap().allowed() })
+        })
+        .collect();
+    settle().await;
+    let denied = limiter.acquire("user", 5 * SECOND).await.unwrap();
+    assert!(!denied.allowed());
+    assert_eq!(denied.retry_after(), Some(6 * SECOND));
+    for waiter in waiting {
+        settle().await;
+        clock.advance(SECOND).unwrap();
+        assert!(waiter.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn they_are_served_in_the_order_in_which_they_came() {
+    let (limiter, clock) = manual("10/second token_bucket burst=1");
+    let served = Arc::new(AtomicUsize::new(0));
+    let mut waiting = Vec::new();
+    for place in 0..50 {
+        let (limiter, served) = (limiter.clone(), Arc::clone(&served));
+        waiting.push(tokio::spawn(async move {
+            assert!(limiter.acquire("user", 60 * SECOND).await.unwrap().allowed());
+            assert_eq!(served.fetch_add(1, Ordering::SeqCst), place);
+        }));
+        settle().await;
+    }
+    while served.load(Ordering::SeqCst) < 50 {
+        clock.advance(Duration::from_millis(100)).unwrap();
+        settle().await;
+    }
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn giving_up_a_place_lets_the_next_one_on() {
+    let (limiter, clock) = manual("1/second token_bucket");
+    assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
+    let wait = |timeout| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.acquire("user", timeout).await.unwrap().allowed() })
+    };
+    let first = wait(60 * SECOND);
+    settle().await;
+    let second = wait(2 * SECOND);
+    settle().await;
+    first.abort();
+    settle().await;
+    clock.advance(SECOND).unwrap();
+    assert!(second.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_refund_a_reset_and_a_change_let_it_on_sooner() {
+    for sooner in 0..3 {
+        let (limiter, _) = manual("1/hour token_bucket");
+        assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
+        let waiting = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire("user", 7_200 * SECOND).await.unwrap().allowed() }
+        });
+        settle().await;
+        match sooner {
+            0 => drop(limiter.refund("user").await.unwrap()),
+            1 => drop(limiter.reset("user").await.unwrap()),
+            _ => limiter.set_policy(Policy::parse("test", "2/hour token_bucket burst=9").unwrap()).unwrap(),
+        }
+        assert!(waiting.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_leaky_bucket_waits_its_delay() {
+    let (limiter, clock) = manual("2/second leaky_bucket burst=4");
+    let waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.acquire("user", 2 * SECOND).await.unwrap().delay_us() })
+        })
+        .collect();
+    settle().await;
+    // The queue is full, and its last place leaves after 1.5 s: there is none left that leaves within 1.2 s.
+    let denied = limiter.acquire("user", Duration::from_millis(1_200)).await.unwrap();
+    assert!(!denied.allowed());
+    for (place, waiter) in waiting.into_iter().enumerate() {
+        assert_eq!(waiter.await.unwrap(), place as u64 * 500_000);
+        clock.advance(Duration::from_millis(500)).unwrap();
+    }
+    assert_eq!(limiter.peek("user").await.unwrap().remaining(), 4);
+}
+
+#[tokio::test]
+async fn a_request_that_would_wait_too_long_in_a_leaky_bucket_spends_nothing() {
+    let (limiter, _) = manual("2/second leaky_bucket burst=4");
+    for _ in 0..3 {
+        assert!(limiter.check("user").await.unwrap().allowed());
+    }
+    let denied = limiter.acquire("user", SECOND).await.unwrap();
+    assert!(!denied.allowed());
+    assert_eq!(denied.retry_after(), Some(Duration::from_millis(500)));
+    assert_eq!(limiter.peek("user").await.unwrap().remaining(), 1);
+}
+
+#[tokio::test]
+async fn it_waits_by_the_system_clock() {
+    let limiter = real("20/second token_bucket burst=1");
+    let start = Instant::now();
+    for _ in 0..5 {
+        assert!(limiter.acquire("user", 60 * SECOND).await.unwrap().allowed());
+    }
+    assert!(start.elapsed() >= Duration::from_millis(199));
+}
+
+#[test]
+fn without_a_runtime_it_says_what_it_needs() {
+    let limiter = real("1/hour token_bucket");
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut poll = || {
+        let mut acquiring = Box::pin(limiter.acquire("user", 7_200 * SECOND));
+        match acquiring.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(answer) => answer,
+            std::task::Poll::Pending => panic!("it waits where it cannot"),
+        }
+    };
+    assert!(poll().unwrap().allowed());
+    let error = poll().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("tokio runtime"));
+}
+
+#[test]
+fn the_blocking_face_waits_anywhere() {
+    let limiter = real("50/second token_bucket burst=1").blocking();
+    assert!(limiter.acquire("user", SECOND).unwrap().allowed());
+    assert!(limiter.acquire("user", SECOND).unwrap().allowed());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        assert!(limiter.acquire("user", SECOND).unwrap().allowed());
+    });
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..8).map(|_| scope.spawn(|| limiter.acquire("user", 60 * SECOND))).collect();
+        for waiter in waiters {
+            assert!(waiter.join().unwrap().unwrap().allowed());
+        }
+    });
+    assert!(!limiter.acquire("user", Duration::ZERO).unwrap().allowed());
+}

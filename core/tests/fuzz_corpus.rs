@@ -1,0 +1,43 @@
+//! Replays what the fuzzers have found, with the compiler that everything else is built with.
+
+#![allow(clippy::expect_used, reason = "a test may fail by a panic")]
+#![allow(unreachable_pub, reason = "the targets are public in the crate that fuzzes them")]
+
+use std::path::Path;
+
+#[path = "../fuzz/src/client_address.rs"]
+mod client_address;
+#[path = "../fuzz/src/operations.rs"]
+mod operations;
+#[path = "../fuzz/src/quota_text.rs"]
+mod quota_text;
+
+/// Runs a target on every file of its corpus; a corpus without files is an error.
+fn replay(target: &str, run: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let mut replayed = 0;
+    for file in corpus.read_dir().expect("the corpus is checked in") {
+        let path = file.expect("the corpus can be listed").path();
+        let bytes = std::fs::read(&path).expect("the corpus can be read");
+        // The test's output is shown when it fails: the last line names the input.
+        println!("{}", path.display());
+        run(&bytes);
+        replayed += 1;
+    }
+    assert!(replayed > 0, "no corpus in {}", corpus.display());
+}
+
+#[test]
+fn quota_text_corpus() {
+    replay("quota_text", quota_text::run);
+}
+
+#[test]
+fn client_address_corpus() {
+    replay("client_address", client_address::run);
+}
+
+#[test]
+fn operations_corpus() {
+    replay("operations", operations::run);
+}

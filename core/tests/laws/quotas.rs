@@ -1,0 +1,141 @@
+//! Random quotas and policies: every algorithm, from a unit a millisecond to a large prime a year.
+
+use std::time::Duration;
+
+use polylimit::{Algorithm, Policy, Quota, QuotaBuilder};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+const SECOND_US: u64 = 1_000_000;
+const DAY_US: u64 = 86_400 * SECOND_US;
+const LONGEST_US: u64 = 366 * DAY_US;
+
+/// Mostly small, so that histories of a few steps meet the limit; sometimes so large that a tick is coarse.
+fn units() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 1_u64..=5, 4 => 6_u64..=200, 2 => 1_u64..=10_000_000, 1 => 1..=Quota::MAX_UNITS]
+}
+
+fn period_us() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => (1_u64..=90).prop_map(|seconds| seconds * SECOND_US),
+        2 => (1_u64..=1_000).prop_map(|ms| ms * 1_000),
+        2 => 1_000_u64..=3 * SECOND_US,
+        2 => (1_u64..=366).prop_map(|days| days * DAY_US),
+        1 => 1_000..=LONGEST_US,
+    ]
+}
+
+fn builder(algorithm: Algorithm, limit: u64, period_us: u64) -> QuotaBuilder {
+    Quota::builder(limit, Duration::from_micros(period_us)).algorithm(algorithm)
+}
+
+fn bucket() -> impl Strategy<Value = QuotaBuilder> {
+    let algorithm = prop_oneof![Just(Algorithm::TokenBucket), Just(Algorithm::LeakyBucket)];
+    (algorithm, units(), period_us(), option::of(units())).prop_map(|(algorithm, limit, period_us, burst)| {
+        let bucket = builder(algorithm, limit, period_us);
+        burst.map_or(bucket.clone(), |burst| bucket.burst(burst))
+    })
+}
+
+/// The interval is chosen first, so that it is whole.
+fn stepped_bucket() -> impl Strategy<Value = QuotaBuilder> {
+    let steps = (1_u64..=50, 1_u64..=20, period_us(), option::of(units()));
+    steps.prop_map(|(step, steps, interval_us, burst)| {
+        let bucket = builder(Algorithm::TokenBucket, step * steps, interval_us * steps).step(step);
+        burst.map_or(bucket.clone(), |burst| bucket.burst(burst))
+    })
+}
+
+fn fixed_window() -> impl Strategy<Value = QuotaBuilder> {
+    (units(), period_us(), any::<bool>()).prop_map(|(limit, period_us, aligned)| {
+        builder(Algorithm::FixedWindow, limit, period_us).aligned(aligned)
+    })
+}
+
+/// The sub-window is chosen first, so that it divides the period.
+fn sliding_window() -> impl Strategy<Value = QuotaBuilder> {
+    let buckets = prop_oneof![Just(1_u32), Just(10), 1..=Quota::MAX_BUCKETS];
+    (units(), period_us(), buckets).prop_map(|(limit, period_us, buckets)| {
+        let width_us = period_us / u64::from(buckets);
+        builder(Algorithm::SlidingWindow, limit, width_us * u64::from(buckets)).buckets(buckets)
+    })
+}
+
+fn sliding_log() -> impl Strategy<Value = QuotaBuilder> {
+    (units(), period_us()).prop_map(|(limit, period_us)| builder(Algorithm::SlidingLog, limit, period_us))
+}
+
+fn built(builders: impl Strategy<Value = QuotaBuilder>) -> impl Strategy<Value = Quota> {
+    // What cannot be counted exactly is refused; there are enough others.
+    builders.prop_filter_map("refused", |builder| builder.build().ok())
+}
+
+/// A quota that admits something and does not charge what it denies.
+pub(crate) fn plain_quota() -> impl Strategy<Value = Quota> {
+    built(prop_oneof![
+        2 => bucket(), 1 => stepped_bucket(), 1 => fixed_window(), 2 => sliding_window(), 1 => sliding_log()
+    ])
+}
+
+/// Any quota.
+pub(crate) fn quota() -> impl Strategy<Value = Quota> {
+    let counting = built(
+        prop_oneof![bucket(), stepped_bucket(), fixed_window(), sliding_window(), sliding_log()]
+            .prop_map(|builder| builder.count_denied(true)),
+    );
+    let nothing = (period_us(), option::of(1_u64..10)).prop_map(|(period_us, burst)| {
+        let bucket = builder(Algorithm::TokenBucket, 0, period_us);
+        burst.map_or(bucket.clone(), |burst| bucket.burst(burst))
+    });
+    prop_oneof![20 => plain_quota(), 4 => counting, 1 => built(nothing)]
+}
+
+fn policy_of(quotas: impl Strategy<Value = Vec<Quota>>) -> impl Strategy<Value = Policy> {
+    quotas.prop_filter_map("two quotas that cannot be told apart", |quotas| Policy::new("p", quotas).ok())
+}
+
+/// A policy of one to three quotas of any kind.
+pub(crate) fn policy() -> impl Strategy<Value = Policy> {
+    policy_of(prop_oneof![3 => vec(quota(), 1), 2 => vec(quota(), 2..=3)])
+}
+
+/// A policy of at least two quotas.
+pub(crate) fn policy_of_several() -> impl Strategy<Value = Policy> {
+    policy_of(vec(quota(), 2..=3))
+}
+
+/// A policy of that quota alone.
+pub(crate) fn alone(quota: &Quota) -> Policy {
+    Policy::new("p", [quota.clone()]).unwrap()
+}
+
+/// The most units that a request can have to be admitted ever.
+pub(crate) fn capacity(policy: &Policy) -> u64 {
+    policy.quotas().iter().map(Quota::capacity).min().unwrap()
+}
+
+/// Whether a denied check leaves a trace.
+pub(crate) fn counts_denied(policy: &Policy) -> bool {
+    policy.quotas().iter().any(Quota::count_denied)
+}
+
+/// Microseconds of a period.
+pub(crate) fn in_us(quota: &Quota) -> u64 {
+    u64::try_from(quota.period().as_micros()).unwrap()
+}
+
+/// The tick in which a bucket is counted: the finest power of ten of a microsecond that keeps its products exact.
+pub(crate) fn tick_us(quota: &Quota) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let fits = |tick_us: &u64| {
+        let period = in_us(quota) / tick_us;
+        8 * u128::from(quota.capacity()) * u128::from(period / gcd(quota.limit(), period)) <= 1 << 53
+    };
+    std::iter::successors(Some(1_u64), |tick_us| Some(tick_us * 10)).find(fits).unwrap()
+}

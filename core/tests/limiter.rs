@@ -1,0 +1,125 @@
+//! The limiter: which policy, what is refused, and what changes keep.
+
+use polylimit::{ErrorKind, Limiter, ManualClock, Policy, Request};
+
+fn policy(name: &str, quotas: &str) -> Policy {
+    Policy::parse(name, quotas).unwrap()
+}
+
+#[test]
+fn a_policy_is_found_by_name_or_by_being_the_only_one() {
+    let limiter = Limiter::builder().policy(policy("api", "5/minute")).build().unwrap().blocking();
+    assert_eq!(limiter.check("user").unwrap().remaining(), 4);
+    assert_eq!(limiter.check(Request::new("user").policy("api")).unwrap().remaining(), 3);
+
+    limiter.asynchronous().set_policy(policy("login", "2/minute")).unwrap();
+    assert_eq!(limiter.check(Request::new("user").policy("login")).unwrap().remaining(), 1);
+    for (request, expected) in [
+        (Request::new("user"), "no policy is named and there are several: this limiter has api, login"),
+        (Request::new("user").policy("logon"), "policy \"logon\" is not known: this limiter has api, login"),
+    ] {
+        let error = limiter.check(request).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::InvalidArgument, expected));
+    }
+}
+
+#[test]
+fn what_is_out_of_bounds_is_refused_without_showing_the_key() {
+    let limiter = Limiter::builder().policy(policy("api", "5/minute")).build().unwrap().blocking();
+    let key = vec![b's'; Request::MAX_KEY_LENGTH + 1];
+    let error = limiter.check(&key).unwrap_err().to_string();
+    assert_eq!(error, "key has 1048577 bytes: allowed are up to 1048576");
+    for cost in [Request::MAX_COST + 1, u64::MAX] {
+        let error = limiter.charge(Request::new("user").cost(cost)).unwrap_err().to_string();
+        assert_eq!(error, format!("cost is {cost}: allowed is 0 to 1000000000000 units"));
+    }
+    assert_eq!(format!("{:?}", Request::new("secret")), "Request { key: 6 bytes, policy: None, cost: 1 }");
+}
+
+#[test]
+fn a_limiter_is_built_valid() {
+    let twice = Limiter::builder().policy(policy("api", "5/minute")).policy(policy("api", "6/minute"));
+    assert!(twice.build().unwrap_err().to_string().contains("two policies are named api"));
+    assert!(Limiter::builder().build().unwrap_err().to_string().contains("at least one policy"));
+    let no_room = Limiter::builder().policy(policy("api", "5/minute")).max_keys(0);
+    assert!(no_room.build().unwrap_err().to_string().contains("max_keys is 0"));
+}
+
+#[test]
+fn the_current_numbers_can_be_asked_for() {
+    let limiter = Limiter::builder().policy(policy("api", "5/minute")).build().unwrap();
+    limiter.set_policy(policy("login", "2/minute")).unwrap();
+    limiter.set_policy(policy("api", "6/minute")).unwrap();
+    assert_eq!(limiter.policy("api"), Some(policy("api", "6/minute")));
+    assert_eq!(limiter.policy("other"), None);
+    assert_eq!(limiter.policies(), [policy("api", "6/minute"), policy("login", "2/minute")]);
+}
+
+#[test]
+fn each_of_many_is_decided_on_its_own_and_in_order() {
+    let limiter = Limiter::builder()
+        .policy(policy("api", "2/minute"))
+        .policy(policy("login", "1/minute"))
+        .build()
+        .unwrap()
+        .blocking();
+    let answers = limiter.check_many([
+        Request::new("a").policy("api"),
+        Request::new("a").policy("api"),
+        Request::new("a").policy("api"),
+        Request::new("a").policy("login"),
+        Request::new("b").policy("nobody"),
+        Request::new("b").policy("api").cost(2),
+    ]);
+    let allowed: Vec<_> =
+        answers.into_iter().map(|answer| answer.map(|decision| decision.allowed()).ok()).collect();
+    assert_eq!(allowed, [Some(true), Some(true), Some(false), Some(true), None, Some(true)]);
+}
+
+#[test]
+fn each_quota_has_its_own_view() {
+    let clock = ManualClock::new(1_800_000_000_000_000).unwrap();
+    let limiter = Limiter::builder()
+        .policy(policy("api", "10/second token_bucket; 100/hour fixed_window"))
+        .clock(clock)
+        .build()
+        .unwrap()
+        .blocking();
+    let decision = limiter.check(Request::new("user").cost(4)).unwrap();
+    let views: Vec<_> =
+        decision.quotas().iter().map(|view| (view.limit, view.remaining, view.reset_after_us)).collect();
+    assert_eq!(views, [(10, 6, 400_000), (100, 96, 3_600_000_000)]);
+    assert_eq!((decision.remaining(), decision.reset_after_us()), (6, 3_600_000_000));
+    let usage = limiter.take(Request::new("user").cost(9)).unwrap();
+    assert_eq!((usage.taken(), usage.quotas()[1].remaining), (6, 90));
+}
+
+#[test]
+fn quotas_that_come_and_go_start_unused() {
+    let clock = ManualClock::new(1_800_000_000_000_000).unwrap();
+    let limiter = Limiter::builder()
+        .policy(policy("api", "5/minute sliding_log; 9/hour"))
+        .clock(clock)
+        .build()
+        .unwrap();
+    let change = |quotas| limiter.set_policy(policy("api", quotas)).unwrap();
+    let limiter = limiter.blocking();
+    let remaining = || {
+        let peeked = limiter.peek("user").unwrap();
+        peeked.quotas().iter().map(|view| view.remaining).collect::<Vec<_>>()
+    };
+    limiter.charge(Request::new("user").cost(3)).unwrap();
+    // In another order, with other numbers: what was used is kept.
+    change("20/hour; 4/minute sliding_log");
+    assert_eq!(remaining(), [17, 1]);
+    // Other buckets make another quota.
+    change("20/hour buckets=1; 4/minute sliding_log");
+    assert_eq!(remaining(), [20, 1]);
+    // Nothing was written in between, so the old quota finds its state again; after a write it is gone.
+    change("20/hour; 4/minute sliding_log");
+    assert_eq!(remaining(), [17, 1]);
+    change("20/hour buckets=1; 4/minute sliding_log");
+    assert!(limiter.check("user").unwrap().allowed());
+    change("20/hour; 4/minute sliding_log");
+    assert_eq!(remaining(), [20, 0]);
+}
