@@ -142,7 +142,7 @@ impl SlidingWindow {
             self.move_back(state, current);
         }
         let slid_out = (current - state.newest).min(self.buckets + 1);
-        for number in current + 1 - slid_out..current + 1 {
+        for number in (current + 1 - slid_out)..=current {
             state.counts[self.place(number)] = 0;
         }
         state.newest = current;
