@@ -20,7 +20,7 @@ impl PolicyRules {
                 let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
                 self.decision(usage, None, wait_us, cost, applied.allowed, degraded)
             }
-            _ => self.explain_several(states, now_us, cost, applied, degraded),
+            _ => self.explain_several(states, now_us, cost, applied, degraded).by_fields(),
         }
     }
 

@@ -111,7 +111,8 @@ impl MemoryStore {
             }
             return (decision, applied.spent);
         }
-        self.apply_anew(&mut shard, Request { id, hash, key, now_us }, operation, cost)
+        let (decision, spent) = self.apply_anew(&mut shard, Request { id, hash, key, now_us }, operation, cost);
+        (decision.by_fields(), spent)
     }
 
     /// Applies an operation to a key that is not known, or whose states were written under other numbers.
