@@ -43,16 +43,6 @@ pub(crate) trait Rules {
     /// Spends units, at most [`room`](Self::room); the state is written even when there are none.
     fn spend(&self, state: &mut Self::State, now_us: u64, units: u64);
 
-    /// Spends units, at least one and at most the capacity, if they fit; otherwise writes nothing.
-    #[inline]
-    fn try_spend(&self, state: &mut Self::State, now_us: u64, units: u64) -> bool {
-        let fits = units <= self.remaining(state, now_us);
-        if fits {
-            self.spend(state, now_us, units);
-        }
-        fits
-    }
-
     /// Gives back up to what is used, the newest first.
     fn refund(&self, state: &mut Self::State, now_us: u64, units: u64);
 
@@ -84,6 +74,19 @@ pub(crate) trait Rules {
             Outcome::Denied { .. } | Outcome::Adjusted => 0,
         };
         Explanation { remaining, reset_after_us: self.reset_after_us(state, now_us), wait_us }
+    }
+
+    // Both at once.
+
+    /// Spends a cost, at least one unit and at most the capacity, if it fits, and explains; otherwise writes nothing.
+    /// This is most of what a limiter does, so an algorithm may do it in fewer steps.
+    #[inline]
+    fn admit(&self, state: &mut Self::State, now_us: u64, cost: u64) -> Option<Explanation> {
+        if cost > self.remaining(state, now_us) {
+            return None;
+        }
+        self.spend(state, now_us, cost);
+        Some(self.explain(state, now_us, Outcome::Admitted { spent: cost }))
     }
 }
 
@@ -200,11 +203,6 @@ impl Rules for QuotaRules {
         dispatch!(self, state, (), |rules, state| rules.spend(state, now_us, units));
     }
 
-    #[inline]
-    fn try_spend(&self, state: &mut State, now_us: u64, units: u64) -> bool {
-        dispatch!(self, state, false, |rules, state| rules.try_spend(state, now_us, units))
-    }
-
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
         dispatch!(self, state, (), |rules, state| rules.refund(state, now_us, units));
     }
@@ -232,5 +230,14 @@ impl Rules for QuotaRules {
     fn explain(&self, state: &State, now_us: u64, outcome: Outcome) -> Explanation {
         const NOTHING: Explanation = Explanation { remaining: 0, reset_after_us: 0, wait_us: 0 };
         dispatch!(self, state, NOTHING, |rules, state| rules.explain(state, now_us, outcome))
+    }
+
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than computing it"
+    )]
+    #[inline(always)]
+    fn admit(&self, state: &mut State, now_us: u64, cost: u64) -> Option<Explanation> {
+        dispatch!(self, state, None, |rules, state| rules.admit(state, now_us, cost))
     }
 }

@@ -1,12 +1,35 @@
 //! The explanation: what a transition left, in words that a caller can use. Once, for every store.
 
-use crate::algorithm::{Outcome, Rules, State};
+use crate::algorithm::{Explanation, Outcome, Rules, State};
 use crate::decision::{Decision, Degradation, QuotaUsage, Several, Source};
-use crate::transition::{Applied, PolicyRules, QuotaNumbers};
+use crate::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
 
 impl PolicyRules {
-    /// The decision that the states explain, from after the transition.
+    /// Applies an operation to the states of one key, which stand in the order of the quotas, and explains what came of
+    /// it.
     #[inline]
+    pub(crate) fn decide(
+        &self,
+        states: &mut [State],
+        now_us: u64,
+        operation: Operation,
+        cost: u64,
+        degraded: Option<Degradation>,
+    ) -> (Decision, Applied) {
+        // A request that a single quota admits is by far the most frequent.
+        if let ([quota], [state], Operation::Check) = (&*self.quotas, &mut *states, operation)
+            && (1..=quota.capacity).contains(&cost)
+            && let Some(explanation) = quota.rules.admit(state, now_us, cost)
+        {
+            let applied = Applied { allowed: true, spent: cost, written: true };
+            let usage = quota.usage(explanation);
+            return (self.decision(usage, None, explanation.wait_us, cost, true, degraded), applied);
+        }
+        let applied = self.apply(states, now_us, operation, cost);
+        (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
+    }
+
+    /// The decision that the states explain, from after the transition.
     pub(crate) fn explain(
         &self,
         states: &[State],
@@ -20,7 +43,7 @@ impl PolicyRules {
                 let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
                 self.decision(usage, None, wait_us, cost, applied.allowed, degraded)
             }
-            _ => self.explain_several(states, now_us, cost, applied, degraded).by_fields(),
+            _ => self.explain_several(states, now_us, cost, applied, degraded),
         }
     }
 
@@ -68,11 +91,6 @@ impl PolicyRules {
 
 impl QuotaNumbers {
     /// This quota's view, and how long an admitted request waits for its turn or a denied one until it fits.
-    #[expect(
-        clippy::inline_always,
-        reason = "a call costs a quarter of a decision: its answer goes through memory"
-    )]
-    #[inline(always)]
     fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
         let outcome = match applied {
             Applied { allowed: true, spent, .. } if cost > 0 => Outcome::Admitted { spent },
@@ -80,11 +98,12 @@ impl QuotaNumbers {
             _ => Outcome::Adjusted,
         };
         let explanation = self.rules.explain(state, now_us, outcome);
-        let usage = QuotaUsage {
-            limit: self.limit,
-            remaining: explanation.remaining,
-            reset_after_us: explanation.reset_after_us,
-        };
-        (usage, explanation.wait_us)
+        (self.usage(explanation), explanation.wait_us)
+    }
+
+    #[inline]
+    fn usage(&self, explanation: Explanation) -> QuotaUsage {
+        let Explanation { remaining, reset_after_us, .. } = explanation;
+        QuotaUsage { limit: self.limit, remaining, reset_after_us }
     }
 }

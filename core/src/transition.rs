@@ -130,9 +130,6 @@ impl PolicyRules {
     /// Spends the cost from every quota if all admit it.
     #[inline]
     fn try_spend(&self, states: &mut [State], now_us: u64, cost: u64) -> bool {
-        if let ([quota], [state]) = (&*self.quotas, &mut *states) {
-            return quota.rules.try_spend(state, now_us, cost);
-        }
         let admitted = self.admits(states, now_us, cost);
         if admitted {
             self.spend(states, now_us, cost);

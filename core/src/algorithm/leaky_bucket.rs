@@ -42,10 +42,6 @@ impl Rules for LeakyBucket {
         self.queue.spend(state, now_us, units);
     }
 
-    fn try_spend(&self, state: &mut State, now_us: u64, units: u64) -> bool {
-        self.queue.try_spend(state, now_us, units)
-    }
-
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
         self.queue.refund(state, now_us, units);
     }

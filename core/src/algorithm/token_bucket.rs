@@ -28,7 +28,7 @@
 //! becomes the one that takes as long to repay (rounded up to the microsecond), at most that of a saturated bucket.
 //! This is computed from the moment of the last write, so that it does not matter when it is computed.
 
-use super::Rules;
+use super::{Explanation, Rules};
 use crate::quota::Quota;
 use crate::quota::tick::{SATURATION, gcd};
 
@@ -174,18 +174,6 @@ impl Rules for TokenBucket {
         *state = State { debt, at, numbers: self.numbers };
     }
 
-    #[inline]
-    fn try_spend(&self, state: &mut State, now_us: u64, units: u64) -> bool {
-        let (debt, at) = self.as_of(state, now_us);
-        // Compared in debt, which needs no division.
-        let debt = debt + units * self.token;
-        let fits = debt <= self.empty;
-        if fits {
-            *state = State { debt, at, numbers: self.numbers };
-        }
-        fits
-    }
-
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
         let (debt, at) = self.as_of(state, now_us);
         let debt = debt.saturating_sub(units.saturating_mul(self.token));
@@ -210,6 +198,16 @@ impl Rules for TokenBucket {
     #[inline]
     fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
         self.repaid_after_us(self.as_of(state, now_us).0, now_us)
+    }
+    #[inline]
+    fn admit(&self, state: &mut State, now_us: u64, cost: u64) -> Option<Explanation> {
+        let (debt, at) = self.as_of(state, now_us);
+        let debt = debt + cost * self.token;
+        // Compared in debt, which needs no division.
+        let left = self.empty.checked_sub(debt)?;
+        *state = State { debt, at, numbers: self.numbers };
+        let reset_after_us = self.repaid_after_us(debt, now_us);
+        Some(Explanation { remaining: left / self.token, reset_after_us, wait_us: 0 })
     }
 }
 

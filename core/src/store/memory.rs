@@ -104,14 +104,14 @@ impl MemoryStore {
         let now_us = self.clock.now_us();
         if let Some(mut known) = shard.known(id, hash, key) {
             let (rules, states) = known.parts();
-            let applied = rules.apply(states, now_us, operation, cost);
-            let decision = rules.explain(states, now_us, cost, applied, None);
+            let (decision, applied) = rules.decide(states, now_us, operation, cost, None);
             if applied.written {
                 known.written(now_us + decision.reset_after_us());
             }
             return (decision, applied.spent);
         }
-        let (decision, spent) = self.apply_anew(&mut shard, Request { id, hash, key, now_us }, operation, cost);
+        let (decision, spent) =
+            self.apply_anew(&mut shard, Request { id, hash, key, now_us }, operation, cost);
         (decision.by_fields(), spent)
     }
 
@@ -134,8 +134,7 @@ impl MemoryStore {
         };
         let now_us = request.now_us;
         let (rules, states) = slot.parts();
-        let applied = rules.apply(states, now_us, operation, cost);
-        let decision = rules.explain(states, now_us, cost, applied, degraded);
+        let (decision, applied) = rules.decide(states, now_us, operation, cost, degraded);
         if applied.written {
             slot.keep(now_us, now_us + decision.reset_after_us());
         }
