@@ -2,8 +2,6 @@
 //!
 //! This runs where the states live, in one piece. What it leaves is explained by [`crate::explanation`].
 
-use smallvec::SmallVec;
-
 use crate::algorithm::{QuotaRules, Rules, State};
 use crate::policy::Policy;
 
@@ -25,7 +23,7 @@ pub(crate) enum Operation {
 /// A policy's numbers, ready for the arithmetic.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyRules {
-    pub(crate) quotas: SmallVec<[QuotaNumbers; 1]>,
+    pub(crate) quotas: Box<[QuotaNumbers]>,
 }
 
 #[derive(Clone, Debug)]

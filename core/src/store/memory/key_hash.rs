@@ -1,8 +1,8 @@
 //! Hashes keys, seeded at random so that nobody outside can choose keys that collide.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
-use foldhash::quality::RandomState;
+use foldhash::fast::RandomState;
 
 use crate::store::PolicyId;
 
@@ -14,6 +14,8 @@ impl KeyHash {
     #[inline]
     pub(super) fn of(&self, id: PolicyId, key: &[u8]) -> u64 {
         // Fibonacci hashing of the policy's number (Knuth, TAOCP 6.4) sends one key to another place under each.
-        self.0.hash_one(key) ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        let mut hasher = self.0.build_hasher();
+        hasher.write(key);
+        hasher.finish() ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }

@@ -54,7 +54,7 @@ impl Shard {
     pub(super) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
         let current = &self.policies[id.0 as usize];
         let entry = self.entries.find_mut(hash, |entry| entry.is(current, key))?;
-        Arc::ptr_eq(&entry.under, current).then_some(Known { entry, sweep: &mut self.sweep })
+        Arc::ptr_eq(&entry.under, current).then_some(Known { current, entry, sweep: &mut self.sweep })
     }
 
     /// The states of a key; or, when it is not known and there is no room for it, the numbers of its policy.

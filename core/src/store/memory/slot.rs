@@ -14,6 +14,7 @@ use crate::transition::PolicyRules;
 
 /// The states of one key that were written under the current numbers of its policy: nearly always the case.
 pub(super) struct Known<'a> {
+    pub(super) current: &'a Registered,
     pub(super) entry: &'a mut Entry,
     pub(super) sweep: &'a mut Sweep,
 }
@@ -23,13 +24,14 @@ impl Known<'_> {
     /// [`written`](Self::written).
     #[inline]
     pub(super) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
-        (&self.entry.under.rules, self.entry.states.as_mut_slice())
+        // These are the rules that the entry refers to as well, but they can be loaded before it is found.
+        (&self.current.rules, self.entry.states.as_mut_slice())
     }
 
     /// The states were written; nothing counts as used any more at `reset_at_us`.
     #[inline]
     pub(super) fn written(self, reset_at_us: u64) {
-        written(self.entry, Some(self.sweep), reset_at_us);
+        written(self.entry, self.current, Some(self.sweep), reset_at_us);
     }
 }
 
@@ -86,11 +88,11 @@ impl<'a> Slot<'a> {
     /// Keeps what an operation wrote; nothing counts as used any more at `reset_at_us`.
     pub(super) fn keep(self, now_us: u64, reset_at_us: u64) {
         match self.place {
-            Place::Entry { entry, sweep } => written(entry, sweep, reset_at_us),
+            Place::Entry { entry, sweep } => written(entry, self.current, sweep, reset_at_us),
             Place::Moved { entry, sweep, states } => {
                 entry.under = Arc::clone(self.current);
                 entry.states = states;
-                written(entry, sweep, reset_at_us);
+                written(entry, self.current, sweep, reset_at_us);
             }
             Place::Unseen { vacancy, states } if reset_at_us > now_us => {
                 vacancy.fill(states, self.current, reset_at_us);
@@ -102,8 +104,8 @@ impl<'a> Slot<'a> {
 }
 
 #[inline]
-fn written(entry: &mut Entry, sweep: Option<&mut Sweep>, reset_at_us: u64) {
-    let hidden_until_us = if entry.under.has_limit_of_nothing { entry.reset_at_us } else { 0 };
+fn written(entry: &mut Entry, current: &Registered, sweep: Option<&mut Sweep>, reset_at_us: u64) {
+    let hidden_until_us = if current.has_limit_of_nothing { entry.reset_at_us } else { 0 };
     let reset_at_us = reset_at_us.max(hidden_until_us);
     if let Some(sweep) = sweep.filter(|_| reset_at_us < entry.reset_at_us) {
         sweep.lower(reset_at_us);
