@@ -1,8 +1,9 @@
 //! The lines in which callers of `acquire` wait: one for each key that somebody waits for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as FairMutex, MutexGuard as Turn, Notify};
 
 use crate::store::PolicyId;
@@ -43,9 +44,9 @@ pub(super) struct Place<'a> {
 impl Lines {
     pub(super) fn join(&self, id: PolicyId, key: &[u8], cost: u64) -> Place<'_> {
         let key: Key = (id, key.into());
-        let mut lines = lock(&self.lines);
+        let mut lines = self.lines.lock();
         let line = Arc::clone(lines.entry(key.clone()).or_default());
-        let mut standing = lock(&line.standing);
+        let mut standing = line.standing.lock();
         let units_ahead = standing.units;
         standing.callers += 1;
         standing.units = standing.units.saturating_add(cost);
@@ -55,7 +56,7 @@ impl Lines {
 
     /// Lets the first in the line for a key ask again.
     pub(super) fn wake(&self, id: PolicyId, key: &[u8]) {
-        let lines = lock(&self.lines);
+        let lines = self.lines.lock();
         if !lines.is_empty()
             && let Some(line) = lines.get(&(id, key.into()))
         {
@@ -65,7 +66,7 @@ impl Lines {
 
     /// Lets the first in every line of a policy ask again.
     pub(super) fn wake_all(&self, id: PolicyId) {
-        for ((of, _), line) in &*lock(&self.lines) {
+        for ((of, _), line) in &*self.lines.lock() {
             if *of == id {
                 line.sooner.notify_one();
             }
@@ -92,16 +93,12 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut lines = lock(&self.lines.lines);
-        let mut standing = lock(&self.line.standing);
+        let mut lines = self.lines.lines.lock();
+        let mut standing = self.line.standing.lock();
         standing.callers -= 1;
         standing.units = standing.units.saturating_sub(self.cost);
         if standing.callers == 0 {
             lines.remove(&self.key);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

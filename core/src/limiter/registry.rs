@@ -1,10 +1,11 @@
 //! The policies of a limiter, by name. Reading takes no lock.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use crate::error::{Error, excerpt};
 use crate::policy::Policy;
@@ -60,7 +61,7 @@ impl Registry {
         policy: Policy,
         tell: impl FnOnce(PolicyId, &Policy),
     ) -> Result<PolicyId, Error> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
         let id = if let Some(&id) = policies.ids.get(policy.name()) {
             tell(id, &policy);

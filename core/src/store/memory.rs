@@ -15,7 +15,8 @@ mod slot;
 mod states;
 mod sweep;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use self::key_hash::KeyHash;
 use self::overflow::Overflow;
@@ -79,7 +80,7 @@ impl MemoryStore {
         let registered = Arc::new(Registered::new(id, policy));
         let now_us = self.clock.now_us();
         for shard in &self.shards {
-            lock(&shard.0).set_policy(&registered, now_us);
+            shard.0.lock().set_policy(&registered, now_us);
         }
     }
 
@@ -99,7 +100,7 @@ impl MemoryStore {
     #[inline]
     fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
         let hash = self.key_hash.of(id, key);
-        let mut shard = lock(&self.shard(hash).0);
+        let mut shard = self.shard(hash).0.lock();
         // Read under the lock, so that the states of a shard see times in the order of their operations.
         let now_us = self.clock.now_us();
         if let Some(mut known) = shard.known(id, hash, key) {
@@ -128,7 +129,7 @@ impl MemoryStore {
         let (mut slot, degraded) = match shard.slot(request) {
             Ok(slot) => (slot, None),
             Err(current) => {
-                overflow = lock(&self.overflow);
+                overflow = self.overflow.lock();
                 (overflow.slot(current), Some(Degradation::StoreFull))
             }
         };
@@ -144,14 +145,14 @@ impl MemoryStore {
     /// Forgets the key.
     pub(crate) fn reset(&self, id: PolicyId, key: &[u8]) -> Usage {
         let hash = self.key_hash.of(id, key);
-        let mut shard = lock(&self.shard(hash).0);
+        let mut shard = self.shard(hash).0.lock();
         shard.forget(id, hash, key);
         shard.current(id).unseen(self.clock.now_us())
     }
 
     /// How many keys it holds a state for.
     pub(crate) fn keys(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
     #[inline]
@@ -159,9 +160,4 @@ impl MemoryStore {
         // The table uses the lowest bits and the seven highest; these are others.
         &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
     }
-}
-
-/// A panic while a lock was held could only be a defect of ours; the states are plain integers and stay usable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
