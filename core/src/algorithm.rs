@@ -171,6 +171,17 @@ impl QuotaRules {
 }
 
 impl State {
+    /// Whether nothing is used, whatever the numbers and the time.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        match self {
+            Self::TokenBucket(state) => state.holds_nothing(),
+            Self::SteppedBucket(state) => state.holds_nothing(),
+            Self::FixedWindow(state) => state.holds_nothing(),
+            Self::SlidingWindow(state) => state.holds_nothing(),
+            Self::SlidingLog(state) => state.holds_nothing(),
+        }
+    }
+
     /// The state of a key that was never seen under a quota.
     pub(crate) fn fresh(quota: &Quota) -> Self {
         match (quota.algorithm(), quota.step()) {

@@ -16,14 +16,15 @@ impl PolicyRules {
         cost: u64,
         degraded: Option<Degradation>,
     ) -> (Decision, Applied) {
-        // A request that a single quota admits is by far the most frequent.
+        // A check of a single quota is by far the most frequent.
         if let ([quota], [state], Operation::Check) = (&*self.quotas, &mut *states, operation)
             && (1..=quota.capacity).contains(&cost)
-            && let Some(explanation) = quota.rules.admit(state, now_us, cost)
+            && !quota.count_denied
         {
-            let applied = Applied { allowed: true, spent: cost, written: true };
+            let (explanation, applied) = quota.check(state, now_us, cost);
             let usage = quota.usage(explanation);
-            return (self.decision(usage, None, explanation.wait_us, cost, true, degraded), applied);
+            let decision = self.decision(usage, None, explanation.wait_us, cost, applied.allowed, degraded);
+            return (decision, applied);
         }
         let applied = self.apply(states, now_us, operation, cost);
         (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
@@ -90,6 +91,17 @@ impl PolicyRules {
 }
 
 impl QuotaNumbers {
+    /// A check of this quota alone, at a cost of at least one unit and at most the capacity, with its explanation.
+    #[inline]
+    fn check(&self, state: &mut State, now_us: u64, cost: u64) -> (Explanation, Applied) {
+        if let Some(explanation) = self.rules.admit(state, now_us, cost) {
+            return (explanation, Applied { allowed: true, spent: cost, written: true });
+        }
+        let written = self.rules.rewind(state, now_us);
+        let explanation = self.rules.explain(state, now_us, Outcome::Denied { cost });
+        (explanation, Applied { allowed: false, spent: 0, written })
+    }
+
     /// This quota's view, and how long an admitted request waits for its turn or a denied one until it fits.
     fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
         let outcome = match applied {

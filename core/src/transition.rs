@@ -31,7 +31,7 @@ pub(crate) struct QuotaNumbers {
     pub(crate) rules: QuotaRules,
     pub(crate) limit: u64,
     pub(crate) capacity: u64,
-    count_denied: bool,
+    pub(crate) count_denied: bool,
 }
 
 /// What a transition did.

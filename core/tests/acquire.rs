@@ -1,5 +1,7 @@
 //! `acquire`: in line, without polling, and at once when the timeout cannot be met.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! The limiter: which policy, what is refused, and what changes keep.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use polylimit::{ErrorKind, Limiter, ManualClock, Policy, Request};
 
 fn policy(name: &str, quotas: &str) -> Policy {

@@ -1,5 +1,7 @@
 //! The memory store: bounded, never dropping what is in use, cleaning as it goes.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::time::Duration;
 
 use polylimit::{Degradation, Limiter, ManualClock, Policy, Request, blocking};

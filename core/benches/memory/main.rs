@@ -29,13 +29,14 @@ fn main() {
     let mut worst = [0.0_f64; 2];
     for count in KEY_COUNTS {
         let keys: Vec<String> = (0..count).map(|number| format!("user:{number}")).collect();
+        let order = random_order(count);
         for allowed in [true, false] {
             let contenders = Contender::all(allowed);
             for contender in &contenders {
                 contender.warm_up(&keys);
             }
             for threads in [1, 2] {
-                let workload = Workload { keys: &keys, threads, allowed };
+                let workload = Workload { keys: &keys, order: &order, threads, allowed };
                 let row: Row = median_ns(&contenders, &workload, quick);
                 let ratios = [row[1] / row[0], row[2] / row[0]];
                 for (worst, ratio) in worst.iter_mut().zip(ratios) {
@@ -51,4 +52,16 @@ fn main() {
     }
     println!("\nworst ratio to governor: {:.2}; with the coarse clock {:.2}", worst[0], worst[1]);
     println!("repeat: cargo bench -p polylimit --bench memory");
+}
+
+/// Two million keys at random (xorshift64, Marsaglia 2003).
+fn random_order(count: usize) -> Vec<u32> {
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        ((u128::from(random) * count as u128) >> 64) as u32
+    };
+    (0..2_000_000).map(|_| next()).collect()
 }

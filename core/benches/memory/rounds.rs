@@ -14,12 +14,12 @@ pub(crate) fn count(quick: bool) -> usize {
 }
 
 pub(crate) fn median_ns(contenders: &[Contender; 3], workload: &Workload<'_>, quick: bool) -> Row {
-    let round = if quick { Duration::from_millis(2) } else { Duration::from_millis(100) };
+    let length = if quick { Duration::from_millis(2) } else { Duration::from_millis(100) };
     let mut figures = [(); 3].map(|()| Vec::new());
-    let decisions = contenders.each_ref().map(|contender| decisions_in(contender, workload, round));
-    for seed in 1..=count(quick) as u64 {
+    let decisions = contenders.each_ref().map(|contender| decisions_in(contender, workload, length));
+    for round in 1..=count(quick) {
         for ((contender, figures), decisions) in contenders.iter().zip(&mut figures).zip(decisions) {
-            figures.push(time(contender, workload, decisions, seed).as_nanos() as f64 / decisions as f64);
+            figures.push(time(contender, workload, decisions, round).as_nanos() as f64 / decisions as f64);
         }
     }
     figures.map(|mut figures| {
@@ -29,21 +29,25 @@ pub(crate) fn median_ns(contenders: &[Contender; 3], workload: &Workload<'_>, qu
 }
 
 /// About how many decisions a contender makes in a round.
-fn decisions_in(contender: &Contender, workload: &Workload<'_>, round: Duration) -> u64 {
+fn decisions_in(contender: &Contender, workload: &Workload<'_>, round: Duration) -> usize {
     let sample = 20_000;
-    let taken = time(contender, workload, sample, 77).as_nanos().max(1);
-    let decisions = u128::from(sample) * round.as_nanos() / taken;
-    u64::try_from(decisions).unwrap_or(sample).clamp(1_000, 1 << 30)
+    let taken = time(contender, workload, sample, 0).as_nanos().max(1);
+    let decisions = sample as u128 * round.as_nanos() / taken;
+    usize::try_from(decisions).unwrap_or(sample).clamp(1_000, 1 << 30)
 }
 
-/// How long every thread takes for so many decisions of its own.
-fn time(contender: &Contender, workload: &Workload<'_>, decisions: u64, seed: u64) -> Duration {
+/// How long every thread takes for so many decisions of its own. Stops when an outcome was not the one to measure.
+fn time(contender: &Contender, workload: &Workload<'_>, decisions: usize, round: usize) -> Duration {
+    let run = |thread: usize| {
+        let allowed = contender.run(workload, decisions, round * 7_919 + thread * 500_009);
+        assert_eq!(allowed, if workload.allowed { decisions } else { 0 });
+    };
     thread::scope(|scope| {
         let start = Instant::now();
-        for thread in 1..workload.threads as u64 {
-            scope.spawn(move || contender.run(workload, decisions, seed.wrapping_mul(0x9E37_79B9) + thread));
+        for thread in 1..workload.threads {
+            scope.spawn(move || run(thread));
         }
-        contender.run(workload, decisions, seed.wrapping_mul(0x85EB_CA6B) + 1_000_003);
+        run(0);
         start
     })
     .elapsed()

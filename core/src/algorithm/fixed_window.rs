@@ -31,6 +31,12 @@ pub(crate) struct State {
     start_us: u64,
 }
 
+impl State {
+    pub(super) fn holds_nothing(self) -> bool {
+        self.count == 0
+    }
+}
+
 impl FixedWindow {
     pub(crate) fn new(quota: &Quota) -> Self {
         Self { limit: quota.limit(), period_us: quota.period_us(), aligned: quota.aligned() }

@@ -44,6 +44,12 @@ pub(crate) struct State {
     before: u64,
 }
 
+impl State {
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
 /// What of a state counts at some time.
 #[derive(Clone, Copy)]
 struct View {

@@ -58,6 +58,12 @@ pub(crate) struct State {
     counts: Box<[u64]>,
 }
 
+impl State {
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
+    }
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "there are at most 60 buckets")]
 impl SlidingWindow {
     pub(crate) fn new(quota: &Quota) -> Self {

@@ -40,6 +40,12 @@ pub(crate) struct State {
     at_us: u64,
 }
 
+impl State {
+    pub(super) fn holds_nothing(self) -> bool {
+        self.used == 0
+    }
+}
+
 impl SteppedBucket {
     pub(crate) fn new(quota: &Quota, step: u64) -> Self {
         Self { step, interval_us: quota.step_interval_us(), capacity: quota.capacity() }

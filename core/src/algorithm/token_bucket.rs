@@ -76,6 +76,12 @@ pub(crate) struct State {
     numbers: Numbers,
 }
 
+impl State {
+    pub(super) fn holds_nothing(self) -> bool {
+        self.debt == 0
+    }
+}
+
 impl TokenBucket {
     pub(crate) fn new(quota: &Quota) -> Self {
         let tick_us = quota.tick_us();
@@ -181,7 +187,11 @@ impl Rules for TokenBucket {
     }
 
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
-        let ahead = state.at * state.numbers.tick_us() > now_us;
+        let ahead = if state.numbers == self.numbers {
+            state.at > self.ticks(now_us)
+        } else {
+            state.at * state.numbers.tick_us() > now_us
+        };
         if ahead {
             let (debt, at) = self.as_of(state, now_us);
             *state = State { debt, at, numbers: self.numbers };

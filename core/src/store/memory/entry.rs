@@ -7,16 +7,18 @@ use smallvec::SmallVec;
 use super::registered::Registered;
 use super::states::States;
 
+/// An entry fills a cache line, so that finding a key among millions waits for memory as seldom as possible.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Entry {
-    /// Keys of up to 24 bytes are kept in place.
-    pub(super) key: SmallVec<[u8; 24]>,
+    /// Keys of up to 16 bytes are kept in place.
+    pub(super) key: SmallVec<[u8; 16]>,
     pub(super) states: States,
     /// The numbers under which the states were last written: they say what the states mean.
     pub(super) under: Arc<Registered>,
-    /// Before this time the states may not be dropped.
-    pub(super) reset_at_us: u64,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64);
 
 /// Whether two keys are the same. Most are of 8 to 32 bytes; for those two overlapping halves are compared in
 /// registers, in a third of the time that a call to compare memory takes.
@@ -35,8 +37,8 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl Entry {
-    pub(super) fn new(key: &[u8], states: States, under: &Arc<Registered>, reset_at_us: u64) -> Self {
-        Self { key: SmallVec::from_slice(key), states, under: Arc::clone(under), reset_at_us }
+    pub(super) fn new(key: &[u8], states: States, under: &Arc<Registered>) -> Self {
+        Self { key: SmallVec::from_slice(key), states, under: Arc::clone(under) }
     }
 
     /// Whether it is the entry of that key under that policy, with whatever numbers.
@@ -45,18 +47,12 @@ impl Entry {
         same_bytes(&self.key, key) && (Arc::ptr_eq(&self.under, current) || self.under.id == current.id)
     }
 
-    /// Whether nothing counts as used any more, so that it may be dropped. Learns when that is otherwise.
-    pub(super) fn is_spent(&mut self, current: &Arc<Registered>, now_us: u64) -> bool {
-        if self.reset_at_us > now_us {
-            return false;
+    /// How long, from that time, until it may be dropped because nothing counts as used any more.
+    pub(super) fn spent_after_us(&self, current: &Arc<Registered>, now_us: u64) -> u64 {
+        if Arc::ptr_eq(&self.under, current) {
+            return current.spent_after_us(&self.states, now_us);
         }
         // Other numbers may make what was used count for longer.
-        let reset_after_us = if Arc::ptr_eq(&self.under, current) {
-            current.reset_after_us(&self.states, now_us)
-        } else {
-            current.reset_after_us(&self.under.moved(&self.states, &current.policy), now_us)
-        };
-        self.reset_at_us = now_us + reset_after_us;
-        reset_after_us == 0
+        current.spent_after_us(&self.under.moved(&self.states, &current.policy), now_us)
     }
 }

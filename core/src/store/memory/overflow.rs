@@ -18,7 +18,7 @@ impl Overflow {
     pub(super) fn slot<'a>(&'a mut self, current: &'a Arc<Registered>) -> Slot<'a> {
         let found = self.entries.iter().position(|entry| entry.under.id == current.id);
         let at = found.unwrap_or_else(|| {
-            self.entries.push(Entry::new(&[], States::fresh(&current.policy), current, 0));
+            self.entries.push(Entry::new(&[], States::fresh(&current.policy), current));
             self.entries.len() - 1
         });
         Slot::of_entry(&mut self.entries[at], current, None)

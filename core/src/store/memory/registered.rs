@@ -15,8 +15,6 @@ pub(super) struct Registered {
     pub(super) id: PolicyId,
     pub(super) policy: Policy,
     pub(super) rules: PolicyRules,
-    /// Whether a limit is 0: then that quota's state stays as it is, and what it holds cannot be seen from here.
-    pub(super) has_limit_of_nothing: bool,
     /// When other numbers took their place, in microseconds since the epoch; not yet: `u64::MAX`.
     superseded_at_us: AtomicU64,
 }
@@ -27,7 +25,6 @@ impl Registered {
             id,
             policy: policy.clone(),
             rules: PolicyRules::new(policy),
-            has_limit_of_nothing: policy.quotas().iter().any(|quota| quota.limit() == 0),
             superseded_at_us: AtomicU64::new(u64::MAX),
         }
     }
@@ -59,8 +56,13 @@ impl Registered {
         self.usage(&States::fresh(&self.policy), now_us)
     }
 
-    /// How long until nothing of these states counts as used any more.
-    pub(super) fn reset_after_us(&self, states: &States, now_us: u64) -> u64 {
+    /// How long until nothing of these states counts as used any more. A state under a limit of 0 stays as it is, so
+    /// one that holds something does so for ever, as far as can be seen from here.
+    pub(super) fn spent_after_us(&self, states: &States, now_us: u64) -> u64 {
+        let mut quotas = self.rules.quotas.iter().zip(states.as_slice());
+        if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
+            return u64::MAX;
+        }
         self.usage(states, now_us).reset_after_us()
     }
 

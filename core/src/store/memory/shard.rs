@@ -67,8 +67,8 @@ impl Shard {
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
-        let has_room = sweep.make_room(entries, self.max_keys, now_us, |entry| {
-            entry.is_spent(&policies[entry.under.id.0 as usize], now_us)
+        let has_room = sweep.make_room(entries, self.max_keys, now_us, |entry, at_us| {
+            entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us)
         });
         if !has_room {
             return Err(current);

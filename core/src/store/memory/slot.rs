@@ -31,7 +31,7 @@ impl Known<'_> {
     /// The states were written; nothing counts as used any more at `reset_at_us`.
     #[inline]
     pub(super) fn written(self, reset_at_us: u64) {
-        written(self.entry, self.current, Some(self.sweep), reset_at_us);
+        self.sweep.lower(reset_at_us);
     }
 }
 
@@ -87,36 +87,30 @@ impl<'a> Slot<'a> {
 
     /// Keeps what an operation wrote; nothing counts as used any more at `reset_at_us`.
     pub(super) fn keep(self, now_us: u64, reset_at_us: u64) {
-        match self.place {
-            Place::Entry { entry, sweep } => written(entry, self.current, sweep, reset_at_us),
+        let sweep = match self.place {
+            Place::Entry { sweep, .. } => sweep,
             Place::Moved { entry, sweep, states } => {
                 entry.under = Arc::clone(self.current);
                 entry.states = states;
-                written(entry, self.current, sweep, reset_at_us);
-            }
-            Place::Unseen { vacancy, states } if reset_at_us > now_us => {
-                vacancy.fill(states, self.current, reset_at_us);
+                sweep
             }
             // What cannot be told from a key that was never seen is not remembered.
-            Place::Unseen { .. } => {}
+            Place::Unseen { .. } if reset_at_us <= now_us => None,
+            Place::Unseen { vacancy, states } => {
+                vacancy.fill(states, self.current, reset_at_us);
+                None
+            }
+        };
+        if let Some(sweep) = sweep {
+            sweep.lower(reset_at_us);
         }
     }
-}
-
-#[inline]
-fn written(entry: &mut Entry, current: &Registered, sweep: Option<&mut Sweep>, reset_at_us: u64) {
-    let hidden_until_us = if current.has_limit_of_nothing { entry.reset_at_us } else { 0 };
-    let reset_at_us = reset_at_us.max(hidden_until_us);
-    if let Some(sweep) = sweep.filter(|_| reset_at_us < entry.reset_at_us) {
-        sweep.lower(reset_at_us);
-    }
-    entry.reset_at_us = reset_at_us;
 }
 
 impl Vacancy<'_> {
     fn fill(self, states: States, current: &Arc<Registered>, reset_at_us: u64) {
         self.sweep.before_insert(self.entries, reset_at_us);
-        let entry = Entry::new(self.key, states, current, reset_at_us);
+        let entry = Entry::new(self.key, states, current);
         let hash_of = |entry: &Entry| self.key_hash.of(entry.under.id, &entry.key);
         self.entries.insert_unique(self.hash, entry, hash_of);
     }

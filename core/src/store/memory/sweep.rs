@@ -1,7 +1,8 @@
 //! Incremental cleaning: a hand goes around the table and drops what is spent.
 //!
-//! Every new key moves the hand by a few slots, so what is spent never makes up more than a fraction of the table. A
-//! new key that finds the table full moves it further, until something is dropped. When the hand has gone around and
+//! Every new key moves the hand by a few slots and drops what has been spent for a while, so that never makes up more
+//! than a fraction of the table; what has just been spent is likely to be asked for again. A new key that finds the
+//! table full moves the hand further, until something is dropped that is spent, however recently. When the hand has gone around and
 //! has found nothing, the earliest time at which something can be spent is known, and until then nobody looks.
 
 use hashbrown::HashTable;
@@ -10,6 +11,8 @@ use super::entry::Entry;
 
 /// How many slots a new key looks at.
 const SLOTS_PER_KEY: usize = 4;
+/// How long a state is kept after it was spent, while there is room: one second.
+const KEPT_US: u64 = 1_000_000;
 /// How many slots a new key looks at when the table is full.
 const SLOTS_WHEN_FULL: usize = 4096;
 
@@ -35,27 +38,30 @@ impl Sweep {
         *self = Self::default();
     }
 
-    /// Cleans a little, and says whether there is room for one more entry.
+    /// Cleans a little, and says whether there is room for one more entry. It is told how long an entry is still in use
+    /// from some time on.
     pub(super) fn make_room(
         &mut self,
         entries: &mut HashTable<Entry>,
         max_keys: usize,
         now_us: u64,
-        mut is_spent: impl FnMut(&mut Entry) -> bool,
+        spent_after_us: impl Fn(&Entry, u64) -> u64,
     ) -> bool {
-        self.drop_spent(entries, SLOTS_PER_KEY, &mut is_spent);
         if entries.len() < max_keys {
+            // An entry that was touched since then was in use then.
+            let then_us = now_us.saturating_sub(KEPT_US);
+            self.drop_spent(
+                entries,
+                SLOTS_PER_KEY,
+                |entry| then_us.saturating_add(spent_after_us(entry, then_us)),
+                then_us,
+            );
             return true;
         }
-        if now_us >= self.earliest_us {
-            let slots = SLOTS_WHEN_FULL.min(entries.num_buckets());
-            for _ in 0..slots {
-                if self.drop_spent(entries, 1, &mut is_spent) {
-                    return true;
-                }
-            }
-        }
-        false
+        let slots = if now_us < self.earliest_us { 0 } else { SLOTS_WHEN_FULL.min(entries.num_buckets()) };
+        (0..slots).any(|_| {
+            self.drop_spent(entries, 1, |entry| now_us.saturating_add(spent_after_us(entry, now_us)), now_us)
+        })
     }
 
     /// Keeps what is known true when an entry is about to be inserted.
@@ -68,17 +74,19 @@ impl Sweep {
     }
 
     /// Keeps what is known true when an entry can be spent at that time.
+    #[inline]
     pub(super) fn lower(&mut self, reset_at_us: u64) {
-        self.round_earliest_us = self.round_earliest_us.min(reset_at_us);
+        self.lower_round(reset_at_us);
         self.earliest_us = self.earliest_us.min(reset_at_us);
     }
 
-    /// Looks at so many slots, and says whether something was dropped.
+    /// Looks at so many slots, and says whether something was dropped that is spent at that time.
     fn drop_spent(
         &mut self,
         entries: &mut HashTable<Entry>,
         slots: usize,
-        is_spent: &mut impl FnMut(&mut Entry) -> bool,
+        spent_at_us: impl Fn(&Entry) -> u64,
+        at_us: u64,
     ) -> bool {
         let mut dropped = false;
         for _ in 0..slots.min(entries.num_buckets()) {
@@ -87,16 +95,21 @@ impl Sweep {
                 self.earliest_us = self.round_earliest_us;
                 self.round_earliest_us = u64::MAX;
             }
-            if let Ok(mut entry) = entries.get_bucket_entry(self.hand) {
-                if is_spent(entry.get_mut()) {
+            if let Ok(entry) = entries.get_bucket_entry(self.hand) {
+                let spent_at_us = spent_at_us(entry.get());
+                if spent_at_us <= at_us {
                     entry.remove();
                     dropped = true;
                 } else {
-                    self.round_earliest_us = self.round_earliest_us.min(entry.get().reset_at_us);
+                    self.lower_round(spent_at_us);
                 }
             }
             self.hand += 1;
         }
         dropped
+    }
+
+    fn lower_round(&mut self, spent_at_us: u64) {
+        self.round_earliest_us = self.round_earliest_us.min(spent_at_us);
     }
 }
