@@ -1,4 +1,44 @@
-//! Exact rate limiting.
+//! polylimit decides whether requests may proceed: exactly, in integers, to the microsecond, and with the same meaning in
+//! every store and language.
+//!
+//! # The words
+//!
+//! - A [`Quota`] is an algorithm with its numbers: at most `limit` units per `period`.
+//! - A [`Policy`] is a named list of quotas; all of them hold, or nothing is taken from any.
+//! - A key is whom or what a policy is applied to; a cost is the units that one [`Request`] spends.
+//! - A [`Decision`] is the answer: allowed, remaining, retry after, reset after, delay, and where it came from.
+//!
+//! [`Limiter`] has the operations, [`blocking::Limiter`] has them for callers that are not asynchronous. [`headers`] turn
+//! a decision into HTTP fields, [`ClientAddressRules`] find whom to count behind proxies, and [`Backoff`] is for those who
+//! call limited services.
+//!
+//! # How much each algorithm can admit
+//!
+//! Over any span W of real time, per key, in units of cost; B is the capacity, L the limit, P the period. Spans are
+//! half-open. [`Quota::most_admitted`] computes it.
+//!
+//! | algorithm | state | at most |
+//! |---|---|---|
+//! | [token bucket](Algorithm::TokenBucket) | a debt and a time | B + floor(W * L / P) |
+//! | [leaky bucket](Algorithm::LeakyBucket) | a debt and a time | B + floor(W * L / P), and they leave evenly spaced |
+//! | [fixed window](Algorithm::FixedWindow) | a count and a time | 2L in a span of P; L per window |
+//! | [sliding window](Algorithm::SlidingWindow) of n buckets | n + 1 counts | L in any span of P - P/n; below 2L in a span of P, about L typically |
+//! | [sliding log](Algorithm::SlidingLog) | every admitted unit's time | L in any span of P |
+//!
+//! # What the operations do
+//!
+//! | operation | what it does |
+//! |---|---|
+//! | [check](Limiter::check) | decides; when allowed, spends the cost from every quota |
+//! | [peek](Limiter::peek) | the decision that a check would give now; leaves no trace |
+//! | [take](Limiter::take) | spends as much of the cost as every quota admits |
+//! | [charge](Limiter::charge) | spends the cost whether it fits or not, up to 8 times the capacity |
+//! | [refund](Limiter::refund) | gives back up to what is used, the newest first |
+//! | [reset](Limiter::reset) | forgets the key |
+//! | [acquire](Limiter::acquire) | waits until admitted, or says at once that the timeout cannot be met |
+//!
+//! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, what was used stays used
+//! and nobody waits for longer than the quota alone can require. When a policy's numbers change, what was used is kept.
 
 mod algorithm;
 mod backoff;
@@ -25,3 +65,8 @@ pub use limiter::{Limiter, LimiterBuilder};
 pub use policy::Policy;
 pub use quota::{Algorithm, Quota, QuotaBuilder};
 pub use request::Request;
+
+/// The Rust examples of the README, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

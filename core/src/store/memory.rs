@@ -1,6 +1,6 @@
 //! The store in this process: sharded, bounded, and cleaned as it goes.
 //!
-//! - A key belongs to one of up to 64 shards, each a hash table under a lock of its own. The hash is seeded at random.
+//! - A key belongs to one of many shards, each a hash table under a lock of its own. The hash is seeded at random.
 //! - A shard holds its share of `max_keys`. A state that is spent (nothing counts as used any more) may be dropped,
 //!   since it cannot be told from one that was never seen; one that is in use never is. Every new key looks at a few
 //!   slots and drops what is spent there; a new key that finds its shard full looks at more of them.
@@ -8,6 +8,7 @@
 
 mod entry;
 mod key_hash;
+mod long_key;
 mod overflow;
 mod registered;
 mod shard;
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use self::key_hash::KeyHash;
+use self::long_key::LongKeys;
 use self::overflow::Overflow;
 use self::registered::Registered;
 use self::shard::Shard;
@@ -32,8 +34,9 @@ use crate::transition::Operation;
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
 /// More shards than this are made only to keep the shards small.
 const ENOUGH_SHARDS: usize = 1 << 6;
-/// A table that grows moves all its keys at once: no shard gets many more than this.
-const MAX_KEYS_PER_SHARD: usize = 1 << 14;
+/// A table that grows moves all its keys at once, so no shard gets many. This many just fit 2^14 slots, which a table
+/// fills to seven eighths.
+const MAX_KEYS_PER_SHARD: usize = (1 << 14) / 8 * 7;
 const MAX_SHARDS: usize = 1 << 16;
 
 /// Whose states are asked for, and when.
@@ -50,6 +53,7 @@ pub(crate) struct MemoryStore {
     shards: Box<[Padded]>,
     overflow: Mutex<Overflow>,
     key_hash: KeyHash,
+    long_keys: LongKeys,
     clock: Clock,
 }
 
@@ -62,12 +66,18 @@ impl MemoryStore {
     /// A store of at most `max_keys` keys, which is at least 1.
     pub(crate) fn new(max_keys: usize, clock: Clock) -> Self {
         let key_hash = KeyHash::default();
-        let worth = (max_keys / MIN_KEYS_PER_SHARD).min(ENOUGH_SHARDS).max(max_keys / MAX_KEYS_PER_SHARD);
-        let count: usize = 1 << worth.clamp(1, MAX_SHARDS).ilog2();
+        let worth = (max_keys / MIN_KEYS_PER_SHARD).min(ENOUGH_SHARDS);
+        let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
         // They add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
         let shard = |at| Padded(Mutex::new(Shard::new(keys_of(at), key_hash.clone())));
-        Self { shards: (0..count).map(shard).collect(), overflow: Mutex::default(), key_hash, clock }
+        Self {
+            shards: (0..count).map(shard).collect(),
+            overflow: Mutex::default(),
+            key_hash,
+            long_keys: LongKeys::default(),
+            clock,
+        }
     }
 
     /// The clock by which it decides.
@@ -99,6 +109,7 @@ impl MemoryStore {
     /// Applies an operation to the states of a key, and says as well how many units it spent.
     #[inline]
     fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
+        let key = &*self.long_keys.kept(key);
         let hash = self.key_hash.of(id, key);
         let mut shard = self.shard(hash).0.lock();
         // Read under the lock, so that the states of a shard see times in the order of their operations.
@@ -144,6 +155,7 @@ impl MemoryStore {
 
     /// Forgets the key.
     pub(crate) fn reset(&self, id: PolicyId, key: &[u8]) -> Usage {
+        let key = &*self.long_keys.kept(key);
         let hash = self.key_hash.of(id, key);
         let mut shard = self.shard(hash).0.lock();
         shard.forget(id, hash, key);
@@ -157,7 +169,9 @@ impl MemoryStore {
 
     #[inline]
     fn shard(&self, hash: u64) -> &Padded {
-        // The table uses the lowest bits and the seven highest; these are others.
-        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
+        // The table uses the lowest bits and the seven highest; these 32 are others. Multiplying and shifting maps them
+        // to any number of shards (Lemire, "Fast random integer generation in an interval", 2019).
+        let bits = (hash >> 16) & 0xFFFF_FFFF;
+        &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
     }
 }

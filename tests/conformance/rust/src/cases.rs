@@ -63,17 +63,29 @@ pub(crate) enum Kind {
 pub(crate) struct Answer {
     pub(crate) allowed: Option<bool>,
     pub(crate) remaining: Option<u64>,
-    /// `Some(None)` is never.
-    #[serde(default, deserialize_with = "present")]
-    pub(crate) retry_after_us: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "wait")]
+    pub(crate) retry_after_us: Option<Wait>,
     pub(crate) reset_after_us: Option<u64>,
     pub(crate) delay_us: Option<u64>,
     pub(crate) taken: Option<u64>,
 }
 
-/// A field that is there, be it null, as opposed to one that is not.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+/// How long until a request would be admitted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Microseconds(u64),
+    Never,
+}
+
+impl From<Option<u64>> for Wait {
+    fn from(wait_us: Option<u64>) -> Self {
+        wait_us.map_or(Self::Never, Self::Microseconds)
+    }
+}
+
+/// A field that is there, where null is never, as opposed to one that is not.
+fn wait<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Wait>, D::Error> {
+    Option::<u64>::deserialize(deserializer).map(|wait_us| Some(wait_us.into()))
 }
 
 /// The policy of a case.

@@ -57,7 +57,7 @@ fn decision(decision: &Decision) -> Answer {
     Answer {
         allowed: Some(decision.allowed()),
         remaining: Some(decision.remaining()),
-        retry_after_us: Some(decision.retry_after_us()),
+        retry_after_us: Some(decision.retry_after_us().into()),
         reset_after_us: Some(decision.reset_after_us()),
         delay_us: Some(decision.delay_us()),
         taken: None,

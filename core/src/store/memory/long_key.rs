@@ -1,0 +1,55 @@
+//! Keeps long keys short, so that `max_keys` bounds the memory whatever the keys.
+
+use std::borrow::Cow;
+use std::hash::BuildHasher;
+use std::hash::RandomState;
+
+use sha2::{Digest, Sha256};
+
+/// Keys of up to this many bytes are kept as they are.
+const LONGEST_KEPT: usize = 128;
+
+/// Replaces long keys by a digest that is keyed with a secret of this store: nobody can choose a key that is mistaken for
+/// another, be it the digest of one.
+#[derive(Debug)]
+pub(super) struct LongKeys {
+    secret: [u8; 32],
+}
+
+impl Default for LongKeys {
+    fn default() -> Self {
+        let mut secret = [0; 32];
+        for bytes in secret.chunks_exact_mut(8) {
+            // The standard library seeds each of these from the system's random numbers.
+            bytes.copy_from_slice(&RandomState::new().hash_one(0).to_le_bytes());
+        }
+        Self { secret }
+    }
+}
+
+impl LongKeys {
+    /// The key as it is kept.
+    #[inline]
+    pub(super) fn kept<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        if key.len() <= LONGEST_KEPT { Cow::Borrowed(key) } else { Cow::Owned(self.digest(key)) }
+    }
+
+    #[cold]
+    fn digest(&self, key: &[u8]) -> Vec<u8> {
+        Sha256::new().chain_update(self.secret).chain_update(key).finalize().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_kept_short() {
+        let keys = LongKeys::default();
+        let (longest, too_long) = ([b'k'; LONGEST_KEPT], [b'k'; LONGEST_KEPT + 1]);
+        assert_eq!(&*keys.kept(&longest), longest);
+        assert_eq!(keys.kept(&too_long).len(), 32);
+        assert_ne!(keys.kept(&too_long), LongKeys::default().kept(&too_long));
+    }
+}
