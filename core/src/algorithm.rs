@@ -9,6 +9,7 @@
 //! A state is read as of the given time without being written: [`Rules::spend`], [`Rules::refund`] and
 //! [`Rules::rewind`] are the only writers. So a peek and a denial leave no trace.
 
+mod divisor;
 mod fixed_window;
 mod leaky_bucket;
 mod sliding_log;
@@ -76,10 +77,9 @@ pub(crate) trait Rules {
         Explanation { remaining, reset_after_us: self.reset_after_us(state, now_us), wait_us }
     }
 
-    // Both at once.
+    // Both at once, since this is most of what a limiter does.
 
     /// Spends a cost, at least one unit and at most the capacity, if it fits, and explains; otherwise writes nothing.
-    /// This is most of what a limiter does, so an algorithm may do it in fewer steps.
     #[inline]
     fn admit(&self, state: &mut Self::State, now_us: u64, cost: u64) -> Option<Explanation> {
         if cost > self.remaining(state, now_us) {
@@ -87,6 +87,13 @@ pub(crate) trait Rules {
         }
         self.spend(state, now_us, cost);
         Some(self.explain(state, now_us, Outcome::Admitted { spent: cost }))
+    }
+
+    /// Writes a denial, which is nothing unless the clock went back, and explains it. Says as well whether it wrote.
+    #[inline]
+    fn deny(&self, state: &mut Self::State, now_us: u64, cost: u64) -> (bool, Explanation) {
+        let written = self.rewind(state, now_us);
+        (written, self.explain(state, now_us, Outcome::Denied { cost }))
     }
 }
 
@@ -154,6 +161,9 @@ macro_rules! dispatch {
     };
 }
 
+/// The explanation of a limit of 0.
+const NOTHING: Explanation = Explanation { remaining: 0, reset_after_us: 0, wait_us: 0 };
+
 impl QuotaRules {
     pub(crate) fn new(quota: &Quota) -> Self {
         match quota.algorithm() {
@@ -218,6 +228,7 @@ impl Rules for QuotaRules {
         dispatch!(self, state, (), |rules, state| rules.refund(state, now_us, units));
     }
 
+    #[inline]
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
         dispatch!(self, state, false, |rules, state| rules.rewind(state, now_us))
     }
@@ -239,7 +250,6 @@ impl Rules for QuotaRules {
 
     #[inline]
     fn explain(&self, state: &State, now_us: u64, outcome: Outcome) -> Explanation {
-        const NOTHING: Explanation = Explanation { remaining: 0, reset_after_us: 0, wait_us: 0 };
         dispatch!(self, state, NOTHING, |rules, state| rules.explain(state, now_us, outcome))
     }
 
@@ -250,5 +260,10 @@ impl Rules for QuotaRules {
     #[inline(always)]
     fn admit(&self, state: &mut State, now_us: u64, cost: u64) -> Option<Explanation> {
         dispatch!(self, state, None, |rules, state| rules.admit(state, now_us, cost))
+    }
+
+    #[inline]
+    fn deny(&self, state: &mut State, now_us: u64, cost: u64) -> (bool, Explanation) {
+        dispatch!(self, state, (false, NOTHING), |rules, state| rules.deny(state, now_us, cost))
     }
 }

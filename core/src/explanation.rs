@@ -21,10 +21,16 @@ impl PolicyRules {
             && (1..=quota.capacity).contains(&cost)
             && !quota.count_denied
         {
-            let (explanation, applied) = quota.check(state, now_us, cost);
-            let usage = quota.usage(explanation);
-            let decision = self.decision(usage, None, explanation.wait_us, cost, applied.allowed, degraded);
-            return (decision, applied);
+            if let Some(explanation) = quota.rules.admit(state, now_us, cost) {
+                let applied = Applied { allowed: true, spent: cost, written: true };
+                return (
+                    decision(quota.usage(explanation), None, explanation.wait_us, true, degraded),
+                    applied,
+                );
+            }
+            let (written, explanation) = quota.rules.deny(state, now_us, cost);
+            let applied = Applied { allowed: false, spent: 0, written };
+            return (decision(quota.usage(explanation), None, explanation.wait_us, false, degraded), applied);
         }
         let applied = self.apply(states, now_us, operation, cost);
         (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
@@ -42,7 +48,7 @@ impl PolicyRules {
         match (&*self.quotas, states) {
             ([quota], [state]) => {
                 let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
-                self.decision(usage, None, wait_us, cost, applied.allowed, degraded)
+                decision(usage, None, self.wait_us(wait_us, cost, applied), applied.allowed, degraded)
             }
             _ => self.explain_several(states, now_us, cost, applied, degraded),
         }
@@ -65,43 +71,28 @@ impl PolicyRules {
         });
         let each: Box<[QuotaUsage]> = each.collect();
         let total = QuotaUsage::of_all(&each);
-        self.decision(
-            total,
-            Some(Box::new(Several { each })),
-            longest_wait_us,
-            cost,
-            applied.allowed,
-            degraded,
-        )
+        let wait_us = self.wait_us(longest_wait_us, cost, applied);
+        decision(total, Some(Box::new(Several { each })), wait_us, applied.allowed, degraded)
     }
 
-    #[inline]
-    fn decision(
-        &self,
-        total: QuotaUsage,
-        several: Option<Box<Several>>,
-        wait_us: u64,
-        cost: u64,
-        allowed: bool,
-        degraded: Option<Degradation>,
-    ) -> Decision {
-        let wait_us = if !allowed && self.never_admits(cost) { Decision::NEVER } else { wait_us };
-        Decision { total, several, wait_us, allowed, source: Source::Store, degraded }
+    /// The longest wait over the quotas, unless the cost can never be admitted.
+    fn wait_us(&self, longest_us: u64, cost: u64, applied: Applied) -> u64 {
+        if !applied.allowed && self.never_admits(cost) { Decision::NEVER } else { longest_us }
     }
 }
 
-impl QuotaNumbers {
-    /// A check of this quota alone, at a cost of at least one unit and at most the capacity, with its explanation.
-    #[inline]
-    fn check(&self, state: &mut State, now_us: u64, cost: u64) -> (Explanation, Applied) {
-        if let Some(explanation) = self.rules.admit(state, now_us, cost) {
-            return (explanation, Applied { allowed: true, spent: cost, written: true });
-        }
-        let written = self.rules.rewind(state, now_us);
-        let explanation = self.rules.explain(state, now_us, Outcome::Denied { cost });
-        (explanation, Applied { allowed: false, spent: 0, written })
-    }
+#[inline]
+fn decision(
+    total: QuotaUsage,
+    several: Option<Box<Several>>,
+    wait_us: u64,
+    allowed: bool,
+    degraded: Option<Degradation>,
+) -> Decision {
+    Decision { total, several, wait_us, allowed, source: Source::Store, degraded }
+}
 
+impl QuotaNumbers {
     /// This quota's view, and how long an admitted request waits for its turn or a denied one until it fits.
     fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
         let outcome = match applied {

@@ -28,6 +28,7 @@
 //! becomes the one that takes as long to repay (rounded up to the microsecond), at most that of a saturated bucket.
 //! This is computed from the moment of the last write, so that it does not matter when it is computed.
 
+use super::divisor::Divisor;
 use super::{Explanation, Rules};
 use crate::quota::Quota;
 use crate::quota::tick::{SATURATION, gcd};
@@ -36,6 +37,8 @@ use crate::quota::tick::{SATURATION, gcd};
 pub(crate) struct TokenBucket {
     /// What a token is worth, in units of debt.
     token: u64,
+    /// Divides by it.
+    by_token: Divisor,
     /// How much debt a tick repays.
     rate: u64,
     /// The debt of an empty bucket.
@@ -91,6 +94,7 @@ impl TokenBucket {
         let empty = quota.capacity() * token;
         Self {
             token,
+            by_token: Divisor::new(token),
             rate: quota.limit() / divisor,
             empty,
             saturated: SATURATION * empty,
@@ -165,11 +169,11 @@ impl Rules for TokenBucket {
 
     #[inline]
     fn remaining(&self, state: &State, now_us: u64) -> u64 {
-        self.empty.saturating_sub(self.as_of(state, now_us).0) / self.token
+        self.by_token.quotient(self.empty.saturating_sub(self.as_of(state, now_us).0))
     }
 
     fn room(&self, state: &State, now_us: u64) -> u64 {
-        (self.saturated - self.as_of(state, now_us).0) / self.token
+        self.by_token.quotient(self.saturated - self.as_of(state, now_us).0)
     }
 
     #[inline]
@@ -186,6 +190,7 @@ impl Rules for TokenBucket {
         *state = State { debt, at, numbers: self.numbers };
     }
 
+    #[inline]
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
         let ahead = if state.numbers == self.numbers {
             state.at > self.ticks(now_us)
@@ -217,7 +222,7 @@ impl Rules for TokenBucket {
         let left = self.empty.checked_sub(debt)?;
         *state = State { debt, at, numbers: self.numbers };
         let reset_after_us = self.repaid_after_us(debt, now_us);
-        Some(Explanation { remaining: left / self.token, reset_after_us, wait_us: 0 })
+        Some(Explanation { remaining: self.by_token.quotient(left), reset_after_us, wait_us: 0 })
     }
 }
 
