@@ -262,7 +262,8 @@ impl Rules for QuotaRules {
         dispatch!(self, state, None, |rules, state| rules.admit(state, now_us, cost))
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "as for `admit`")]
+    #[inline(always)]
     fn deny(&self, state: &mut State, now_us: u64, cost: u64) -> (bool, Explanation) {
         dispatch!(self, state, (false, NOTHING), |rules, state| rules.deny(state, now_us, cost))
     }

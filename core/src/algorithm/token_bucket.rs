@@ -214,7 +214,11 @@ impl Rules for TokenBucket {
     fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
         self.repaid_after_us(self.as_of(state, now_us).0, now_us)
     }
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than computing it"
+    )]
+    #[inline(always)]
     fn admit(&self, state: &mut State, now_us: u64, cost: u64) -> Option<Explanation> {
         let (debt, at) = self.as_of(state, now_us);
         let debt = debt + cost * self.token;
@@ -223,6 +227,21 @@ impl Rules for TokenBucket {
         *state = State { debt, at, numbers: self.numbers };
         let reset_after_us = self.repaid_after_us(debt, now_us);
         Some(Explanation { remaining: self.by_token.quotient(left), reset_after_us, wait_us: 0 })
+    }
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than computing it"
+    )]
+    #[inline(always)]
+    fn deny(&self, state: &mut State, now_us: u64, cost: u64) -> (bool, Explanation) {
+        let written = self.rewind(state, now_us);
+        let (debt, _) = self.as_of(state, now_us);
+        let explanation = Explanation {
+            remaining: self.by_token.quotient(self.empty.saturating_sub(debt)),
+            reset_after_us: self.repaid_after_us(debt, now_us),
+            wait_us: self.repaid_after_us((debt + cost * self.token).saturating_sub(self.empty), now_us),
+        };
+        (written, explanation)
     }
 }
 
