@@ -4,7 +4,10 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use governor::DefaultKeyedRateLimiter;
+use governor::clock::{Clock as _, DefaultClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::keyed::DefaultKeyedStateStore;
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use polylimit::{Clock, Limiter, Policy, blocking};
 
 /// What is decided in a round.
@@ -16,8 +19,14 @@ pub(crate) struct Workload<'a> {
     pub(crate) allowed: bool,
 }
 
+/// governor, asked for what a decision of polylimit says anyway: what remains, or how long to wait.
+type Telling = RateLimiter<String, DefaultKeyedStateStore<String>, DefaultClock, StateInformationMiddleware>;
+
 pub(crate) enum Contender {
-    Governor(DefaultKeyedRateLimiter<String>),
+    /// Says yes or no.
+    Bare(DefaultKeyedRateLimiter<String>),
+    /// Says what remains or how long to wait as well.
+    Telling(Telling),
     Polylimit(blocking::Limiter),
 }
 
@@ -26,23 +35,22 @@ const RATE: u32 = 1_000_000;
 const BURST: u32 = 4_000_000_000;
 
 impl Contender {
-    /// governor, polylimit by the system clock, polylimit by the coarse clock.
-    pub(crate) fn all(allowed: bool) -> [Self; 3] {
+    /// governor bare, governor doing the same work, polylimit by the system clock, polylimit by the coarse clock.
+    pub(crate) fn all(allowed: bool) -> [Self; 4] {
         [
-            Self::governor(allowed),
+            Self::bare(allowed),
+            Self::Telling(Telling::new(
+                governor_quota(allowed),
+                DefaultKeyedStateStore::default(),
+                DefaultClock::default(),
+            )),
             Self::polylimit(allowed, Clock::system()),
             Self::polylimit(allowed, Clock::coarse()),
         ]
     }
 
-    pub(crate) fn governor(allowed: bool) -> Self {
-        let nonzero = |number| NonZeroU32::new(number).expect("not zero");
-        let quota = if allowed {
-            governor::Quota::per_second(nonzero(RATE)).allow_burst(nonzero(BURST))
-        } else {
-            governor::Quota::with_period(Duration::from_secs(86_400)).expect("not zero")
-        };
-        Self::Governor(DefaultKeyedRateLimiter::keyed(quota))
+    pub(crate) fn bare(allowed: bool) -> Self {
+        Self::Bare(DefaultKeyedRateLimiter::keyed(governor_quota(allowed)))
     }
 
     pub(crate) fn polylimit(allowed: bool, clock: Clock) -> Self {
@@ -63,11 +71,11 @@ impl Contender {
         }
     }
 
-    #[inline]
     pub(crate) fn decide(&self, key: &String) -> bool {
         match self {
-            Self::Governor(limiter) => limiter.check_key(key).is_ok(),
-            Self::Polylimit(limiter) => limiter.check(key).is_ok_and(|decision| decision.allowed()),
+            Self::Bare(limiter) => limiter.check_key(key).is_ok(),
+            Self::Telling(limiter) => telling(limiter, key),
+            Self::Polylimit(limiter) => polylimit(limiter, key),
         }
     }
 
@@ -75,13 +83,45 @@ impl Contender {
     pub(crate) fn run(&self, workload: &Workload<'_>, decisions: usize, start: usize) -> usize {
         // Each contender has a loop of its own, so that none pays for telling them apart.
         match self {
-            Self::Governor(limiter) => {
-                count(workload, decisions, start, |key| limiter.check_key(key).is_ok())
-            }
-            Self::Polylimit(limiter) => count(workload, decisions, start, |key| {
-                limiter.check(key).is_ok_and(|decision| decision.allowed())
-            }),
+            Self::Bare(limiter) => count(workload, decisions, start, |key| limiter.check_key(key).is_ok()),
+            Self::Telling(limiter) => count(workload, decisions, start, |key| telling(limiter, key)),
+            Self::Polylimit(limiter) => count(workload, decisions, start, |key| polylimit(limiter, key)),
         }
+    }
+}
+
+#[inline]
+fn telling(limiter: &Telling, key: &String) -> bool {
+    match limiter.check_key(key) {
+        Ok(snapshot) => {
+            black_box(snapshot.remaining_burst_capacity());
+            true
+        }
+        Err(until) => {
+            black_box(until.wait_time_from(limiter.clock().now()));
+            false
+        }
+    }
+}
+
+#[inline]
+fn polylimit(limiter: &blocking::Limiter, key: &String) -> bool {
+    limiter.check(key).is_ok_and(|decision| {
+        if decision.allowed() {
+            black_box(decision.remaining());
+        } else {
+            black_box(decision.retry_after_us());
+        }
+        decision.allowed()
+    })
+}
+
+fn governor_quota(allowed: bool) -> governor::Quota {
+    let nonzero = |number| NonZeroU32::new(number).expect("not zero");
+    if allowed {
+        governor::Quota::per_second(nonzero(RATE)).allow_burst(nonzero(BURST))
+    } else {
+        governor::Quota::with_period(Duration::from_secs(86_400)).expect("not zero")
     }
 }
 

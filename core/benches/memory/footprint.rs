@@ -1,21 +1,50 @@
-//! How much memory a key takes, by the growth of this process.
+//! How much memory a key takes, by the growth of a process of its own.
 
-use polylimit::{Limiter, Policy};
+use std::process::Command;
+
+use polylimit::{Clock, Limiter, Policy, blocking};
 
 use crate::contender::Contender;
 
 const KEYS: usize = 1_000_000;
+const FLAG: &str = "--footprint";
+const LIMITERS: [&str; 5] =
+    ["governor", "100/h token_bucket", "100/h", "100/h sliding_log", "100/h buckets=60"];
 
+/// The limiter that this process is to measure, if it was started to measure one.
+pub(crate) fn asked_for() -> Option<String> {
+    std::env::args().skip_while(|argument| argument != FLAG).nth(1)
+}
+
+/// Measures every limiter, each in a process of its own, so that none gets memory that another has freed.
 pub(crate) fn report() {
     println!("bytes a key, of {KEYS} keys such as user:123456, tables and spare room included\n");
     println!("| limiter | bytes a key |\n|---|---:|");
-    let governor = Contender::governor(true);
-    println!("| governor | {} |", bytes_a_key(|key| assert!(governor.decide(key))));
-    for quota in ["100/h token_bucket", "100/h", "100/h buckets=60", "100/h sliding_log"] {
-        let policy = Policy::parse("bench", quota).expect("a quota");
-        let limiter = Limiter::builder().policy(policy).build().expect("a limiter").blocking();
-        println!("| {quota} | {} |", bytes_a_key(|key| assert!(limiter.check(key).is_ok())));
+    for limiter in LIMITERS {
+        let program = std::env::current_exe().expect("this program");
+        let output = Command::new(program).args([FLAG, limiter]).output().expect("it starts");
+        println!("| {limiter} | {} |", String::from_utf8_lossy(&output.stdout).trim());
     }
+}
+
+/// Measures one limiter and prints its bytes a key.
+pub(crate) fn print(limiter: &str) {
+    let bytes = match limiter {
+        "governor" => {
+            let governor = Contender::bare(true);
+            bytes_a_key(|key| assert!(governor.decide(key)))
+        }
+        quota => {
+            let limiter = of_quota(quota);
+            bytes_a_key(|key| assert!(limiter.check(key).is_ok()))
+        }
+    };
+    println!("{bytes}");
+}
+
+fn of_quota(quota: &str) -> blocking::Limiter {
+    let policy = Policy::parse("bench", quota).expect("a quota");
+    Limiter::builder().policy(policy).clock(Clock::coarse()).build().expect("a limiter").blocking()
 }
 
 fn bytes_a_key(mut decide: impl FnMut(&String)) -> usize {

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use crate::contender::{Contender, Workload};
 
 /// One figure for each contender, in nanoseconds a decision.
-pub(crate) type Row = [f64; 3];
+pub(crate) type Row = [f64; 4];
 
 /// How many rounds there are.
 pub(crate) fn count(quick: bool) -> usize {
     if quick { 1 } else { 9 }
 }
 
-pub(crate) fn median_ns(contenders: &[Contender; 3], workload: &Workload<'_>, quick: bool) -> Row {
+pub(crate) fn median_ns(contenders: &[Contender; 4], workload: &Workload<'_>, quick: bool) -> Row {
     let length = if quick { Duration::from_millis(2) } else { Duration::from_millis(100) };
-    let mut figures = [(); 3].map(|()| Vec::new());
+    let mut figures = [(); 4].map(|()| Vec::new());
     let decisions = contenders.each_ref().map(|contender| decisions_in(contender, workload, length));
     for round in 1..=count(quick) {
         for ((contender, figures), decisions) in contenders.iter().zip(&mut figures).zip(decisions) {
