@@ -109,7 +109,8 @@ impl MemoryStore {
     /// Applies an operation to the states of a key, and says as well how many units it spent.
     #[inline]
     fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
-        let key = &*self.long_keys.kept(key);
+        let digest = self.long_keys.digest(key);
+        let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
         let mut shard = self.shard(hash).0.lock();
         // Read under the lock, so that the states of a shard see times in the order of their operations.
@@ -155,7 +156,8 @@ impl MemoryStore {
 
     /// Forgets the key.
     pub(crate) fn reset(&self, id: PolicyId, key: &[u8]) -> Usage {
-        let key = &*self.long_keys.kept(key);
+        let digest = self.long_keys.digest(key);
+        let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
         let mut shard = self.shard(hash).0.lock();
         shard.forget(id, hash, key);

@@ -20,7 +20,7 @@ pub(super) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// Whether two keys are the same. Most are of 8 to 32 bytes; for those two overlapping halves are compared in
+/// Whether two keys are the same. Most are of 4 to 32 bytes; for those two overlapping halves are compared in
 /// registers, in a third of the time that a call to compare memory takes.
 #[inline]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
@@ -28,6 +28,7 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
         return false;
     }
     match a.len() {
+        4..=7 => a.first_chunk::<4>() == b.first_chunk::<4>() && a.last_chunk::<4>() == b.last_chunk::<4>(),
         8..=16 => a.first_chunk::<8>() == b.first_chunk::<8>() && a.last_chunk::<8>() == b.last_chunk::<8>(),
         17..=32 => {
             a.first_chunk::<16>() == b.first_chunk::<16>() && a.last_chunk::<16>() == b.last_chunk::<16>()

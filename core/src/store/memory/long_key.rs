@@ -1,6 +1,5 @@
 //! Keeps long keys short, so that `max_keys` bounds the memory whatever the keys.
 
-use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::hash::RandomState;
 
@@ -28,15 +27,15 @@ impl Default for LongKeys {
 }
 
 impl LongKeys {
-    /// The key as it is kept.
+    /// What is kept instead of the key, if it is long.
     #[inline]
-    pub(super) fn kept<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
-        if key.len() <= LONGEST_KEPT { Cow::Borrowed(key) } else { Cow::Owned(self.digest(key)) }
+    pub(super) fn digest(&self, key: &[u8]) -> Option<[u8; 32]> {
+        (key.len() > LONGEST_KEPT).then(|| self.digest_of_long(key))
     }
 
     #[cold]
-    fn digest(&self, key: &[u8]) -> Vec<u8> {
-        Sha256::new().chain_update(self.secret).chain_update(key).finalize().to_vec()
+    fn digest_of_long(&self, key: &[u8]) -> [u8; 32] {
+        Sha256::new().chain_update(self.secret).chain_update(key).finalize().into()
     }
 }
 
@@ -48,8 +47,8 @@ mod tests {
     fn a_long_key_is_kept_short() {
         let keys = LongKeys::default();
         let (longest, too_long) = ([b'k'; LONGEST_KEPT], [b'k'; LONGEST_KEPT + 1]);
-        assert_eq!(&*keys.kept(&longest), longest);
-        assert_eq!(keys.kept(&too_long).len(), 32);
-        assert_ne!(keys.kept(&too_long), LongKeys::default().kept(&too_long));
+        assert_eq!(keys.digest(&longest), None);
+        assert_eq!(keys.digest(&too_long), keys.digest(&too_long));
+        assert_ne!(keys.digest(&too_long), LongKeys::default().digest(&too_long));
     }
 }
