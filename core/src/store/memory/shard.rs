@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use super::Request;
 use super::entry::Entry;
@@ -16,8 +17,8 @@ use crate::store::PolicyId;
 #[derive(Debug)]
 pub(super) struct Shard {
     entries: HashTable<Entry>,
-    /// The current numbers of the policies, by their ids.
-    policies: Vec<Arc<Registered>>,
+    /// The current numbers of the policies, by their ids; few enough to be at hand in most limiters.
+    policies: SmallVec<[Arc<Registered>; 2]>,
     max_keys: usize,
     sweep: Sweep,
     key_hash: KeyHash,
@@ -25,7 +26,13 @@ pub(super) struct Shard {
 
 impl Shard {
     pub(super) fn new(max_keys: usize, key_hash: KeyHash) -> Self {
-        Self { entries: HashTable::new(), policies: Vec::new(), max_keys, sweep: Sweep::default(), key_hash }
+        Self {
+            entries: HashTable::new(),
+            policies: SmallVec::new(),
+            max_keys,
+            sweep: Sweep::default(),
+            key_hash,
+        }
     }
 
     pub(super) fn set_policy(&mut self, registered: &Arc<Registered>, now_us: u64) {
