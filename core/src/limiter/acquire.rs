@@ -97,7 +97,8 @@ impl Shared {
             let total = ahead.saturating_add(cost);
             let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
             let fitting = self.store.decide(id, key, Operation::Peek, total.min(capacity));
-            no_sooner_us(&policy, total, fitting.retry_after_us().unwrap_or(0))
+            // Whoever is denied has to wait, if only for those ahead.
+            1.max(no_sooner_us(&policy, total, fitting.retry_after_us().unwrap_or(0)))
         });
         Decision { allowed: false, wait_us, ..peeked }
     }

@@ -35,8 +35,8 @@ impl Known<'_> {
     }
 }
 
-/// The states of one key under the current numbers of its policy, wherever they are. What an operation does to them lasts when it is
-/// [kept](Self::keep).
+/// The states of one key under the current numbers of its policy, wherever they are. What an operation does to them
+/// lasts when it is [kept](Self::keep).
 pub(super) struct Slot<'a> {
     pub(super) current: &'a Arc<Registered>,
     pub(super) place: Place<'a>,
