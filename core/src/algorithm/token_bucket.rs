@@ -115,7 +115,7 @@ impl TokenBucket {
         if state.numbers == self.numbers {
             self.repaid(state.debt, state.at, now_us)
         } else {
-            let State { debt, at, .. } = self.converted(*state, now_us);
+            let State { debt, at, .. } = self.converted(*state);
             self.repaid(debt, at, now_us)
         }
     }
@@ -130,16 +130,13 @@ impl TokenBucket {
 
     /// The debt under these numbers that takes as long to repay as the given one under its own.
     #[cold]
-    fn converted(&self, state: State, now_us: u64) -> State {
+    fn converted(&self, state: State) -> State {
         if state.debt == 0 {
             return State::default();
         }
         let (limit, tick_us) = (state.numbers.limit(), state.numbers.tick_us());
         let rate = limit / gcd(limit, self.period_us / tick_us);
         let full_at_us = (state.at + state.debt.div_ceil(rate)) * tick_us;
-        if full_at_us <= now_us {
-            return State::default();
-        }
         let at = self.ticks(state.at * tick_us);
         let span_us = u128::from(full_at_us - at * self.tick_us);
         let debt = (span_us * u128::from(self.rate)).div_ceil(u128::from(self.tick_us));
