@@ -11,7 +11,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: ## several callers share one budget; needs nothing but the toolchain
-	@cargo run --quiet --release -p polylimit --example shared_budget
+	@cargo run --release -p polylimit --example shared_budget
 
 test: ## set up and run every check and test; ends in "N passed, N failed"
 	@tests/run
@@ -23,7 +23,7 @@ conformance: ## every language against the cases: CASES=<file> STORE=memory
 	@tests/conformance/run "$(CASES)" "$(STORE)"
 
 bench: ## the memory store beside governor, in one run
-	@cargo bench --quiet -p polylimit --bench memory
+	@cargo bench -p polylimit --bench memory
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)

@@ -37,7 +37,7 @@ enum Source {
 }
 
 impl Clock {
-    /// The system clock, to the microsecond. The default.
+    /// The system clock, in microseconds and within one or two of what the system says. The default.
     pub fn system() -> Self {
         Self(Source::System)
     }

@@ -78,6 +78,22 @@ async fn who_stands_too_far_back_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn a_cost_of_nothing_never_waits() {
+    for quotas in ["1/hour token_bucket", "1/hour leaky_bucket", "0/hour"] {
+        let (limiter, _) = manual(quotas);
+        let first = limiter.check("user").await.unwrap();
+        let waiting = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire("user", 7_200 * SECOND).await.unwrap() }
+        });
+        settle().await;
+        assert_eq!(waiting.is_finished(), !first.allowed(), "{quotas}");
+        assert!(limiter.acquire(Request::new("user").cost(0), Duration::ZERO).await.unwrap().allowed());
+        waiting.abort();
+    }
+}
+
+#[tokio::test]
 async fn they_are_served_in_the_order_in_which_they_came() {
     let (limiter, clock) = manual("10/second token_bucket burst=1");
     let served = Arc::new(AtomicUsize::new(0));

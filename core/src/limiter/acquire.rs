@@ -14,6 +14,10 @@ use crate::transition::Operation;
 impl Shared {
     pub(crate) async fn acquire(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
         let request = self.resolve(request)?;
+        if request.cost == 0 {
+            // Always allowed, so it stands in no line.
+            return Ok(self.store.decide(request.id, request.key, Operation::Check, 0));
+        }
         let deadline = Deadline::after(timeout, self.clock());
         let decision = self.acquire_in_line(request, &deadline).await?;
         // Who is admitted to a leaky bucket waits for its turn there, and no longer stands in line here.
@@ -78,7 +82,7 @@ impl Shared {
         // Its turn comes when all that is in the queue now has drained.
         let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
         let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
-        if turn_after_us > left_us && cost > 0 && peeked.retry_after_us().is_some() {
+        if turn_after_us > left_us && peeked.retry_after_us().is_some() {
             let wait_us = turn_after_us - left_us;
             return Ok(Some(Decision { allowed: false, wait_us, ..peeked }));
         }

@@ -16,8 +16,9 @@ mod slot;
 mod states;
 mod sweep;
 
-use parking_lot::Mutex;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use self::key_hash::KeyHash;
 use self::long_key::LongKeys;

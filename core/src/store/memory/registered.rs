@@ -43,7 +43,10 @@ impl Registered {
         let kept = |identity| {
             let ((_, numbers), state) =
                 quotas.clone().find(|((quota, _), _)| quota.identity() == identity)?;
-            let ran_out = numbers.limit > 0 && numbers.rules.reset_after_us(state, superseded_at_us) == 0;
+            // Another shard may learn of a change a moment later: then numbers that are still in force are moved back.
+            let ran_out = superseded_at_us < u64::MAX
+                && numbers.limit > 0
+                && numbers.rules.reset_after_us(state, superseded_at_us) == 0;
             (!ran_out).then(|| state.clone())
         };
         let moved =

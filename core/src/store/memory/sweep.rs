@@ -2,8 +2,9 @@
 //!
 //! Every new key moves the hand by a few slots and drops what has been spent for a while, so that never makes up more
 //! than a fraction of the table; what has just been spent is likely to be asked for again. A new key that finds the
-//! table full moves the hand further, until something is dropped that is spent, however recently. When the hand has gone around and
-//! has found nothing, the earliest time at which something can be spent is known, and until then nobody looks.
+//! table full moves the hand further, until something is dropped that is spent, however recently. When the hand has gone
+//! around and has found nothing, the earliest time at which something can be spent is known, and until then nobody
+//! looks.
 
 use hashbrown::HashTable;
 

@@ -37,6 +37,9 @@ fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
     if file.format != 1 {
         return Err(format!("{path}: format {} is not known: this runner reads format 1", file.format).into());
     }
+    if file.cases.iter().all(|case| case.ops.is_empty()) {
+        return Err(format!("{path}: there is no operation in it").into());
+    }
     let mut all_agree = true;
     for face in [Face::Blocking, Face::asynchronous()?] {
         let (mut agreed, mut operations) = (0, 0);
@@ -69,7 +72,10 @@ fn run_case(case: &Case, face: &Face) -> Result<(), Difference> {
     let limiter = Limiter::builder().policy(policy).clock(clock.clone()).build().map_err(failed(0))?;
     for (at, operation) in case.ops.iter().enumerate() {
         clock.set(operation.at_us).map_err(failed(at))?;
-        if let (Kind::Change, Some(quotas)) = (operation.op, &operation.quotas) {
+        if let Kind::Change = operation.op {
+            let Some(quotas) = &operation.quotas else {
+                return Err(Difference { at, message: "a change without quotas".to_owned() });
+            };
             limiter.set_policy(cases::policy(quotas).map_err(failed(at))?).map_err(failed(at))?;
             continue;
         }
