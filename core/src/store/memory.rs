@@ -8,6 +8,7 @@
 
 mod entry;
 mod key_hash;
+mod lock;
 mod long_key;
 mod overflow;
 mod registered;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::key_hash::KeyHash;
+use self::lock::Lock;
 use self::long_key::LongKeys;
 use self::overflow::Overflow;
 use self::registered::Registered;
@@ -61,7 +63,7 @@ pub(crate) struct MemoryStore {
 /// A shard on cache lines of its own, so that two cores that work on neighbours do not wait for each other.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct Padded(Lock<Shard>);
 
 impl MemoryStore {
     /// A store of at most `max_keys` keys, which is at least 1.
@@ -71,7 +73,7 @@ impl MemoryStore {
         let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
         // They add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
-        let shard = |at| Padded(Mutex::new(Shard::new(keys_of(at), key_hash.clone())));
+        let shard = |at| Padded(Lock::new(Shard::new(keys_of(at), key_hash.clone())));
         Self {
             shards: (0..count).map(shard).collect(),
             overflow: Mutex::default(),
