@@ -60,15 +60,16 @@ impl<'a> Request<'a> {
         if self.key.len() <= Self::MAX_KEY_LENGTH && self.cost <= Self::MAX_COST {
             return Ok(self);
         }
-        Err(self.refusal())
+        Err(Self::refusal(self.key.len(), self.cost))
     }
 
+    /// Takes numbers, so that the request itself need not be in memory.
     #[cold]
-    fn refusal(self) -> Error {
-        Error::invalid_argument(if self.cost > Self::MAX_COST {
-            format!("cost is {}: allowed is 0 to {} units", self.cost, Self::MAX_COST)
+    fn refusal(key_length: usize, cost: u64) -> Error {
+        Error::invalid_argument(if cost > Self::MAX_COST {
+            format!("cost is {cost}: allowed is 0 to {} units", Self::MAX_COST)
         } else {
-            format!("key has {} bytes: allowed are up to {}", self.key.len(), Self::MAX_KEY_LENGTH)
+            format!("key has {key_length} bytes: allowed are up to {}", Self::MAX_KEY_LENGTH)
         })
     }
 }

@@ -104,13 +104,15 @@ impl TokenBucket {
         }
     }
 
+    #[inline]
     fn ticks(&self, us: u64) -> u64 {
         if self.tick_us == 1 { us } else { us / self.tick_us }
     }
 
     /// The debt as of that time, and that time in ticks: what was repaid is repaid, and a state that is ahead of the
     /// clock is moved back.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call takes longer")]
+    #[inline(always)]
     fn as_of(&self, state: &State, now_us: u64) -> (u64, u64) {
         if state.numbers == self.numbers {
             self.repaid(state.debt, state.at, now_us)
@@ -120,7 +122,8 @@ impl TokenBucket {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call takes longer")]
+    #[inline(always)]
     fn repaid(&self, debt: u64, at: u64, now_us: u64) -> (u64, u64) {
         let now = self.ticks(now_us);
         // A product beyond 64 bits is beyond any debt as well.
@@ -130,6 +133,7 @@ impl TokenBucket {
 
     /// The debt under these numbers that takes as long to repay as the given one under its own.
     #[cold]
+    #[inline(never)]
     fn converted(&self, state: State) -> State {
         if state.debt == 0 {
             return State::default();
@@ -144,6 +148,8 @@ impl TokenBucket {
     }
 
     /// How long until so much debt is repaid: until the first microsecond whose tick has repaid it.
+    #[expect(clippy::inline_always, reason = "a call takes longer")]
+    #[inline(always)]
     fn repaid_after_us(&self, debt: u64, now_us: u64) -> u64 {
         if self.tick_us == 1 && self.rate == 1 {
             return debt;

@@ -29,8 +29,12 @@ pub(super) fn now_us() -> u64 {
 #[cfg(target_os = "linux")]
 pub(super) fn coarse_now_us() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let us = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000);
-    u64::try_from(us).map_or(0, |us| us.min(MAX_US))
+    // Never negative, and below a second.
+    let ns = u32::try_from(time.tv_nsec).unwrap_or(0);
+    match u64::try_from(time.tv_sec) {
+        Ok(seconds) => (seconds.min(MAX_US / 1_000_000) * 1_000_000 + u64::from(ns / 1_000)).min(MAX_US),
+        Err(_) => 0,
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -55,7 +59,7 @@ struct Counted {
 }
 
 impl Counted {
-    #[inline(never)]
+    #[inline]
     fn now_us(&self) -> u64 {
         let count = self.counter.raw();
         let version = self.version.load(Ordering::Acquire);
