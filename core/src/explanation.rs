@@ -1,10 +1,33 @@
 //! The explanation: what a transition left, in words that a caller can use. Once, for every store.
 
-use crate::algorithm::{Explanation, Outcome, Rules, State};
+use crate::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
 use crate::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
 
 impl PolicyRules {
+    /// Checks a key of a policy whose only quota is a token bucket, as [`decide`](Self::decide) would, and says as well
+    /// whether it wrote the state. This is short enough to be compiled into its caller, with every number in a register.
+    /// `None` for everything else.
+    #[expect(clippy::inline_always, reason = "its answer would go through memory")]
+    #[inline(always)]
+    pub(crate) fn check_bucket(
+        &self,
+        states: &mut [State],
+        now_us: u64,
+        cost: u64,
+    ) -> Option<(Decision, bool)> {
+        let ([quota], [State::TokenBucket(state)]) = (&*self.quotas, states) else { return None };
+        let QuotaRules::TokenBucket(bucket) = &quota.rules else { return None };
+        if !(1..=quota.capacity).contains(&cost) || quota.count_denied {
+            return None;
+        }
+        if let Some(explanation) = bucket.admit(state, now_us, cost) {
+            return Some((decision(quota.usage(explanation), None, explanation.wait_us, true, None), true));
+        }
+        let (written, explanation) = bucket.deny(state, now_us, cost);
+        Some((decision(quota.usage(explanation), None, explanation.wait_us, false, None), written))
+    }
+
     /// Applies an operation to the states of one key, which stand in the order of the quotas, and explains what came of
     /// it.
     #[inline]

@@ -205,7 +205,11 @@ impl Shared {
         Ok(Resolved { id, key: request.key, cost: request.cost })
     }
 
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
     pub(crate) fn decide(&self, operation: Operation, request: Request<'_>) -> Result<Decision, Error> {
         let Resolved { id, key, cost } = self.resolve(request)?;
         Ok(self.store.decide(id, key, operation, cost))

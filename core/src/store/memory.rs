@@ -5,11 +5,13 @@
 //!   since it cannot be told from one that was never seen; one that is in use never is. Every new key looks at a few
 //!   slots and drops what is spent there; a new key that finds its shard full looks at more of them.
 //! - When a shard is full of keys in use, new keys share one state a policy, and their decisions say so.
+//! - Denials that hold for a while are posted, so that who asks again need not take the lock.
 
 mod entry;
 mod key_hash;
 mod lock;
 mod long_key;
+mod notice;
 mod overflow;
 mod registered;
 mod shard;
@@ -24,9 +26,11 @@ use parking_lot::Mutex;
 use self::key_hash::KeyHash;
 use self::lock::Lock;
 use self::long_key::LongKeys;
+use self::notice::Notices;
 use self::overflow::Overflow;
 use self::registered::Registered;
 use self::shard::Shard;
+use self::slot::Known;
 use super::PolicyId;
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation, Usage};
@@ -62,8 +66,12 @@ pub(crate) struct MemoryStore {
 
 /// A shard on cache lines of its own, so that two cores that work on neighbours do not wait for each other.
 #[derive(Debug)]
-#[repr(align(128))]
-struct Padded(Lock<Shard>);
+#[repr(C, align(128))]
+struct Padded {
+    shard: Lock<Shard>,
+    /// Denials of keys of this shard, which need no lock.
+    notices: Notices,
+}
 
 impl MemoryStore {
     /// A store of at most `max_keys` keys, which is at least 1.
@@ -73,7 +81,10 @@ impl MemoryStore {
         let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
         // They add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
-        let shard = |at| Padded(Lock::new(Shard::new(keys_of(at), key_hash.clone())));
+        let shard = |at| Padded {
+            shard: Lock::new(Shard::new(keys_of(at), key_hash.clone())),
+            notices: Notices::default(),
+        };
         Self {
             shards: (0..count).map(shard).collect(),
             overflow: Mutex::default(),
@@ -92,15 +103,50 @@ impl MemoryStore {
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
         let registered = Arc::new(Registered::new(id, policy));
         let now_us = self.clock.now_us();
-        for shard in &self.shards {
-            shard.0.lock().set_policy(&registered, now_us);
+        for Padded { shard, notices } in &self.shards {
+            let mut shard = shard.lock();
+            notices.withdraw_all();
+            shard.set_policy(&registered, now_us);
         }
     }
 
     /// Checks or peeks.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
     pub(crate) fn decide(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        self.apply(id, key, operation, cost).0
+        // A check of a short key goes straight ahead, with nothing in its way that it does not need.
+        if operation != Operation::Check || LongKeys::is_long(key) {
+            return self.apply(id, key, operation, cost).0.by_fields();
+        }
+        let hash = self.key_hash.of(id, key);
+        let Padded { shard, notices } = self.shard(hash);
+        if cost == 1
+            && let Some(denial) = notices.denial(id, hash, key, || self.clock.now_us())
+        {
+            return denial;
+        }
+        let mut shard = shard.lock();
+        // Read under the lock, so that the states of a shard see times in the order of their operations.
+        let now_us = self.clock.now_us();
+        let Some(known) = shard.known(id, hash, key) else {
+            let request = Request { id, hash, key, now_us };
+            return self.apply_anew(&mut shard, notices, request, operation, cost).0.by_fields();
+        };
+        let Known { current, entry, sweep } = known;
+        let states = entry.states.as_mut_slice();
+        if let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) {
+            if written {
+                notices.withdraw(hash);
+                sweep.lower(now_us + decision.reset_after_us());
+            } else if cost == 1 {
+                notices.post(id, hash, key, now_us, decision.wait_us, decision.total);
+            }
+            return decision;
+        }
+        Known { current, entry, sweep }.apply(notices, hash, now_us, operation, cost).0
     }
 
     /// Takes, charges or refunds.
@@ -110,25 +156,18 @@ impl MemoryStore {
     }
 
     /// Applies an operation to the states of a key, and says as well how many units it spent.
-    #[inline]
+    #[inline(never)]
     fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
-        let mut shard = self.shard(hash).0.lock();
-        // Read under the lock, so that the states of a shard see times in the order of their operations.
+        let Padded { shard, notices } = self.shard(hash);
+        let mut shard = shard.lock();
         let now_us = self.clock.now_us();
-        if let Some(mut known) = shard.known(id, hash, key) {
-            let (rules, states) = known.parts();
-            let (decision, applied) = rules.decide(states, now_us, operation, cost, None);
-            if applied.written {
-                known.written(now_us + decision.reset_after_us());
-            }
-            return (decision, applied.spent);
+        match shard.known(id, hash, key) {
+            Some(known) => known.apply(notices, hash, now_us, operation, cost),
+            None => self.apply_anew(&mut shard, notices, Request { id, hash, key, now_us }, operation, cost),
         }
-        let (decision, spent) =
-            self.apply_anew(&mut shard, Request { id, hash, key, now_us }, operation, cost);
-        (decision.by_fields(), spent)
     }
 
     /// Applies an operation to a key that is not known, or whose states were written under other numbers.
@@ -136,12 +175,13 @@ impl MemoryStore {
     fn apply_anew(
         &self,
         shard: &mut Shard,
+        notices: &Notices,
         request: Request<'_>,
         operation: Operation,
         cost: u64,
     ) -> (Decision, u64) {
         let mut overflow;
-        let (mut slot, degraded) = match shard.slot(request) {
+        let (mut slot, degraded) = match shard.slot(notices, request) {
             Ok(slot) => (slot, None),
             Err(current) => {
                 overflow = self.overflow.lock();
@@ -152,6 +192,7 @@ impl MemoryStore {
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, now_us, operation, cost, degraded);
         if applied.written {
+            notices.withdraw(request.hash);
             slot.keep(now_us, now_us + decision.reset_after_us());
         }
         (decision, applied.spent)
@@ -162,14 +203,16 @@ impl MemoryStore {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
-        let mut shard = self.shard(hash).0.lock();
+        let Padded { shard, notices } = self.shard(hash);
+        let mut shard = shard.lock();
+        notices.withdraw(hash);
         shard.forget(id, hash, key);
         shard.current(id).unseen(self.clock.now_us())
     }
 
     /// How many keys it holds a state for.
     pub(crate) fn keys(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+        self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
     }
 
     #[inline]

@@ -27,10 +27,16 @@ impl Default for LongKeys {
 }
 
 impl LongKeys {
+    /// Whether something else is kept instead of the key.
+    #[inline]
+    pub(super) fn is_long(key: &[u8]) -> bool {
+        key.len() > LONGEST_KEPT
+    }
+
     /// What is kept instead of the key, if it is long.
     #[inline]
     pub(super) fn digest(&self, key: &[u8]) -> Option<[u8; 32]> {
-        (key.len() > LONGEST_KEPT).then(|| self.digest_of_long(key))
+        Self::is_long(key).then(|| self.digest_of_long(key))
     }
 
     #[cold]

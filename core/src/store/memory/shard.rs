@@ -8,13 +8,16 @@ use smallvec::SmallVec;
 use super::Request;
 use super::entry::Entry;
 use super::key_hash::KeyHash;
+use super::notice::Notices;
 use super::registered::Registered;
 use super::slot::{Known, Place, Slot, Vacancy};
 use super::states::States;
 use super::sweep::Sweep;
 use crate::store::PolicyId;
 
+/// In this order what finds a key is in the cache line of the lock.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Shard {
     entries: HashTable<Entry>,
     /// The current numbers of the policies, by their ids; few enough to be at hand in most limiters.
@@ -65,7 +68,11 @@ impl Shard {
     }
 
     /// The states of a key; or, when it is not known and there is no room for it, the numbers of its policy.
-    pub(super) fn slot<'a>(&'a mut self, request: Request<'a>) -> Result<Slot<'a>, &'a Arc<Registered>> {
+    pub(super) fn slot<'a>(
+        &'a mut self,
+        notices: &Notices,
+        request: Request<'a>,
+    ) -> Result<Slot<'a>, &'a Arc<Registered>> {
         let Request { id, hash, key, now_us } = request;
         let current = &self.policies[id.0 as usize];
         let sweep = &mut self.sweep;
@@ -74,9 +81,12 @@ impl Shard {
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
-        let has_room = sweep.make_room(entries, self.max_keys, now_us, |entry, at_us| {
-            entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us)
-        });
+        let key_hash = &self.key_hash;
+        let spent_after_us =
+            |entry: &Entry, at_us| entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us);
+        // What is dropped is not denied any more, also when the clock goes back.
+        let dropped = |entry: &Entry| notices.withdraw(key_hash.of(entry.under.id, &entry.key));
+        let has_room = sweep.make_room(entries, self.max_keys, now_us, spent_after_us, dropped);
         if !has_room {
             return Err(current);
         }

@@ -6,11 +6,13 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::key_hash::KeyHash;
+use super::notice::Notices;
 use super::registered::Registered;
 use super::states::States;
 use super::sweep::Sweep;
 use crate::algorithm::State;
-use crate::transition::PolicyRules;
+use crate::decision::Decision;
+use crate::transition::{Operation, PolicyRules};
 
 /// The states of one key that were written under the current numbers of its policy: nearly always the case.
 pub(super) struct Known<'a> {
@@ -20,18 +22,25 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// The rules, and the states in the order of their quotas. An operation that writes them says so with
-    /// [`written`](Self::written).
+    /// Applies an operation, and says as well how many units it spent.
     #[inline]
-    pub(super) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
+    pub(super) fn apply(
+        self,
+        notices: &Notices,
+        hash: u64,
+        now_us: u64,
+        operation: Operation,
+        cost: u64,
+    ) -> (Decision, u64) {
+        let states = self.entry.states.as_mut_slice();
         // These are the rules that the entry refers to as well, but they can be loaded before it is found.
-        (&self.current.rules, self.entry.states.as_mut_slice())
-    }
-
-    /// The states were written; nothing counts as used any more at `reset_at_us`.
-    #[inline]
-    pub(super) fn written(self, reset_at_us: u64) {
-        self.sweep.lower(reset_at_us);
+        let (decision, applied) = self.current.rules.decide(states, now_us, operation, cost, None);
+        if applied.written {
+            notices.withdraw(hash);
+            // Nothing counts as used any more then.
+            self.sweep.lower(now_us + decision.reset_after_us());
+        }
+        (decision, applied.spent)
     }
 }
 

@@ -40,13 +40,14 @@ impl Sweep {
     }
 
     /// Cleans a little, and says whether there is room for one more entry. It is told how long an entry is still in use
-    /// from some time on.
+    /// from some time on, and tells what it drops.
     pub(super) fn make_room(
         &mut self,
         entries: &mut HashTable<Entry>,
         max_keys: usize,
         now_us: u64,
         spent_after_us: impl Fn(&Entry, u64) -> u64,
+        dropped: impl Fn(&Entry),
     ) -> bool {
         if entries.len() < max_keys {
             // An entry that was touched since then was in use then.
@@ -56,12 +57,14 @@ impl Sweep {
                 SLOTS_PER_KEY,
                 |entry| then_us.saturating_add(spent_after_us(entry, then_us)),
                 then_us,
+                &dropped,
             );
             return true;
         }
         let slots = if now_us < self.earliest_us { 0 } else { SLOTS_WHEN_FULL.min(entries.num_buckets()) };
         (0..slots).any(|_| {
-            self.drop_spent(entries, 1, |entry| now_us.saturating_add(spent_after_us(entry, now_us)), now_us)
+            let spent_at_us = |entry: &Entry| now_us.saturating_add(spent_after_us(entry, now_us));
+            self.drop_spent(entries, 1, spent_at_us, now_us, &dropped)
         })
     }
 
@@ -77,8 +80,13 @@ impl Sweep {
     /// Keeps what is known true when an entry can be spent at that time.
     #[inline]
     pub(super) fn lower(&mut self, reset_at_us: u64) {
-        self.lower_round(reset_at_us);
-        self.earliest_us = self.earliest_us.min(reset_at_us);
+        // Seldom written, so that the cores share it.
+        if reset_at_us < self.round_earliest_us {
+            self.round_earliest_us = reset_at_us;
+        }
+        if reset_at_us < self.earliest_us {
+            self.earliest_us = reset_at_us;
+        }
     }
 
     /// Looks at so many slots, and says whether something was dropped that is spent at that time.
@@ -88,6 +96,7 @@ impl Sweep {
         slots: usize,
         spent_at_us: impl Fn(&Entry) -> u64,
         at_us: u64,
+        tell: impl Fn(&Entry),
     ) -> bool {
         let mut dropped = false;
         for _ in 0..slots.min(entries.num_buckets()) {
@@ -99,6 +108,7 @@ impl Sweep {
             if let Ok(entry) = entries.get_bucket_entry(self.hand) {
                 let spent_at_us = spent_at_us(entry.get());
                 if spent_at_us <= at_us {
+                    tell(entry.get());
                     entry.remove();
                     dropped = true;
                 } else {
