@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance bench fuzz
+.PHONY: help setup demo test check conformance bench fuzz
 
 STORE ?= memory
 CASES ?=
@@ -12,6 +12,9 @@ help: ## list the targets
 
 demo: ## several callers share one budget; needs nothing but the toolchain
 	@cargo run --release -p polylimit --example shared_budget
+
+setup: ## install the servers that the tests start (Debian, Ubuntu)
+	@tests/setup
 
 test: ## set up and run every check and test; ends in "N passed, N failed"
 	@tests/run

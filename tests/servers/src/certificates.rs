@@ -1,0 +1,54 @@
+//! Certificates for TLS, made when a test starts: an authority, a server signed by it, and a client signed by it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+/// The PEM files of a server with TLS. The server's certificate is for 127.0.0.1 and localhost.
+#[derive(Debug, Clone)]
+pub struct Certificates {
+    /// The authority that signed the others.
+    pub ca: PathBuf,
+    /// The server's certificate.
+    pub server: PathBuf,
+    /// The key of the server's certificate.
+    pub server_key: PathBuf,
+    /// A client's certificate.
+    pub client: PathBuf,
+    /// The key of the client's certificate.
+    pub client_key: PathBuf,
+}
+
+impl Certificates {
+    /// Makes a new authority and certificates, with their files in the folder `dir`.
+    pub fn generate(dir: &Path) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "polylimit test authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().expect("a key");
+        let ca = save(dir, "ca.pem", &params.self_signed(&key).expect("a certificate").pem());
+        let issuer = Issuer::new(params, key);
+        let (server, server_key) = signed(dir, "server", &["127.0.0.1", "localhost"], &issuer);
+        let (client, client_key) = signed(dir, "client", &["client"], &issuer);
+        Self { ca, server, server_key, client, client_key }
+    }
+}
+
+fn signed(dir: &Path, name: &str, hosts: &[&str], issuer: &Issuer<'_, KeyPair>) -> (PathBuf, PathBuf) {
+    let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).expect("names of hosts");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params.signed_by(&key, issuer).expect("a certificate");
+    let file = save(dir, &format!("{name}.pem"), &certificate.pem());
+    (file, save(dir, &format!("{name}.key"), &key.serialize_pem()))
+}
+
+fn save(dir: &Path, name: &str, text: &str) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, text).expect("a file in the temporary folder");
+    path
+}

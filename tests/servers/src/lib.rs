@@ -1,0 +1,42 @@
+//! Real servers for tests: Redis and Valkey alone, as a cluster and under sentinels, and a TCP proxy that injects faults.
+//!
+//! Everything listens on 127.0.0.1 and a Unix socket, on ports that no two test processes share, with its files in
+//! a temporary folder. It ends when its value is dropped, when the test panics and when the test process is killed.
+//! Waiting is polling with a bound; what does not come about in time panics with what was awaited.
+//!
+//! ```no_run
+//! use polylimit_test_servers::{Direction, Fault, FaultProxy, Kind, Server};
+//!
+//! let server = Server::start(Kind::Redis, &["maxmemory 64mb"]);
+//! let proxy = FaultProxy::start(server.address());
+//! proxy.after(Direction::Replies, 5, Fault::Cut);
+//! println!("redis://127.0.0.1:{} closes inside its next reply", proxy.port());
+//! ```
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "this crate is part of tests: what it cannot do fails the test that asked for it"
+)]
+
+mod certificates;
+mod cluster;
+mod control;
+mod fake_clock;
+mod port;
+mod process;
+mod proxy;
+mod sentinels;
+mod server;
+mod wait;
+
+pub use certificates::Certificates;
+pub use cluster::{Cluster, MigrationStage, SLOTS};
+pub use proxy::{Direction, Fault, FaultProxy};
+pub use sentinels::Sentinels;
+pub use server::{ClientCertificates, Dataset, Kind, Server, ServerOptions};
+pub use wait::until;
+
+/// The client that [`Server::command`] speaks through, for its [`Value`](redis::Value).
+pub use redis;

@@ -1,0 +1,204 @@
+//! A TCP proxy between a client and a server that does to their bytes what a bad network does, when a test says so.
+//!
+//! Every method takes effect before it returns, for present and future connections unless it says otherwise. What is
+//! held back is kept, up to 4 MiB a direction of a connection; then the proxy stops reading, and the sender feels it.
+
+mod connection;
+mod counters;
+mod fault;
+mod listener;
+mod message;
+mod plan;
+mod pump;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::port::Port;
+use crate::wait::until;
+use counters::Counters;
+use fault::Armed;
+use plan::{Plan, Run};
+
+pub use fault::{Direction, Fault};
+
+const BOUND: Duration = Duration::from_secs(5);
+
+/// A proxy to one server, on a port of its own. Dropping it closes all its connections.
+#[derive(Debug)]
+pub struct FaultProxy {
+    port: Port,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the test's thread and the proxy's share.
+#[derive(Debug)]
+struct Shared {
+    plan: watch::Sender<Plan>,
+    armed: Armed,
+    counters: Counters,
+    seed: u64,
+}
+
+impl FaultProxy {
+    /// Starts a proxy that passes everything on to `upstream`. Where nothing listens there, it resets who connects.
+    pub fn start(upstream: SocketAddr) -> Self {
+        Self::start_seeded(upstream, 1)
+    }
+
+    /// As [`start`](Self::start); the jitter of the latency follows from `seed`.
+    pub fn start_seeded(upstream: SocketAddr, seed: u64) -> Self {
+        let port = Port::reserve();
+        let shared = Arc::new(Shared {
+            plan: watch::Sender::new(Plan::passing(upstream)),
+            armed: Armed::default(),
+            counters: Counters::default(),
+            seed,
+        });
+        let (inner, address) = (Arc::clone(&shared), port.address());
+        let thread = thread::Builder::new().name("fault-proxy".into());
+        let thread = thread.spawn(move || listener::run(&inner, address)).expect("a thread");
+        until("the proxy listens", BOUND, || shared.counters.is_listening().then_some(()));
+        Self { port, shared, thread: Some(thread) }
+    }
+
+    /// The port to connect to, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// 127.0.0.1 and the port.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Passes everything at once again: ends latency, limits, stalls and refusal, and disarms faults that wait for their
+    /// byte. Half-open connections stay so.
+    pub fn pass(&self) {
+        self.shared.armed.clear();
+        self.change(Plan::pass);
+        self.await_listening(true);
+    }
+
+    /// New connections go to another server. Present ones stay.
+    pub fn set_upstream(&self, upstream: SocketAddr) {
+        self.change(|plan| plan.upstream = upstream);
+    }
+
+    /// Delays what comes from now on by `latency` and up to `jitter` more, in each direction; order is kept. To the
+    /// millisecond.
+    pub fn set_latency(&self, latency: Duration, jitter: Duration) {
+        self.change(|plan| (plan.latency, plan.jitter) = (latency, jitter));
+    }
+
+    /// Lets through this many bytes a second in each direction of each connection.
+    pub fn set_bandwidth(&self, bytes_per_second: Option<u32>) {
+        self.change(|plan| plan.bandwidth = bytes_per_second);
+    }
+
+    /// Accepts and reads, and delivers nothing in either direction, until told otherwise; then all of it.
+    pub fn set_stalled(&self, stalled: bool) {
+        self.change(|plan| plan.stalled = [stalled; 2]);
+    }
+
+    /// As [`set_stalled`](Self::set_stalled), for one direction.
+    pub fn set_stalled_direction(&self, direction: Direction, stalled: bool) {
+        self.change(|plan| plan.stalled[direction.index()] = stalled);
+    }
+
+    /// Refuses new connections until told otherwise (nothing listens). Present ones stay.
+    pub fn set_refusing(&self, refusing: bool) {
+        self.change(|plan| plan.refusing = refusing);
+        self.await_listening(!refusing);
+    }
+
+    /// Makes the present connections half-open, for good: what is sent is lost, and no end says so to the other side. New
+    /// ones pass.
+    pub fn half_open(&self) {
+        let last = self.shared.counters.connections();
+        self.change(|plan| plan.half_open_to = last);
+    }
+
+    /// Closes the present connections in order (FIN).
+    pub fn cut(&self) {
+        let last = self.shared.counters.connections();
+        self.change(|plan| plan.cut_to = last);
+        self.await_end(last);
+    }
+
+    /// Resets the present connections (RST).
+    pub fn reset(&self) {
+        let last = self.shared.counters.connections();
+        self.change(|plan| plan.reset_to = last);
+        self.await_end(last);
+    }
+
+    /// Arms a fault that strikes once, on the first connection that passes `n` more bytes in this direction, counted a
+    /// connection from now on. It replaces one that still waits in this direction.
+    pub fn after(&self, direction: Direction, n: u64, fault: Fault) {
+        self.shared.armed.set(direction, n, fault);
+    }
+
+    /// Sends the next complete reply (RESP) of any connection twice.
+    pub fn duplicate_reply(&self) {
+        self.shared.armed.set_duplicate();
+    }
+
+    /// How many armed faults have struck.
+    pub fn struck(&self) -> u64 {
+        self.shared.armed.struck()
+    }
+
+    /// How many connections were accepted.
+    pub fn connections(&self) -> u64 {
+        self.shared.counters.connections()
+    }
+
+    /// How many of them are still open.
+    pub fn open_connections(&self) -> usize {
+        self.shared.counters.open()
+    }
+
+    /// How many bytes were read from the sender of this direction.
+    pub fn bytes(&self, direction: Direction) -> u64 {
+        self.shared.counters.bytes(direction)
+    }
+
+    /// How many commands of this name passed, such as `EVALSHA`, in any case. Nothing is counted inside TLS.
+    pub fn commands(&self, name: &str) -> u64 {
+        self.shared.counters.commands(name)
+    }
+
+    /// How many commands passed.
+    pub fn all_commands(&self) -> u64 {
+        self.shared.counters.all_commands()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Plan)) {
+        self.shared.plan.send_modify(change);
+    }
+
+    fn await_listening(&self, listening: bool) {
+        until("the proxy's listener follows", BOUND, || {
+            (self.shared.counters.is_listening() == listening).then_some(())
+        });
+    }
+
+    fn await_end(&self, last: u64) {
+        until("the connections end", BOUND, || (!self.shared.counters.is_open_to(last)).then_some(()));
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.change(|plan| plan.run = Run::Ending);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Faults that wait for a byte and strike once.
+
+use std::sync::Mutex;
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server.
+    Requests,
+    /// From the server to the client.
+    Replies,
+}
+
+impl Direction {
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Requests => 0,
+            Self::Replies => 1,
+        }
+    }
+}
+
+/// What happens after the first n bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The n bytes are delivered, then both sides see the end (FIN). With n = 0 when the first byte comes.
+    Cut,
+    /// As [`Cut`](Self::Cut), but both sides are reset (RST), which may overtake the n bytes.
+    Reset,
+    /// The n bytes are delivered, and of this connection nothing more in this direction.
+    Stall,
+    /// The byte at offset n has these bits inverted.
+    Flip(u8),
+    /// These bytes come before the byte at offset n, together with it.
+    Insert(Vec<u8>),
+}
+
+/// What is armed, by direction.
+#[derive(Debug, Default)]
+pub(super) struct Armed(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    faults: [Option<Waiting>; 2],
+    duplicate: bool,
+    armed: u64,
+    struck: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    after: u64,
+    fault: Fault,
+}
+
+/// How many bytes of one direction of a connection have passed since the fault of this number was armed.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    number: u64,
+    passed: u64,
+}
+
+impl Armed {
+    pub(super) fn clear(&self) {
+        let mut state = self.0.lock().expect("no panic under the lock");
+        state.faults = [None, None];
+        state.duplicate = false;
+    }
+
+    pub(super) fn set(&self, direction: Direction, after: u64, fault: Fault) {
+        let mut state = self.0.lock().expect("no panic under the lock");
+        state.armed += 1;
+        let number = state.armed;
+        state.faults[direction.index()] = Some(Waiting { number, after, fault });
+    }
+
+    pub(super) fn set_duplicate(&self) {
+        self.0.lock().expect("no panic under the lock").duplicate = true;
+    }
+
+    pub(super) fn struck(&self) -> u64 {
+        self.0.lock().expect("no panic under the lock").struck
+    }
+
+    /// Whether the reply that is complete now is to be sent twice.
+    pub(super) fn take_duplicate(&self) -> bool {
+        let mut state = self.0.lock().expect("no panic under the lock");
+        let due = std::mem::take(&mut state.duplicate);
+        state.struck += u64::from(due);
+        due
+    }
+
+    /// The fault that strikes in the next `count` bytes of a connection, and at which of them.
+    pub(super) fn take(
+        &self,
+        direction: Direction,
+        progress: &mut Progress,
+        count: usize,
+    ) -> Option<(usize, Fault)> {
+        let mut state = self.0.lock().expect("no panic under the lock");
+        let waiting = state.faults[direction.index()].as_ref()?;
+        if progress.number != waiting.number {
+            *progress = Progress { number: waiting.number, passed: 0 };
+        }
+        let start = progress.passed;
+        progress.passed += count as u64;
+        // The end of a connection needs no byte behind it.
+        let at_the_end = matches!(waiting.fault, Fault::Cut | Fault::Reset | Fault::Stall);
+        if progress.passed < waiting.after || (progress.passed == waiting.after && !at_the_end) {
+            return None;
+        }
+        let offset = usize::try_from(waiting.after - start).expect("within the bytes at hand");
+        let fault = state.faults[direction.index()].take()?.fault;
+        state.struck += 1;
+        Some((offset, fault))
+    }
+}
