@@ -157,7 +157,7 @@ mod tests {
         for quarter in 0..4 {
             let range = quarter * 250 * MS..(quarter + 1) * 250 * MS;
             // Of 400 draws 100 are expected; fewer than 40 have a chance below 10^-12.
-            assert!(waits.iter().filter(|wait| range.contains(wait)).count() >= 40, "{range:?}");
+            assert!(waits.iter().filter(|wait| range.contains(*wait)).count() >= 40, "{range:?}");
         }
     }
 }

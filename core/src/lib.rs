@@ -50,6 +50,7 @@ mod error;
 mod explanation;
 pub mod headers;
 mod limiter;
+mod outage;
 mod policy;
 mod quota;
 mod request;
@@ -62,9 +63,11 @@ pub use clock::{Clock, ManualClock};
 pub use decision::{Decision, Degradation, QuotaUsage, Source, Usage};
 pub use error::{Error, ErrorKind};
 pub use limiter::{Limiter, LimiterBuilder};
+pub use outage::Outage;
 pub use policy::Policy;
 pub use quota::{Algorithm, Quota, QuotaBuilder};
 pub use request::Request;
+pub use store::redis::{RedisOption, RedisOptions};
 
 /// The Rust examples of the README, run as tests.
 #[cfg(doctest)]

@@ -3,6 +3,7 @@
 //! A store is told the policies by their ids and answers with a decision or a usage, as of its own clock.
 
 pub(crate) mod memory;
+pub(crate) mod redis;
 
 /// A policy of a limiter, by the order in which it was registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

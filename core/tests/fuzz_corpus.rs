@@ -11,6 +11,8 @@ mod client_address;
 mod operations;
 #[path = "../fuzz/src/quota_text.rs"]
 mod quota_text;
+#[path = "../fuzz/src/store_url.rs"]
+mod store_url;
 
 /// Runs a target on every file of its corpus; a corpus without files is an error.
 fn replay(target: &str, run: fn(&[u8])) {
@@ -40,4 +42,9 @@ fn client_address_corpus() {
 #[test]
 fn operations_corpus() {
     replay("operations", operations::run);
+}
+
+#[test]
+fn store_url_corpus() {
+    replay("store_url", store_url::run);
 }

@@ -5,3 +5,4 @@
 pub mod client_address;
 pub mod operations;
 pub mod quota_text;
+pub mod store_url;
