@@ -1,17 +1,19 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance bench fuzz
+.PHONY: help setup demo test check conformance agreement bench bench-redis fuzz
 
 STORE ?= memory
+REDIS_URL ?=
 CASES ?=
 SECONDS_EACH ?= 60
+OPERATIONS ?= 1000000
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: ## several callers share one budget; needs nothing but the toolchain
-	@cargo run --release -p polylimit --example shared_budget
+demo: ## several callers share one budget; with REDIS_URL=redis://... they share it in Redis
+	@REDIS_URL="$(REDIS_URL)" cargo run --release -p polylimit --example shared_budget
 
 setup: ## install the servers that the tests start (Debian, Ubuntu)
 	@tests/setup
@@ -22,11 +24,19 @@ test: ## set up and run every check and test; ends in "N passed, N failed"
 check: ## only what needs no test run: formatting, lints, documentation
 	@tests/run check
 
-conformance: ## every language against the cases: CASES=<file> STORE=memory
+conformance: ## every language against the cases: CASES=<file> STORE=memory|redis://...|redis-cluster://...
 	@tests/conformance/run "$(CASES)" "$(STORE)"
+
+agreement: ## OPERATIONS random operations on the memory store, Redis, Valkey and a cluster
+	@POLYLIMIT_AGREEMENT_OPERATIONS=$(OPERATIONS) cargo test --release -p polylimit-redis-tests --test agreement \
+	  -- --nocapture differential
 
 bench: ## the memory store beside governor, in one run
 	@cargo bench -p polylimit --bench memory
+
+bench-redis: ## the Redis store beside its peers and the server's ceiling, in one run
+	@tests/setup
+	@cargo bench -p polylimit --bench redis
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)

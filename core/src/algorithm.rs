@@ -10,14 +10,14 @@
 //! [`Rules::rewind`] are the only writers. So a peek and a denial leave no trace.
 
 mod divisor;
-mod fixed_window;
+pub(crate) mod fixed_window;
 mod leaky_bucket;
-mod sliding_log;
-mod sliding_window;
-mod stepped_bucket;
+pub(crate) mod sliding_log;
+pub(crate) mod sliding_window;
+pub(crate) mod stepped_bucket;
 #[cfg(test)]
 mod testing;
-mod token_bucket;
+pub(crate) mod token_bucket;
 
 use fixed_window::FixedWindow;
 use leaky_bucket::LeakyBucket;

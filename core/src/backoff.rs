@@ -93,9 +93,16 @@ impl Default for Backoff {
     }
 }
 
+/// A random part of a duration, uniform from nothing to all of it.
+pub(crate) fn part_of(whole: Duration) -> Duration {
+    let whole_ns = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX - 1);
+    let (_, part_ns) = random().carrying_mul(whole_ns + 1, 0);
+    Duration::from_nanos(part_ns)
+}
+
 /// 64 random bits. The keys of the standard library's hasher are random in each thread, but a forked child
 /// has those of its parent; the process and the time tell the children apart.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one((std::process::id(), Instant::now()))
 }
 

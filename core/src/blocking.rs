@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use crate::decision::{Decision, Usage};
 use crate::error::{Error, ErrorKind};
-use crate::limiter::Limiter as AsyncLimiter;
+use crate::limiter::{CHECK, Limiter as AsyncLimiter, usage};
 use crate::request::Request;
+use crate::store::Action;
+use crate::store::redis::Finding;
 use crate::transition::Operation;
 
 /// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking).
@@ -46,7 +48,7 @@ impl Limiter {
     )]
     #[inline(always)]
     pub fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        self.limiter.shared().decide(Operation::Check, request.into())
+        Ok(self.limiter.shared().ask_blocking(CHECK, request.into())?.0)
     }
 
     /// See [`Limiter::peek`](AsyncLimiter::peek).
@@ -54,7 +56,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`](AsyncLimiter).
     pub fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        self.limiter.shared().decide(Operation::Peek, request.into())
+        Ok(self.limiter.shared().ask_blocking(Action::Apply(Operation::Peek), request.into())?.0)
     }
 
     /// See [`Limiter::check_many`](AsyncLimiter::check_many).
@@ -65,7 +67,7 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        self.limiter.shared().decide_many(requests)
+        self.limiter.shared().check_many_blocking(requests)
     }
 
     /// See [`Limiter::take`](AsyncLimiter::take).
@@ -73,7 +75,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`](AsyncLimiter).
     pub fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.limiter.shared().adjust(Operation::Take, request.into())
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Take), request.into())?))
     }
 
     /// See [`Limiter::charge`](AsyncLimiter::charge).
@@ -81,7 +83,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`](AsyncLimiter).
     pub fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.limiter.shared().adjust(Operation::Charge, request.into())
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Charge), request.into())?))
     }
 
     /// See [`Limiter::refund`](AsyncLimiter::refund).
@@ -89,7 +91,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`](AsyncLimiter).
     pub fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.limiter.shared().refund(request.into())
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Refund), request.into())?))
     }
 
     /// See [`Limiter::reset`](AsyncLimiter::reset).
@@ -97,7 +99,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`](AsyncLimiter).
     pub fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.limiter.shared().reset(request.into())
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Reset, request.into())?))
     }
 
     /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, also when it is called in
@@ -106,26 +108,42 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`](AsyncLimiter); [`Internal`](ErrorKind::Internal) when the system gives no timer or thread.
     pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
-        let waiting = self.limiter.shared().acquire(request.into(), timeout);
+        self.block_on(self.limiter.shared().acquire(request.into(), timeout))?
+    }
+
+    /// See [`Limiter::ready`](AsyncLimiter::ready).
+    ///
+    /// # Errors
+    /// See [`Limiter::ready`](AsyncLimiter::ready); [`Internal`](ErrorKind::Internal) as for
+    /// [`acquire`](Self::acquire).
+    pub fn ready(&self, timeout: Duration) -> Result<(), Error> {
+        self.block_on(self.limiter.ready(timeout))?
+    }
+
+    /// See [`Limiter::doctor`](AsyncLimiter::doctor).
+    ///
+    /// # Errors
+    /// [`Internal`](ErrorKind::Internal) as for [`acquire`](Self::acquire).
+    pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
+        self.block_on(self.limiter.doctor())?
+    }
+
+    /// Waits for what may need a timer.
+    fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
+        let store = self.limiter.shared().store();
         if tokio::runtime::Handle::try_current().is_err() {
-            return block_on(waiting);
+            return store.block_on(future);
         }
         // A thread inside a runtime must not drive another one: a thread of its own does.
         std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("polylimit-acquire".to_owned());
-            let waiter = thread.spawn_scoped(scope, || block_on(waiting)).map_err(unavailable)?;
-            waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "acquire panicked")))
+            let thread = std::thread::Builder::new().name("polylimit-waiting".to_owned());
+            let waiter = thread.spawn_scoped(scope, || store.block_on(future)).map_err(no_thread)?;
+            waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "waiting panicked")))
         })
     }
 }
 
-/// Drives a future on this thread, with a timer and nothing else.
-fn block_on<Answer>(future: impl Future<Output = Result<Answer, Error>>) -> Result<Answer, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(unavailable)?;
-    runtime.block_on(future)
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
-fn unavailable(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Internal, format!("acquire cannot wait here: {error}"))
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, format!("the system gives no thread to wait on: {error}"))
 }

@@ -8,16 +8,28 @@ use std::time::Duration;
 pub enum Source {
     /// The store decided.
     Store,
+    /// The store could not be asked: this process decided by what it has seen of the key; see
+    /// [`Outage::Local`](crate::Outage::Local).
+    Local,
+    /// The store could not be asked, and the policy allows everything then; see
+    /// [`Outage::Allow`](crate::Outage::Allow).
+    Allow,
+    /// The store could not be asked, and the policy denies everything then; see
+    /// [`Outage::Deny`](crate::Outage::Deny).
+    Deny,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Self; 1] = [Self::Store];
+    pub const ALL: [Self; 4] = [Self::Store, Self::Local, Self::Allow, Self::Deny];
 
     /// The name, the same in every language.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
+            Self::Local => "local",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
         }
     }
 }
@@ -26,18 +38,85 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Degradation {
-    /// The store is full of keys that are in use: this one shares a state with all others that found no place.
+    /// The memory store is full of keys that are in use: this one shares a state with all others that found no place.
     StoreFull,
+    /// There is no connection to the server: it refuses, it is not found, or it does not answer.
+    Unreachable,
+    /// The operation was sent and no reply came within the deadline, or the connection broke: it may have been
+    /// applied.
+    Timeout,
+    /// The operation waited in line until its deadline had passed, here or at the server, which then refused it.
+    Late,
+    /// Too many decisions are waiting already.
+    Shed,
+    /// The server is loading its data.
+    Loading,
+    /// The server is busy with a script of somebody else's.
+    Busy,
+    /// The server has no memory left and may not evict.
+    OutOfMemory,
+    /// The server cannot write its data to disk, and refuses writes.
+    Misconfigured,
+    /// The server has fewer replicas than it is told to need for a write.
+    NoReplicas,
+    /// The server has as many clients as it may.
+    MaxClients,
+    /// The server is a replica, and its primary was not found.
+    ReadOnly,
+    /// The cluster does not serve the key's slot.
+    ClusterDown,
+    /// The server refuses the user, the password or the user's rights.
+    Auth,
+    /// Something else is stored where the key's state belongs.
+    WrongType,
+    /// What the server replied is not a reply to what was asked.
+    Protocol,
+    /// The server refused for another reason.
+    Refused,
 }
 
 impl Degradation {
     /// Every degradation.
-    pub const ALL: [Self; 1] = [Self::StoreFull];
+    pub const ALL: [Self; 17] = [
+        Self::StoreFull,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::Late,
+        Self::Shed,
+        Self::Loading,
+        Self::Busy,
+        Self::OutOfMemory,
+        Self::Misconfigured,
+        Self::NoReplicas,
+        Self::MaxClients,
+        Self::ReadOnly,
+        Self::ClusterDown,
+        Self::Auth,
+        Self::WrongType,
+        Self::Protocol,
+        Self::Refused,
+    ];
 
     /// The name, the same in every language.
     pub const fn name(self) -> &'static str {
         match self {
             Self::StoreFull => "store_full",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Late => "late",
+            Self::Shed => "shed",
+            Self::Loading => "loading",
+            Self::Busy => "busy",
+            Self::OutOfMemory => "out_of_memory",
+            Self::Misconfigured => "misconfigured",
+            Self::NoReplicas => "no_replicas",
+            Self::MaxClients => "max_clients",
+            Self::ReadOnly => "read_only",
+            Self::ClusterDown => "cluster_down",
+            Self::Auth => "auth",
+            Self::WrongType => "wrong_type",
+            Self::Protocol => "protocol",
+            Self::Refused => "refused",
         }
     }
 }

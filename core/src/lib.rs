@@ -8,6 +8,8 @@
 //! - A key is whom or what a policy is applied to; a cost is the units that one [`Request`] spends.
 //! - A [`Decision`] is the answer: allowed, remaining, retry after, reset after, delay, and where it came from.
 //!
+//! The states are kept in this process or in Redis ([`RedisOptions`]); the decisions are the same.
+//!
 //! [`Limiter`] has the operations, [`blocking::Limiter`] has them for callers that are not asynchronous. [`headers`] turn
 //! a decision into HTTP fields, [`ClientAddressRules`] find whom to count behind proxies, and [`Backoff`] is for those who
 //! call limited services.
@@ -67,9 +69,14 @@ pub use outage::Outage;
 pub use policy::Policy;
 pub use quota::{Algorithm, Quota, QuotaBuilder};
 pub use request::Request;
-pub use store::redis::{RedisOption, RedisOptions};
+pub use store::redis::{Finding, RedisOption, RedisOptions, Severity, StoreCounters};
 
 /// The Rust examples of the README, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Those of the Redis store's documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/redis.md")]
+struct RedisDocs;

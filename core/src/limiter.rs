@@ -6,6 +6,7 @@ mod deadline;
 mod line;
 mod registry;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +16,12 @@ use self::line::Lines;
 use self::registry::Registry;
 use crate::clock::Clock;
 use crate::decision::{Decision, Usage};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::request::Request;
-use crate::store::PolicyId;
-use crate::store::memory::MemoryStore;
+use crate::store::redis::{Finding, StoreCounters};
+use crate::store::{Action, Answer, Question, Store};
 use crate::transition::Operation;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
@@ -45,31 +47,18 @@ use crate::transition::Operation;
 ///
 /// Every operation fails with [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key is longer than
 /// 1 MiB, the cost is above 10^12 units, the policy is not known, or none is named and there are several.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Limiter {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     registry: Registry,
-    store: MemoryStore,
+    store: Store,
     /// Who waits for which key.
     lines: Lines,
 }
 
-/// A request whose policy is found and whose bounds are checked.
-#[derive(Clone, Copy)]
-struct Resolved<'a> {
-    id: PolicyId,
-    key: &'a [u8],
-    cost: u64,
-}
-
-#[expect(
-    clippy::unused_async,
-    reason = "the memory store answers at once, others will have to be waited for"
-)]
 impl Limiter {
     /// Starts a limiter; it needs at least one policy.
     pub fn builder() -> LimiterBuilder {
@@ -82,7 +71,7 @@ impl Limiter {
     /// See [`Limiter`].
     #[inline]
     pub async fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        self.shared.decide(Operation::Check, request.into())
+        Ok(self.shared.ask(CHECK, request.into()).await?.0)
     }
 
     /// The decision that a check would give now; leaves no trace. Nothing is spent, so `remaining` is from before.
@@ -90,7 +79,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        self.shared.decide(Operation::Peek, request.into())
+        Ok(self.shared.ask(Action::Apply(Operation::Peek), request.into()).await?.0)
     }
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
@@ -101,7 +90,7 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        self.shared.decide_many(requests)
+        self.shared.check_many(requests).await
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
@@ -109,7 +98,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.shared.adjust(Operation::Take, request.into())
+        Ok(usage(self.shared.ask(Action::Apply(Operation::Take), request.into()).await?))
     }
 
     /// Spends the cost whether it fits or not, for a cost that is learnt afterwards. Use saturates at 8 times each
@@ -118,7 +107,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.shared.adjust(Operation::Charge, request.into())
+        Ok(usage(self.shared.ask(Action::Apply(Operation::Charge), request.into()).await?))
     }
 
     /// Gives back up to what is used, the newest first. In a sliding window a unit whose sub-window is sliding out
@@ -127,7 +116,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.shared.refund(request.into())
+        Ok(usage(self.shared.ask(Action::Apply(Operation::Refund), request.into()).await?))
     }
 
     /// Forgets the key under its policy; the cost does not matter.
@@ -135,7 +124,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        self.shared.reset(request.into())
+        Ok(usage(self.shared.ask(Action::Reset, request.into()).await?))
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. Says at once that the
@@ -165,7 +154,7 @@ impl Limiter {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies.
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        self.shared.set_policy(policy)
+        self.shared.set_policy(policy, None)
     }
 
     /// The policy of that name, with its current numbers.
@@ -178,9 +167,69 @@ impl Limiter {
         self.shared.registry.policies()
     }
 
-    /// How many keys the store holds a state for, spent ones that were not cleaned yet included.
-    pub fn keys(&self) -> usize {
-        self.shared.store.keys()
+    /// How many keys the memory store holds a state for, spent ones that were not cleaned yet included; `None` for a
+    /// store elsewhere.
+    pub fn keys(&self) -> Option<usize> {
+        match &self.shared.store {
+            Store::Memory(store) => Some(store.keys()),
+            Store::Redis(_) => None,
+        }
+    }
+
+    /// What became of the operations so far; `None` for the memory store, which answers every one.
+    pub fn counters(&self) -> Option<StoreCounters> {
+        match &self.shared.store {
+            Store::Memory(_) => None,
+            Store::Redis(store) => Some(store.counters()),
+        }
+    }
+
+    /// Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+    ///
+    /// # Errors
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when it does not answer in time;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
+    pub async fn ready(&self, timeout: Duration) -> Result<(), Error> {
+        match &self.shared.store {
+            Store::Memory(_) => Ok(()),
+            Store::Redis(store) => {
+                in_tokio("ready")?;
+                store.ready(timeout).await
+            }
+        }
+    }
+
+    /// Looks at the store with the eyes of an operator: the server's version, its memory policy, the user's rights, the
+    /// latency and the clock. Makes a decision on a key of its own and forgets it.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
+    /// A store that cannot be reached is a finding.
+    pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
+        match &self.shared.store {
+            Store::Memory(_) => Ok(Vec::new()),
+            Store::Redis(store) => {
+                in_tokio("doctor")?;
+                store.examine().await
+            }
+        }
+    }
+
+    /// Authenticates new connections with another password, and user name if there is one, from now on. Connections
+    /// that stand stay as they are.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the store is in this process.
+    pub fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
+        match &self.shared.store {
+            Store::Memory(_) => {
+                Err(Error::invalid_argument("the memory store has no credentials: only one elsewhere has"))
+            }
+            Store::Redis(store) => {
+                store.set_credentials(username, password);
+                Ok(())
+            }
+        }
     }
 
     /// The synchronous face of the same limiter.
@@ -193,16 +242,43 @@ impl Limiter {
     }
 }
 
+/// No keys are shown: they may be secrets or people's names.
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = match &self.shared.store {
+            Store::Memory(_) => "memory",
+            Store::Redis(_) => "redis",
+        };
+        f.debug_struct("Limiter")
+            .field("store", &store)
+            .field("policies", &self.policies())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Shared {
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     fn clock(&self) -> &Clock {
         self.store.clock()
     }
 
+    /// Checks a request's bounds and finds its policy.
     #[inline]
-    fn resolve<'a>(&self, request: Request<'a>) -> Result<Resolved<'a>, Error> {
+    fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
         let request = request.checked()?;
         let id = self.registry.id(request.policy)?;
-        Ok(Resolved { id, key: request.key, cost: request.cost })
+        Ok(Question { id, key: request.key, action, cost: request.cost })
+    }
+
+    #[inline]
+    async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.ask(question).await?;
+        self.answered(question);
+        Ok(answer)
     }
 
     #[expect(
@@ -210,40 +286,85 @@ impl Shared {
         reason = "its answer would go through memory, which takes longer than deciding"
     )]
     #[inline(always)]
-    pub(crate) fn decide(&self, operation: Operation, request: Request<'_>) -> Result<Decision, Error> {
-        let Resolved { id, key, cost } = self.resolve(request)?;
-        Ok(self.store.decide(id, key, operation, cost))
+    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.ask_blocking(question)?;
+        self.answered(question);
+        Ok(answer)
     }
 
-    pub(crate) fn decide_many<'a, R: Into<Request<'a>>>(
+    async fn check_many<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        requests.into_iter().map(|request| self.decide(Operation::Check, request.into())).collect()
+        let checks = self.checks(requests);
+        let answers = self.store.ask_many(&valid(&checks)).await;
+        decisions(checks, answers)
     }
 
-    pub(crate) fn adjust(&self, operation: Operation, request: Request<'_>) -> Result<Usage, Error> {
-        let Resolved { id, key, cost } = self.resolve(request)?;
-        Ok(self.store.adjust(id, key, operation, cost))
+    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        let checks = self.checks(requests);
+        let answers = self.store.ask_many_blocking(&valid(&checks));
+        decisions(checks, answers)
     }
 
-    pub(crate) fn refund(&self, request: Request<'_>) -> Result<Usage, Error> {
-        let Resolved { id, key, cost } = self.resolve(request)?;
-        let usage = self.store.adjust(id, key, Operation::Refund, cost);
-        self.lines.wake(id, key);
-        Ok(usage)
+    fn checks<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Question<'a>, Error>> {
+        requests.into_iter().map(|request| self.question(CHECK, request.into())).collect()
     }
 
-    pub(crate) fn reset(&self, request: Request<'_>) -> Result<Usage, Error> {
-        let Resolved { id, key, .. } = self.resolve(request)?;
-        let usage = self.store.reset(id, key);
-        self.lines.wake(id, key);
-        Ok(usage)
+    /// Whoever waits for a key may be admitted sooner after some operations.
+    #[inline]
+    fn answered(&self, question: Question<'_>) {
+        if let Action::Apply(Operation::Refund) | Action::Reset = question.action {
+            self.lines.wake(question.id, question.key);
+        }
     }
 
-    fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy))?;
+    fn set_policy(&self, policy: Policy, outage: Option<Outage>) -> Result<(), Error> {
+        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, outage))?;
         self.lines.wake_all(id);
         Ok(())
     }
+}
+
+/// Says which operation needs tokio's timer.
+fn in_tokio(operation: &str) -> Result<(), Error> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::invalid_argument(format!(
+            "{operation} has to wait and there is no tokio runtime here: call it from one, or use \
+             polylimit::blocking::Limiter"
+        ))),
+    }
+}
+
+pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
+
+fn valid<'a>(checks: &[Result<Question<'a>, Error>]) -> Vec<Question<'a>> {
+    checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect()
+}
+
+/// Puts the answers to the valid ones in their places.
+fn decisions(
+    checks: Vec<Result<Question<'_>, Error>>,
+    answers: Result<Vec<Answer>, Error>,
+) -> Vec<Result<Decision, Error>> {
+    let mut answers = answers.map(Vec::into_iter);
+    let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
+    let decided = checks.into_iter().map(|check| {
+        check?;
+        let answer = answers.as_mut().map_err(|error| error.clone())?.next();
+        answer.map(|(decision, _)| decision).ok_or_else(missing)
+    });
+    decided.collect()
+}
+
+pub(crate) fn usage((decision, spent): Answer) -> Usage {
+    decision.into_usage(spent)
 }

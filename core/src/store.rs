@@ -1,10 +1,118 @@
 //! What a store is: where the states live and the transition is applied to them in one piece.
 //!
-//! A store is told the policies by their ids and answers with a decision or a usage, as of its own clock.
+//! A store is told the policies by their ids and answers with a decision and the units that it spent, as of its own
+//! clock. The memory store answers at once; a store behind a network has to be waited for, by a task or by a thread.
 
 pub(crate) mod memory;
 pub(crate) mod redis;
+#[cfg_attr(not(test), expect(dead_code, reason = "scripts write states, and only tests do so here"))]
+mod state_bytes;
+
+use self::memory::MemoryStore;
+use self::redis::RedisStore;
+use crate::clock::Clock;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind};
+use crate::outage::Outage;
+use crate::policy::Policy;
+use crate::transition::Operation;
 
 /// A policy of a limiter, by the order in which it was registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PolicyId(pub(crate) u32);
+
+/// What is asked of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Apply(Operation),
+    /// Forgets the key.
+    Reset,
+}
+
+/// What is asked about which key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) id: PolicyId,
+    pub(crate) key: &'a [u8],
+    pub(crate) action: Action,
+    pub(crate) cost: u64,
+}
+
+/// The decision, and how many units a check or take has spent.
+pub(crate) type Answer = (Decision, u64);
+
+#[derive(Debug)]
+pub(crate) enum Store {
+    Memory(MemoryStore),
+    Redis(Box<RedisStore>),
+}
+
+impl Store {
+    /// The clock of this process by which it decides, or would.
+    pub(crate) fn clock(&self) -> &Clock {
+        match self {
+            Self::Memory(store) => store.clock(),
+            Self::Redis(store) => store.clock(),
+        }
+    }
+
+    /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, outage: Option<Outage>) {
+        match self {
+            Self::Memory(store) => store.set_policy(id, policy),
+            Self::Redis(store) => store.set_policy(id, policy, outage),
+        }
+    }
+
+    #[inline]
+    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
+        match self {
+            Self::Memory(store) => Ok(store.answer(question)),
+            Self::Redis(store) => store.ask(question).await,
+        }
+    }
+
+    /// Asks several questions, each for itself and in order, that travel together.
+    pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+        match self {
+            Self::Memory(store) => Ok(questions.iter().map(|question| store.answer(*question)).collect()),
+            Self::Redis(store) => store.ask_many(questions).await,
+        }
+    }
+
+    /// [`ask`](Self::ask) for a thread that waits.
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
+    pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
+        match self {
+            Self::Memory(store) => Ok(store.answer(question)),
+            Self::Redis(store) => store.ask_blocking(question),
+        }
+    }
+
+    /// [`ask_many`](Self::ask_many) for a thread that waits.
+    pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+        match self {
+            Self::Memory(store) => Ok(questions.iter().map(|question| store.answer(*question)).collect()),
+            Self::Redis(store) => store.ask_many_blocking(questions),
+        }
+    }
+
+    /// Waits on this thread, which must not belong to a runtime, for a future that asks this store.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        match self {
+            Self::Memory(_) => {
+                // A timer is all that it may need.
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                let runtime = runtime.map_err(|error| {
+                    Error::new(ErrorKind::Internal, format!("the system gives no timer: {error}"))
+                })?;
+                Ok(runtime.block_on(future))
+            }
+            Self::Redis(store) => store.block_on(future),
+        }
+    }
+}

@@ -16,7 +16,7 @@ fn limiter(quotas: &str, max_keys: usize) -> (blocking::Limiter, ManualClock) {
 }
 
 fn keys(limiter: &blocking::Limiter) -> usize {
-    limiter.asynchronous().keys()
+    limiter.asynchronous().keys().unwrap()
 }
 
 #[test]

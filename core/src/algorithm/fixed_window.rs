@@ -32,6 +32,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A window of that count that started then.
+    pub(crate) fn of_parts(count: u64, start_us: u64) -> Self {
+        Self { count, start_us }
+    }
+
+    /// The count, and when the window started.
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.count, self.start_us)
+    }
+
     pub(super) fn holds_nothing(self) -> bool {
         self.count == 0
     }

@@ -45,6 +45,17 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A log of entries in order of time: when, and the running total up to and including it, from 0.
+    pub(crate) fn of_parts(entries: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let entries = entries.into_iter().map(|(at_us, total)| Entry { at_us, total });
+        Self { entries: entries.collect(), before: 0 }
+    }
+
+    /// The running total before the first entry, and the entries: when, and the total up to and including it.
+    pub(crate) fn parts(&self) -> (u64, impl ExactSizeIterator<Item = (u64, u64)> + use<'_>) {
+        (self.before, self.entries.iter().map(|entry| (entry.at_us, entry.total)))
+    }
+
     pub(super) fn holds_nothing(&self) -> bool {
         self.entries.is_empty()
     }

@@ -59,12 +59,36 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The counts of the sub-window `newest` and of those before it, the newest first. They are at least one and at
+    /// most one more than there are buckets; those that are missing are 0.
+    pub(crate) fn of_parts(newest: u64, newest_first: &[u64], buckets: u32) -> Self {
+        let mut counts = vec![0; buckets as usize + 1];
+        let length = counts.len();
+        let place = place(newest, length);
+        for (age, count) in (0..length).zip(newest_first) {
+            counts[(place + length - age) % length] = *count;
+        }
+        Self { newest, counts: counts.into() }
+    }
+
+    /// The number of the newest sub-window, and the counts from it to the oldest; none when nothing was ever spent.
+    pub(crate) fn parts(&self) -> (u64, impl Iterator<Item = u64> + use<'_>) {
+        let length = self.counts.len();
+        let place = if length == 0 { 0 } else { place(self.newest, length) };
+        (self.newest, (0..length).map(move |age| self.counts[(place + length - age) % length]))
+    }
+
     pub(super) fn holds_nothing(&self) -> bool {
         self.counts.iter().all(|count| *count == 0)
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "there are at most 60 buckets")]
+/// Where in a ring of that length a sub-window is counted.
+#[expect(clippy::cast_possible_truncation, reason = "a ring has at most 61 counts")]
+fn place(number: u64, length: usize) -> usize {
+    (number % length as u64) as usize
+}
+
 impl SlidingWindow {
     pub(crate) fn new(quota: &Quota) -> Self {
         let buckets = u64::from(quota.buckets().unwrap_or(1));
@@ -83,12 +107,13 @@ impl SlidingWindow {
     }
 
     /// The length of the ring.
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most 60 buckets")]
     fn length(&self) -> usize {
         self.buckets as usize + 1
     }
 
     fn place(&self, number: u64) -> usize {
-        (number % (self.buckets + 1)) as usize
+        place(number, self.length())
     }
 
     /// The counts from the newest sub-window that was written to the oldest.

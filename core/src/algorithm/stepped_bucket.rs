@@ -41,6 +41,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A bucket of that use, whose clock last struck then.
+    pub(crate) fn of_parts(used: u64, at_us: u64) -> Self {
+        Self { used, at_us }
+    }
+
+    /// The units used, and when the clock last struck.
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.used, self.at_us)
+    }
+
     pub(super) fn holds_nothing(self) -> bool {
         self.used == 0
     }

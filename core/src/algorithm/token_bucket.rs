@@ -79,7 +79,31 @@ pub(crate) struct State {
     numbers: Numbers,
 }
 
+/// What a state is made of, for a store that keeps it as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) debt: u64,
+    /// In ticks since the epoch.
+    pub(crate) at: u64,
+    /// The limit that the debt was counted with.
+    pub(crate) limit: u64,
+    /// The tick that both were counted with, in microseconds: a power of ten.
+    pub(crate) tick_us: u64,
+}
+
 impl State {
+    /// A state of these parts; the time in microseconds has to be one that a clock can show.
+    pub(crate) fn of_parts(parts: Parts) -> Self {
+        let Parts { debt, at, limit, tick_us } = parts;
+        Self { debt, at, numbers: Numbers::new(limit, tick_us) }
+    }
+
+    /// The parts of this state.
+    pub(crate) fn parts(self) -> Parts {
+        let (limit, tick_us) = (self.numbers.limit(), self.numbers.tick_us());
+        Parts { debt: self.debt, at: self.at, limit, tick_us }
+    }
+
     pub(super) fn holds_nothing(self) -> bool {
         self.debt == 0
     }
@@ -140,9 +164,10 @@ impl TokenBucket {
         }
         let (limit, tick_us) = (state.numbers.limit(), state.numbers.tick_us());
         let rate = limit / gcd(limit, self.period_us / tick_us);
-        let full_at_us = (state.at + state.debt.div_ceil(rate)) * tick_us;
+        // A state that was read from bytes may hold any debt.
+        let full_at_us = u128::from(state.at + state.debt.div_ceil(rate)) * u128::from(tick_us);
         let at = self.ticks(state.at * tick_us);
-        let span_us = u128::from(full_at_us - at * self.tick_us);
+        let span_us = full_at_us - u128::from(at * self.tick_us);
         let debt = (span_us * u128::from(self.rate)).div_ceil(u128::from(self.tick_us));
         State { debt: u64::try_from(debt).unwrap_or(u64::MAX), at, numbers: self.numbers }
     }

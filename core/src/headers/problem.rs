@@ -3,12 +3,16 @@
 use super::Outcome;
 use super::quota_report::reports;
 use super::retry_after;
+use crate::decision::Source;
 
 /// What to answer to a denied request.
 ///
-/// The problem type is `quota-exceeded` of draft-ietf-httpapi-ratelimit-headers-11, section 5.
+/// The problem type is `quota-exceeded` of draft-ietf-httpapi-ratelimit-headers-11, section 5. A denial that comes from
+/// the outage policy [`deny`](crate::Outage::Deny) is no fault of the client: its type is `temporary-reduced-capacity`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
+    /// Whether nothing was exceeded and the store could not be asked.
+    is_outage: bool,
     detail: String,
     violated: Vec<String>,
 }
@@ -33,8 +37,16 @@ pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
     if outcomes.iter().all(|(_, decision)| decision.allowed()) {
         return None;
     }
+    let denials = outcomes.iter().map(|(_, decision)| decision).filter(|decision| !decision.allowed());
+    let is_outage = denials.clone().all(|denial| denial.source() == Source::Deny);
+    if is_outage {
+        let seconds = retry_after::seconds(outcomes).unwrap_or(1);
+        let detail = format!("The request cannot be counted at the moment: retry in {seconds} s.");
+        return Some(Problem { is_outage, detail, violated: Vec::new() });
+    }
     let violated = reports(outcomes).filter(|report| report.is_violated(cost));
     Some(Problem {
+        is_outage,
         detail: match retry_after::seconds(outcomes) {
             Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
             None => "The request costs more than the quota can ever admit.".to_owned(),
@@ -49,19 +61,28 @@ impl Problem {
     /// The content type of [`text`](Self::text).
     pub const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-    /// The status of the response: 429 (RFC 6585, section 4).
+    /// The status of the response: 429 (RFC 6585, section 4), or 503 (RFC 9110, section 15.6.4) when the denial comes
+    /// from an outage.
     pub fn status(&self) -> u16 {
-        429
+        if self.is_outage { 503 } else { 429 }
     }
 
     /// The URI of the problem type.
     pub fn type_uri(&self) -> &'static str {
-        "https://iana.org/assignments/http-problem-types#quota-exceeded"
+        if self.is_outage {
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+        } else {
+            "https://iana.org/assignments/http-problem-types#quota-exceeded"
+        }
     }
 
-    /// What the problem type says in words, the same for every denial.
+    /// What the problem type says in words.
     pub fn title(&self) -> &'static str {
-        "Request cannot be satisfied as assigned quota has been exceeded"
+        if self.is_outage {
+            "Request cannot be satisfied due to temporary server capacity constraints"
+        } else {
+            "Request cannot be satisfied as assigned quota has been exceeded"
+        }
     }
 
     /// What a person can do about this denial: one sentence, printable ASCII without quotes and backslashes.

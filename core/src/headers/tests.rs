@@ -282,6 +282,20 @@ fn a_problem_is_json_or_text() {
 }
 
 #[test]
+fn a_denial_by_an_outage_is_no_fault_of_the_client() {
+    let (a, b) = (policy("a", "10/s"), policy("b", "5/s"));
+    let outage = |source| Decision { source, ..denied(1_000_000, &[(0, 0)]) };
+    let problem_of = |outcomes: &[Outcome<'_>]| problem(outcomes, 1).unwrap();
+    let unavailable = problem_of(&[(&a, &outage(Source::Deny)), (&b, &allowed(&[(1, 1)]))]);
+    assert_eq!((unavailable.status(), unavailable.violated()), (503, &[][..]));
+    assert_eq!(unavailable.detail(), "The request cannot be counted at the moment: retry in 1 s.");
+    assert!(unavailable.type_uri().ends_with("#temporary-reduced-capacity"));
+    // Who is over a limit that this process knows, or that another policy's store knows, is told so.
+    assert_eq!(problem_of(&[(&a, &outage(Source::Local))]).status(), 429);
+    assert_eq!(problem_of(&[(&a, &outage(Source::Deny)), (&b, &denied(1, &[(0, 1)]))]).status(), 429);
+}
+
+#[test]
 fn names_are_read_and_printed() {
     for style in HeaderStyle::ALL {
         assert_eq!(style.to_string().parse(), Ok(style));

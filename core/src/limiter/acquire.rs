@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use super::deadline::Deadline;
-use super::{Resolved, Shared};
+use super::{CHECK, Shared};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
+use crate::store::{Action, Question};
 use crate::transition::Operation;
 
 impl Shared {
     pub(crate) async fn acquire(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
-        let request = self.resolve(request)?;
+        let request = self.question(CHECK, request)?;
         if request.cost == 0 {
             // Always allowed, so it stands in no line.
-            return Ok(self.store.decide(request.id, request.key, Operation::Check, 0));
+            return Ok(self.store.ask(request).await?.0);
         }
         let deadline = Deadline::after(timeout, self.clock());
         let decision = self.acquire_in_line(request, &deadline).await?;
@@ -27,11 +28,11 @@ impl Shared {
         Ok(decision)
     }
 
-    async fn acquire_in_line(&self, request: Resolved<'_>, deadline: &Deadline) -> Result<Decision, Error> {
+    async fn acquire_in_line(&self, request: Question<'_>, deadline: &Deadline) -> Result<Decision, Error> {
         let place = self.lines.join(request.id, request.key, request.cost);
         let ahead = place.units_ahead();
         if ahead > 0 {
-            let denied = self.denied_behind(request, ahead);
+            let denied = self.denied_behind(request, ahead).await?;
             if denied.wait_us > deadline.left_us() {
                 return Ok(denied);
             }
@@ -40,17 +41,18 @@ impl Shared {
         let _turn = tokio::select! {
             biased;
             turn = place.turn() => turn,
-            () = deadline.reached(), if ahead > 0 => return Ok(self.denied_behind(request, ahead)),
+            () = deadline.reached(), if ahead > 0 => return self.denied_behind(request, ahead).await,
         };
         loop {
             let left_us = deadline.left_us();
-            if let Some(denied) = self.denied_turn(request, deadline, left_us)? {
+            if let Some(denied) = self.denied_turn(request, deadline, left_us).await? {
                 return Ok(denied);
             }
-            let decision = self.store.decide(request.id, request.key, Operation::Check, request.cost);
+            let (decision, _) = self.store.ask(request).await?;
             if decision.delay_us() > left_us {
                 // Somebody else was faster: the place in the queue is given back, and the next look finds it too late.
-                self.store.adjust(request.id, request.key, Operation::Refund, request.cost);
+                let _ =
+                    self.store.ask(Question { action: Action::Apply(Operation::Refund), ..request }).await?;
                 continue;
             }
             if decision.allowed || decision.wait_us > left_us {
@@ -66,19 +68,18 @@ impl Shared {
 
     /// The denial when the request's turn in a leaky bucket would come too late. Waiting does not help: the queue
     /// drains no faster than the time runs out.
-    fn denied_turn(
+    async fn denied_turn(
         &self,
-        request: Resolved<'_>,
+        request: Question<'_>,
         deadline: &Deadline,
         left_us: u64,
     ) -> Result<Option<Decision>, Error> {
-        let Resolved { id, key, cost } = request;
-        let policy = self.registry.policy_of(id);
+        let policy = self.registry.policy_of(request.id);
         let is_queue = |quota: &Quota| quota.algorithm() == Algorithm::LeakyBucket;
         let Some(policy) = policy.filter(|policy| policy.quotas().iter().any(is_queue)) else {
             return Ok(None);
         };
-        let peeked = self.store.decide(id, key, Operation::Peek, cost);
+        let (peeked, _) = self.store.ask(Question { action: PEEK, ..request }).await?;
         // Its turn comes when all that is in the queue now has drained.
         let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
         let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
@@ -93,20 +94,23 @@ impl Shared {
     }
 
     /// The denial for who stands behind so many units: it cannot be admitted sooner than after them.
-    fn denied_behind(&self, request: Resolved<'_>, ahead: u64) -> Decision {
-        let Resolved { id, key, cost } = request;
-        let peeked = self.store.decide(id, key, Operation::Peek, cost);
-        let policy = self.registry.policy_of(id).filter(|_| peeked.retry_after_us().is_some());
-        let wait_us = policy.map_or(Decision::NEVER, |policy| {
-            let total = ahead.saturating_add(cost);
-            let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
-            let fitting = self.store.decide(id, key, Operation::Peek, total.min(capacity));
-            // Whoever is denied has to wait, if only for those ahead.
-            1.max(no_sooner_us(&policy, total, fitting.retry_after_us().unwrap_or(0)))
-        });
-        Decision { allowed: false, wait_us, ..peeked }
+    async fn denied_behind(&self, request: Question<'_>, ahead: u64) -> Result<Decision, Error> {
+        let (peeked, _) = self.store.ask(Question { action: PEEK, ..request }).await?;
+        let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
+        let Some(policy) = policy else {
+            return Ok(Decision { allowed: false, wait_us: Decision::NEVER, ..peeked });
+        };
+        let total = ahead.saturating_add(request.cost);
+        let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
+        let fitting = Question { action: PEEK, cost: total.min(capacity), ..request };
+        let fitting_after_us = self.store.ask(fitting).await?.0.retry_after_us().unwrap_or(0);
+        // Whoever is denied has to wait, if only for those ahead.
+        let wait_us = no_sooner_us(&policy, total, fitting_after_us).max(1);
+        Ok(Decision { allowed: false, wait_us, ..peeked })
     }
 }
+
+const PEEK: Action = Action::Apply(Operation::Peek);
 
 /// A time, from now, before which so many units cannot all be admitted, given how long as many of them as can be
 /// spent at once have to wait.

@@ -4,27 +4,45 @@ use std::sync::Arc;
 
 use super::{Limiter, Shared};
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, excerpt};
+use crate::outage::Outage;
 use crate::policy::Policy;
+use crate::store::Store;
 use crate::store::memory::MemoryStore;
+use crate::store::redis::{RedisOptions, RedisStore};
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes a limiter only when `build` is called"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
+    outages: Vec<(Box<str>, Outage)>,
+    store: Result<Place, Error>,
     clock: Clock,
     max_keys: usize,
 }
 
+/// Where the states are kept.
+#[derive(Clone, Debug)]
+enum Place {
+    Memory,
+    Redis(Box<RedisOptions>),
+}
+
 impl Default for LimiterBuilder {
     fn default() -> Self {
-        Self { policies: Vec::new(), clock: Clock::default(), max_keys: Self::DEFAULT_MAX_KEYS }
+        Self {
+            policies: Vec::new(),
+            outages: Vec::new(),
+            store: Ok(Place::Memory),
+            clock: Clock::default(),
+            max_keys: Self::DEFAULT_MAX_KEYS,
+        }
     }
 }
 
 impl LimiterBuilder {
-    /// How many keys the memory store holds unless told otherwise: 1,000,000.
+    /// How many keys are held in this process unless told otherwise: 1,000,000.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
     /// Adds a policy.
@@ -33,47 +51,86 @@ impl LimiterBuilder {
         self
     }
 
-    /// By which clock to decide: the system's unless told otherwise.
+    /// Where the states are kept, as a URL: `memory:`, which is the default, or one that
+    /// [`RedisOptions`] describes, such as `redis://localhost?deadline=20ms`.
+    ///
+    /// A URL that cannot be used is reported by [`build`](Self::build).
+    pub fn store(mut self, url: &str) -> Self {
+        self.store = match url {
+            "memory:" => Ok(Place::Memory),
+            _ => RedisOptions::parse(url).map(|options| Place::Redis(Box::new(options))),
+        };
+        self
+    }
+
+    /// Keeps the states in Redis.
+    pub fn redis(mut self, options: RedisOptions) -> Self {
+        self.store = Ok(Place::Redis(Box::new(options)));
+        self
+    }
+
+    /// What the policy of that name answers while the store cannot be asked, in place of what the store's options say.
+    pub fn outage(mut self, policy: &str, outage: Outage) -> Self {
+        self.outages.push((policy.into(), outage));
+        self
+    }
+
+    /// By which clock to decide: the server's for Redis and the system's otherwise, unless told otherwise. A
+    /// [`ManualClock`](crate::ManualClock) decides wherever the states are.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// The most keys that the memory store holds a state for, over all policies; at least 1. States of which nothing
-    /// counts as used any more make room for new keys, those in use do not: when it is full of them, new keys share
-    /// one state a policy, and their decisions are [degraded](crate::Degradation::StoreFull).
+    /// The most keys that are held in this process, over all policies; at least 1. The memory store holds all states
+    /// there: those of which nothing counts as used any more make room for new keys, those in use do not. When it is
+    /// full of them, new keys share one state a policy, and their decisions are
+    /// [degraded](crate::Degradation::StoreFull). With Redis, it bounds what is followed for
+    /// [`Outage::Local`].
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys;
         self
     }
 
-    /// Checks the settings and makes the limiter.
+    /// Checks the settings and makes the limiter. Connects to nothing: a store that cannot be reached is no error
+    /// here, since it may be found later.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no policy, two have the same name, or
-    /// `max_keys` is 0.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no policy, two have the same name, an outage
+    /// policy is given for a policy that there is not, `max_keys` is 0, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        if self.policies.is_empty() {
+        let Self { policies, outages, store, clock, max_keys } = self;
+        if policies.is_empty() {
             return Err(Error::invalid_argument(
                 "a limiter needs at least one policy, such as \"100/minute\"",
             ));
         }
-        if self.max_keys == 0 {
+        if max_keys == 0 {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
         }
-        let shared = Shared {
-            registry: super::Registry::default(),
-            store: MemoryStore::new(self.max_keys, self.clock),
-            lines: super::Lines::default(),
+        for (name, outage) in &outages {
+            if !policies.iter().any(|policy| policy.name() == &**name) {
+                return Err(Error::invalid_argument(format!(
+                    "outage {outage} is given for policy {}, which there is not: name one that was added",
+                    excerpt(name)
+                )));
+            }
+        }
+        let store = match store? {
+            Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),
+            Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
-        for policy in self.policies {
+        let shared = Shared { registry: super::Registry::default(), store, lines: super::Lines::default() };
+        for policy in policies {
             if shared.registry.policy(policy.name()).is_some() {
                 return Err(Error::invalid_argument(format!(
                     "two policies are named {}: give one another name, or put their quotas into one policy",
                     policy.name()
                 )));
             }
-            shared.set_policy(policy)?;
+            let outage =
+                outages.iter().rfind(|(name, _)| **name == *policy.name()).map(|(_, outage)| *outage);
+            shared.set_policy(policy, outage)?;
         }
         Ok(Limiter { shared: Arc::new(shared) })
     }

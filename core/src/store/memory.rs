@@ -31,9 +31,9 @@ use self::overflow::Overflow;
 use self::registered::Registered;
 use self::shard::Shard;
 use self::slot::Known;
-use super::PolicyId;
+use super::{Action, Answer, PolicyId, Question};
 use crate::clock::Clock;
-use crate::decision::{Decision, Degradation, Usage};
+use crate::decision::{Decision, Degradation};
 use crate::policy::Policy;
 use crate::transition::Operation;
 
@@ -110,15 +110,34 @@ impl MemoryStore {
         }
     }
 
-    /// Checks or peeks.
+    /// Answers a question, at once.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
     )]
     #[inline(always)]
-    pub(crate) fn decide(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        // A check of a short key goes straight ahead, with nothing in its way that it does not need.
-        if operation != Operation::Check || LongKeys::is_long(key) {
+    pub(crate) fn answer(&self, question: Question<'_>) -> Answer {
+        let Question { id, key, action, cost } = question;
+        match action {
+            Action::Apply(Operation::Check) => {
+                let decision = self.check(id, key, cost);
+                let spent = if decision.allowed { cost } else { 0 };
+                (decision, spent)
+            }
+            Action::Apply(operation) => self.apply(id, key, operation, cost),
+            Action::Reset => (self.reset(id, key), 0),
+        }
+    }
+
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
+    fn check(&self, id: PolicyId, key: &[u8], cost: u64) -> Decision {
+        let operation = Operation::Check;
+        // A short key goes straight ahead, with nothing in its way that it does not need.
+        if LongKeys::is_long(key) {
             return self.apply(id, key, operation, cost).0.by_fields();
         }
         let hash = self.key_hash.of(id, key);
@@ -147,12 +166,6 @@ impl MemoryStore {
             return decision;
         }
         Known { current, entry, sweep }.apply(notices, hash, now_us, operation, cost).0
-    }
-
-    /// Takes, charges or refunds.
-    pub(crate) fn adjust(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> Usage {
-        let (decision, spent) = self.apply(id, key, operation, cost);
-        decision.into_usage(spent)
     }
 
     /// Applies an operation to the states of a key, and says as well how many units it spent.
@@ -199,7 +212,7 @@ impl MemoryStore {
     }
 
     /// Forgets the key.
-    pub(crate) fn reset(&self, id: PolicyId, key: &[u8]) -> Usage {
+    fn reset(&self, id: PolicyId, key: &[u8]) -> Decision {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);

@@ -1,14 +1,270 @@
-//! The store that is shared by all processes: Redis, alone, behind Sentinel, or a cluster.
+//! The store in Redis: one hop a decision, decided by scripts, over connections that are supervised.
+//!
+//! - [`options`], [`url`]: what the user configures. [`key`]: what a key is called there.
+//! - [`script`], [`call`]: the transition in Lua, what it is told and what it replies.
+//! - [`ticket`]: an operation that waits for its answer. [`topology`]: where it goes: to one server or, by slot, to a node
+//!   of a [`cluster`]. [`link`]: the connection to a server, and the task that drives it on one of the [`runtimes`].
+//! - [`failure`], [`health`]: what to make of an error, and when to stop asking.
 
-#[cfg_attr(not(test), expect(dead_code))]
+mod call;
+mod cluster;
+mod connect;
+mod context;
+mod counters;
+mod doctor;
+mod driver;
+mod failure;
+mod health;
 mod key;
+mod link;
+mod numbers;
 mod options;
+mod outage_answer;
+mod outstanding;
+mod park;
+mod policies;
+mod reply;
+mod resp;
+mod runtimes;
+mod script;
 mod secret;
-#[cfg_attr(not(test), expect(dead_code))]
+mod server_time;
 mod slot;
+mod stream;
 mod target;
-#[cfg_attr(not(test), expect(dead_code))]
+mod ticket;
 mod tls;
+mod topology;
 mod url;
 
-pub use options::{RedisOption, RedisOptions};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use self::context::Context;
+pub use self::counters::StoreCounters;
+pub use self::doctor::{Finding, Severity};
+use self::failure::{Class, Failure};
+use self::key::KeyEncoder;
+pub use self::options::{RedisOption, RedisOptions};
+use self::outage_answer::OutageAnswer;
+use self::policies::{Policies, RedisPolicy};
+use self::runtimes::Runtimes;
+use self::secret::Secret;
+use self::target::{Credentials, Endpoints};
+use self::ticket::{Pending, Reply, Ticket, Wanted};
+use self::topology::Topology;
+use super::{Action, Answer, PolicyId, Question};
+use crate::clock::Clock;
+use crate::decision::Degradation;
+use crate::error::{Error, ErrorKind};
+use crate::outage::Outage;
+use crate::policy::Policy;
+use crate::transition::Operation;
+
+/// Between two attempts to find the store ready.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Longer waits are as good as endless ones: 100 years.
+const LONGEST_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+#[derive(Debug)]
+pub(crate) struct RedisStore {
+    context: Arc<Context>,
+    runtimes: Runtimes,
+    endpoints: Endpoints,
+    prefix: Box<str>,
+    keys: KeyEncoder,
+    policies: Policies,
+    outage: OutageAnswer,
+}
+
+impl RedisStore {
+    /// A store that connects when it is first asked. Of each policy with the outage policy `local` at most `max_keys`
+    /// keys are followed here.
+    pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
+        let settings = options.settings()?;
+        let context = Arc::new(Context::new(&settings, clock.clone())?);
+        Ok(Self {
+            runtimes: Runtimes::new(settings.target.endpoints.clone(), Arc::clone(&context)),
+            endpoints: settings.target.endpoints,
+            prefix: settings.prefix.clone(),
+            keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
+            policies: Policies::new(settings.outage),
+            outage: OutageAnswer::new(settings.local_share_ppm, clock, max_keys),
+            context,
+        })
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
+    pub(crate) fn counters(&self) -> StoreCounters {
+        self.context.counters.read()
+    }
+
+    /// Registers a policy, or changes its numbers.
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, outage: Option<Outage>) {
+        self.policies.set(id, policy, outage, &self.keys, &self.context.clock);
+        self.outage.set_policy(id, policy);
+    }
+
+    /// Asks the store, and answers without it if need be. Says as well how many units were spent.
+    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
+        let topology = self.runtimes.here()?;
+        let submitted = self.submit(&topology, question)?;
+        Ok(self.answered(question, submitted.await))
+    }
+
+    /// Asks several questions at once, which travel together.
+    pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+        let topology = self.runtimes.here()?;
+        self.ask_many_of(&topology, questions).await
+    }
+
+    /// [`ask`](Self::ask) for a thread that waits.
+    pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
+        let answer = self.runtimes.block_on(async |topology: Arc<Topology>| {
+            Ok::<_, Error>(self.submit(&topology, question)?.await)
+        })??;
+        Ok(self.answered(question, answer))
+    }
+
+    /// [`ask_many`](Self::ask_many) for a thread that waits.
+    pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+        self.runtimes
+            .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await)?
+    }
+
+    /// Authenticates new connections with other credentials from now on.
+    pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) {
+        let secret = |text: &str| Secret::from(Box::from(text));
+        let credentials = Credentials { username: username.map(secret), password: secret(password) };
+        self.context.connector.set_credentials(credentials);
+    }
+
+    /// Waits until the store answers.
+    pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
+        let until = Instant::now() + timeout.min(LONGEST_WAIT);
+        loop {
+            let Err(Failure { reason, .. }) = self.try_out(Action::Apply(Operation::Peek)).await? else {
+                return Ok(());
+            };
+            if Instant::now() >= until {
+                return Err(Error::new(
+                    ErrorKind::StoreUnavailable,
+                    format!(
+                        "the store did not answer within {} ms ({}): doctor says more",
+                        timeout.as_millis(),
+                        reason.name()
+                    ),
+                ));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks something of a key that no user has.
+    async fn try_out(&self, action: Action) -> Result<Reply, Error> {
+        let topology = self.runtimes.here()?;
+        let question = Question { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
+        Ok(self.submit(&topology, question)?.await)
+    }
+
+    /// Waits on this thread for a future that asks this store.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        self.runtimes.driver()?.block_on(future)
+    }
+
+    async fn ask_many_of(
+        &self,
+        topology: &Topology,
+        questions: &[Question<'_>],
+    ) -> Result<Vec<Answer>, Error> {
+        let submitted: Vec<Submitted> =
+            questions.iter().map(|question| self.submit(topology, *question)).collect::<Result<_, _>>()?;
+        let mut answers = Vec::with_capacity(questions.len());
+        for (question, submitted) in questions.iter().zip(submitted) {
+            answers.push(self.answered(*question, submitted.await));
+        }
+        Ok(answers)
+    }
+
+    /// Gives a question to the connections.
+    fn submit(&self, topology: &Topology, asked: Question<'_>) -> Result<Submitted, Error> {
+        let policy = self.policy(asked.id)?;
+        let mut key = Vec::new();
+        self.keys.write(&policy.key_prefix, asked.key, &mut key);
+        let Some(share) = self.context.outstanding.share(key.len()) else {
+            self.context.counters.shed.add(1);
+            return Ok(Submitted::Refused(Failure::not_applied(Degradation::Shed)));
+        };
+        let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
+        let wanted = Wanted {
+            call: Arc::clone(&policy.call),
+            key,
+            slot,
+            action: asked.action,
+            cost: asked.cost,
+            deadline: Instant::now() + self.context.deadline,
+        };
+        let ticket = Ticket::new(wanted, share);
+        topology.submit(Arc::clone(&ticket));
+        Ok(Submitted::Pending(Pending(ticket)))
+    }
+
+    /// Makes of the store's answer, or of why there is none, the caller's.
+    fn answered(&self, question: Question<'_>, reply: Reply) -> Answer {
+        let counters = &self.context.counters;
+        let policy = self.policies.get(question.id);
+        match (reply, policy) {
+            (Ok((decision, spent)), policy) => {
+                counters.applied.add(1);
+                if policy.is_some_and(|policy| policy.outage == Outage::Local) {
+                    self.outage.follow(question, spent);
+                }
+                (decision, spent)
+            }
+            (Err(Failure { class, reason }), policy) => {
+                match class {
+                    Class::NotApplied => counters.not_applied.add(1),
+                    Class::Unknown => counters.unknown.add(1),
+                    Class::Permanent => counters.permanent.add(1),
+                }
+                let outage = policy.as_ref().map_or(Outage::Deny, |policy| policy.outage);
+                match outage {
+                    Outage::Local => counters.answered_local.add(1),
+                    Outage::Allow => counters.answered_allow.add(1),
+                    Outage::Deny => counters.answered_deny.add(1),
+                }
+                let quotas = policy.as_ref().map_or(&[][..], |policy| policy.policy.quotas());
+                self.outage.answer(outage, quotas, question, reason)
+            }
+        }
+    }
+
+    fn policy(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
+        // The limiter's registry tells a store of a policy before it gives out the id.
+        let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
+        self.policies.get(id).ok_or_else(unknown)
+    }
+}
+
+/// A question on its way, or why it was not sent.
+enum Submitted {
+    Pending(Pending),
+    Refused(Failure),
+}
+
+impl Future for Submitted {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Reply> {
+        match self.get_mut() {
+            Self::Pending(pending) => Pin::new(pending).poll(cx),
+            Self::Refused(failure) => Poll::Ready(Err(*failure)),
+        }
+    }
+}

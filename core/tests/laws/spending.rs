@@ -96,7 +96,7 @@ proptest! {
         session.run(&before);
         let usage = session.adjust(Operation::Reset, 0);
         prop_assert_eq!((usage.remaining(), usage.reset_after_us()), (capacity(&policy), 0));
-        prop_assert_eq!(session.limiter().asynchronous().keys(), 0);
+        prop_assert_eq!(session.limiter().asynchronous().keys(), Some(0));
         let mut unseen = session.unseen();
         for step in after {
             let (done, answer) = session.step(step);

@@ -206,6 +206,7 @@ mod tests {
     use crate::clock::{Clock, ManualClock};
     use crate::policy::Policy;
     use crate::store::memory::MemoryStore;
+    use crate::store::{Action, Question};
     use crate::transition::Operation;
 
     const ID: PolicyId = PolicyId(0);
@@ -218,12 +219,16 @@ mod tests {
         (store, clock)
     }
 
+    fn ask(store: &MemoryStore, key: &[u8], operation: Operation, cost: u64) -> Decision {
+        store.answer(Question { id: ID, key, action: Action::Apply(operation), cost }).0
+    }
+
     /// Denied twice, of which the second is answered by a notice.
     fn denied(store: &MemoryStore, key: &[u8]) -> Decision {
-        let answer = || store.decide(ID, key, Operation::Check, 1);
+        let answer = || ask(store, key, Operation::Check, 1);
         let (first, second) = (answer(), answer());
         assert_eq!(first, second);
-        assert!(!second.allowed() && second == store.decide(ID, key, Operation::Peek, 1));
+        assert!(!second.allowed() && second == ask(store, key, Operation::Peek, 1));
         second
     }
 
@@ -237,7 +242,7 @@ mod tests {
             ["1/minute token_bucket", "7/minute token_bucket burst=1", "999983/day token_bucket burst=1"]
         {
             let (store, clock) = store(quota);
-            let _ = store.decide(ID, b"a", Operation::Check, 1);
+            let _ = ask(&store, b"a", Operation::Check, 1);
             let wait_us = denied(&store, b"a").retry_after_us().unwrap();
             assert_eq!(posted(&store), 1);
             for passed_us in [1, wait_us / 2, wait_us - 1] {
@@ -245,7 +250,7 @@ mod tests {
                 assert_eq!(denied(&store, b"a").retry_after_us(), Some(wait_us - passed_us), "{quota}");
             }
             clock.set(START_US + wait_us).unwrap();
-            assert!(store.decide(ID, b"a", Operation::Check, 1).allowed(), "{quota}");
+            assert!(ask(&store, b"a", Operation::Check, 1).allowed(), "{quota}");
             assert_eq!(posted(&store), 0);
         }
     }
@@ -253,15 +258,15 @@ mod tests {
     #[test]
     fn whatever_writes_withdraws() {
         let (store, clock) = store("2/minute token_bucket");
-        let _ = store.decide(ID, b"a", Operation::Check, 2);
+        let _ = ask(&store, b"a", Operation::Check, 2);
         let _ = denied(&store, b"a");
-        let _ = store.adjust(ID, b"a", Operation::Refund, 1);
-        assert!(store.decide(ID, b"a", Operation::Check, 1).allowed());
+        let _ = ask(&store, b"a", Operation::Refund, 1);
+        assert!(ask(&store, b"a", Operation::Check, 1).allowed());
         let _ = denied(&store, b"a");
-        let _ = store.adjust(ID, b"a", Operation::Charge, 2);
+        let _ = ask(&store, b"a", Operation::Charge, 2);
         assert_eq!(denied(&store, b"a").retry_after_us(), Some(90_000_000));
         let _ = store.reset(ID, b"a");
-        assert!(store.decide(ID, b"a", Operation::Check, 2).allowed());
+        assert!(ask(&store, b"a", Operation::Check, 2).allowed());
         let _ = denied(&store, b"a");
         store.set_policy(ID, &Policy::parse("api", "4/minute token_bucket").unwrap());
         assert_eq!(denied(&store, b"a").quotas()[0].limit, 4);
@@ -303,11 +308,11 @@ mod tests {
     fn a_refund_is_seen_by_whoever_comes_after_it() {
         const REFUNDS: usize = 2_000;
         let (store, _) = store("1/day token_bucket");
-        let check = || store.decide(ID, b"a", Operation::Check, 1).allowed();
+        let check = || ask(&store, b"a", Operation::Check, 1).allowed();
         std::thread::scope(|scope| {
             let spenders = [(); 2].map(|()| scope.spawn(|| (0..20_000).filter(|_| check()).count()));
             let mine = (0..REFUNDS).filter(|_| {
-                let _ = store.adjust(ID, b"a", Operation::Refund, 1);
+                let _ = ask(&store, b"a", Operation::Refund, 1);
                 // One of the three gets it.
                 check()
             });
@@ -317,7 +322,7 @@ mod tests {
         });
         for _ in 0..10 {
             assert!(!check());
-            let _ = store.adjust(ID, b"a", Operation::Refund, 1);
+            let _ = ask(&store, b"a", Operation::Refund, 1);
             assert!(check());
         }
     }

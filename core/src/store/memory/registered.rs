@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::states::States;
 use crate::algorithm::{Rules, State};
-use crate::decision::Usage;
+use crate::decision::Decision;
 use crate::policy::Policy;
 use crate::store::PolicyId;
 use crate::transition::{Applied, PolicyRules};
@@ -54,9 +54,9 @@ impl Registered {
         moved.collect()
     }
 
-    /// The usage of a key that was never seen.
-    pub(super) fn unseen(&self, now_us: u64) -> Usage {
-        self.usage(&States::fresh(&self.policy), now_us)
+    /// What is left to a key that was never seen.
+    pub(super) fn unseen(&self, now_us: u64) -> Decision {
+        self.view(&States::fresh(&self.policy), now_us)
     }
 
     /// How long until nothing of these states counts as used any more. A state under a limit of 0 stays as it is, so
@@ -66,11 +66,11 @@ impl Registered {
         if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
             return u64::MAX;
         }
-        self.usage(states, now_us).reset_after_us()
+        self.view(states, now_us).reset_after_us()
     }
 
-    fn usage(&self, states: &States, now_us: u64) -> Usage {
+    fn view(&self, states: &States, now_us: u64) -> Decision {
         let nothing = Applied { allowed: true, spent: 0, written: false };
-        self.rules.explain(states.as_slice(), now_us, 0, nothing, None).into_usage(0)
+        self.rules.explain(states.as_slice(), now_us, 0, nothing, None)
     }
 }

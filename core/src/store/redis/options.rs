@@ -6,7 +6,6 @@ mod given;
 mod kind;
 #[cfg(test)]
 mod secrecy;
-#[cfg_attr(not(test), expect(dead_code))]
 mod settings;
 mod table;
 #[cfg(test)]

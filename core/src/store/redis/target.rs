@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::secret::Secret;
 
 /// A host and a port. An IPv6 address has no brackets here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
     pub(crate) host: Box<str>,
     pub(crate) port: u16,

@@ -1,0 +1,61 @@
+//! A lone caller: how long a decision takes, beside a blocking `PING`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use polylimit_test_servers::Server;
+use tokio::runtime::Runtime;
+
+use crate::contender::{Numbers, limiter};
+use crate::load::median;
+
+pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
+    let (rounds, each) = if quick { (3, 100) } else { (41, 1_000) };
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let numbers = Numbers { limit: 1_000_000, period_s: 1_000, quotas: 1 };
+    let limiter = limiter(&server.url(), numbers);
+    let blocking = limiter.blocking();
+    let mut figures = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..=rounds {
+        let mut reply = [0; 7];
+        let us = [
+            timed(each, || {
+                socket.write_all(b"PING\r\n").unwrap();
+                socket.read_exact(&mut reply).unwrap();
+            }),
+            runtime.block_on(async {
+                let started = Instant::now();
+                for _ in 0..each {
+                    let _ = limiter.check("user:42").await.unwrap();
+                }
+                started.elapsed().as_secs_f64() * 1e6 / f64::from(each)
+            }),
+            timed(each, || {
+                let _ = blocking.check("user:42").unwrap();
+            }),
+        ];
+        // The first round makes the connections.
+        if round > 0 {
+            figures.iter_mut().zip(us).for_each(|(figures, us)| figures.push(us));
+        }
+    }
+    let [ping, asynchronous, blocking] = figures.map(median);
+    println!("\nA lone caller, us a decision (median of {rounds} rounds of {each})\n");
+    println!("| blocking PING | polylimit, async | to PING | polylimit, blocking | to PING |");
+    println!("|---:|---:|---:|---:|---:|");
+    println!(
+        "| {ping:.1} | {asynchronous:.1} | {:.2} | {blocking:.1} | {:.2} |",
+        asynchronous / ping,
+        blocking / ping
+    );
+}
+
+fn timed(each: u32, mut once: impl FnMut()) -> f64 {
+    let started = Instant::now();
+    for _ in 0..each {
+        once();
+    }
+    started.elapsed().as_secs_f64() * 1e6 / f64::from(each)
+}

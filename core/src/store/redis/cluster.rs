@@ -1,0 +1,250 @@
+//! A cluster: which node serves which slot, and one link to each node.
+//!
+//! Every ticket goes to the owner of its key's slot. A node that no longer owns a slot says who does, and the ticket
+//! follows. The table is read from any node when it is first needed, when a node sends us elsewhere or does not
+//! answer, and from time to time. Nothing is shared between the nodes' links, so that one in trouble is alone in it.
+
+pub(super) mod slots;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use atomic_waker::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use self::slots::Slots;
+use super::connect::Address;
+use super::context::Context;
+use super::failure::Failure;
+use super::link::{Link, Queue, expiring};
+use super::target::Endpoint;
+use super::ticket::Ticket;
+use crate::decision::Degradation;
+
+/// The table is not read more often than this,
+const LEAST_PAUSE: Duration = Duration::from_millis(50);
+/// and, while it stays the same, ever less often until this: a node that is down makes everybody want to look.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    seeds: Box<[Endpoint]>,
+    context: Arc<Context>,
+    table: ArcSwap<Table>,
+    /// The links, also those to nodes that serve no slot at the moment.
+    links: Mutex<HashMap<Endpoint, Link>>,
+    runtime: tokio::runtime::Handle,
+    /// Tickets whose slot has no known owner.
+    unrouted: Queue,
+    task: AtomicWaker,
+    outdated: Notify,
+    closed: AtomicBool,
+}
+
+/// Who serves what.
+#[derive(Debug, Default)]
+struct Table {
+    slots: Slots,
+    links: Vec<Link>,
+}
+
+/// Where a link sends what its node does not serve.
+#[derive(Clone, Debug)]
+pub(crate) struct Redirect(Weak<Shared>);
+
+impl Cluster {
+    /// A cluster whose tasks run on the current runtime.
+    pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>) -> Self {
+        let shared = Arc::new(Shared {
+            seeds,
+            context,
+            table: ArcSwap::default(),
+            links: Mutex::default(),
+            runtime: tokio::runtime::Handle::current(),
+            unrouted: Queue::default(),
+            task: AtomicWaker::new(),
+            outdated: Notify::new(),
+            closed: AtomicBool::new(false),
+        });
+        tokio::spawn(Refreshing(Arc::clone(&shared)).run());
+        Self { shared }
+    }
+
+    #[inline]
+    pub(crate) fn submit(&self, ticket: Arc<Ticket>) {
+        self.shared.submit(ticket);
+    }
+
+    /// Whether every known node answers, as far as is known.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.shared.table.load().links.iter().all(Link::is_healthy)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.outdated.notify_one();
+    }
+}
+
+impl Shared {
+    fn submit(&self, ticket: Arc<Ticket>) {
+        let table = self.table.load();
+        if let Some(link) = table.slots.owner(ticket.slot).and_then(|at| table.links.get(at)) {
+            if !link.is_healthy() {
+                self.outdated.notify_one();
+            }
+            link.submit(ticket);
+            return;
+        }
+        if self.unrouted.push(ticket) {
+            self.task.wake();
+        }
+        self.outdated.notify_one();
+        // The task may have ended just before, and then nobody else answers.
+        if self.closed.load(Ordering::Acquire) {
+            self.unrouted.answer_all(UNKNOWN_OWNER);
+        }
+    }
+
+    /// The link to a node, made if there is none.
+    fn link(self: &Arc<Self>, node: &Endpoint) -> Link {
+        let mut links = self.links.lock();
+        let made = || {
+            let _entered = self.runtime.enter();
+            let redirect = Redirect(Arc::downgrade(self));
+            Link::spawn(Address::Tcp(node.clone()), Arc::clone(&self.context), Some(redirect))
+        };
+        links.entry(node.clone()).or_insert_with(made).clone()
+    }
+
+    /// Reads the table from the first node that answers, and says whether it is another one than before.
+    async fn read_table(self: &Arc<Self>) -> Result<bool, Failure> {
+        let known = |healthy: bool| -> Vec<Endpoint> {
+            let links = self.links.lock();
+            links
+                .iter()
+                .filter(|(_, link)| link.is_healthy() == healthy)
+                .map(|(node, _)| node.clone())
+                .collect()
+        };
+        let (healthy, others) = (known(true), known(false));
+        let mut failure = UNKNOWN_OWNER;
+        for node in healthy.iter().chain(&others).chain(&self.seeds) {
+            match slots::read(&self.context.connector, node).await {
+                Ok((slots, nodes)) => {
+                    let changed = self.table.load().slots != slots
+                        || nodes.iter().any(|node| !healthy.contains(node) && !others.contains(node));
+                    let links = nodes.iter().map(|node| self.link(node)).collect();
+                    // Nodes that have left are forgotten; what waits for them is answered by their deadlines.
+                    self.links.lock().retain(|node, _| nodes.contains(node));
+                    self.table.store(Arc::new(Table { slots, links }));
+                    return Ok(changed);
+                }
+                Err(failed) => failure = failed,
+            }
+        }
+        Err(failure)
+    }
+}
+
+const UNKNOWN_OWNER: Failure = Failure::not_applied(Degradation::ClusterDown);
+
+impl Redirect {
+    /// A slot has moved to a node for good.
+    pub(crate) fn moved(&self, slot: u16, address: &str) {
+        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address)) else { return };
+        let link = shared.link(&node);
+        shared.table.rcu(|table| {
+            let mut links = table.links.clone();
+            links.push(link.clone());
+            Table { slots: table.slots.with_owner(slot, links.len() - 1), links }
+        });
+        shared.outdated.notify_one();
+    }
+
+    /// Sends a ticket to a node; `asking` when the slot is only on its way there.
+    pub(crate) fn send(&self, ticket: Arc<Ticket>, address: &str, asking: bool) {
+        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address)) else {
+            ticket.answer(Err(UNKNOWN_OWNER));
+            return;
+        };
+        ticket.set_asking(asking);
+        shared.link(&node).submit(ticket);
+    }
+}
+
+/// Reads `host:port` as nodes write it: an IPv6 address has no brackets.
+fn node(address: &str) -> Option<Endpoint> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() { None } else { Some(Endpoint { host: host.into(), port: port.parse().ok()? }) }
+}
+
+/// The task that keeps the table.
+struct Refreshing(Arc<Shared>);
+
+impl Refreshing {
+    async fn run(self) {
+        let Self(shared) = &self;
+        let mut failed = 0;
+        let (mut pause, mut in_demand) = (LEAST_PAUSE, false);
+        while !shared.closed.load(Ordering::Acquire) {
+            match self.expiring(shared.read_table()).await {
+                Ok(changed) => {
+                    failed = 0;
+                    pause = if changed || !in_demand { LEAST_PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
+                    for ticket in shared.unrouted.take_all() {
+                        shared.submit(ticket);
+                    }
+                }
+                Err(failure) => {
+                    failed += 1;
+                    if failed >= shared.context.breaker_failures {
+                        shared.unrouted.answer_all(failure);
+                    }
+                }
+            }
+            if failed > 0 {
+                self.expiring(sleep(shared.context.pause_after(failed))).await;
+                continue;
+            }
+            self.expiring(sleep(pause)).await;
+            let paused = Instant::now();
+            let outdated = async {
+                tokio::select! {
+                    () = shared.outdated.notified() => {}
+                    () = sleep(shared.context.topology_refresh) => {}
+                }
+            };
+            self.expiring(outdated).await;
+            in_demand = paused.elapsed() < LONGEST_PAUSE;
+        }
+    }
+
+    async fn expiring<F: Future>(&self, future: F) -> F::Output {
+        expiring(&self.0.unrouted, &self.0.task, UNKNOWN_OWNER, future).await
+    }
+}
+
+impl Drop for Refreshing {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.unrouted.answer_all(UNKNOWN_OWNER);
+    }
+}

@@ -1,0 +1,151 @@
+//! Making a connection: finding the server, the socket and its options, TLS, and what is said first.
+
+mod greeting;
+mod sentinel;
+mod session;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+
+pub(crate) use self::greeting::server_us;
+pub(crate) use self::session::Session;
+use super::failure::Failure;
+use super::options::Settings;
+use super::server_time::ServerTime;
+use super::stream::Stream;
+use super::target::{Credentials, Endpoint, Endpoints, Tls};
+use super::tls;
+use crate::decision::Degradation;
+use crate::error::Error;
+
+/// A connection that takes longer than this is given up, and another one tried.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// A sentinel that takes longer than this is passed over.
+const LONGEST_SENTINEL: Duration = Duration::from_millis(250);
+
+/// Where the server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    Tcp(Endpoint),
+    Unix(PathBuf),
+    /// Wherever the sentinels say that the service's primary is.
+    Service {
+        service: Box<str>,
+        sentinels: Box<[Endpoint]>,
+    },
+}
+
+impl Address {
+    /// Where a store of one server is, or by which nodes a cluster is found.
+    pub(crate) fn of(endpoints: &Endpoints) -> Result<Self, &[Endpoint]> {
+        Ok(match endpoints {
+            Endpoints::Tcp(endpoint) => Self::Tcp(endpoint.clone()),
+            Endpoints::Unix(path) => Self::Unix(path.clone()),
+            Endpoints::Sentinel { service, sentinels } => {
+                Self::Service { service: service.clone(), sentinels: sentinels.clone() }
+            }
+            Endpoints::Cluster { seeds } => return Err(seeds),
+        })
+    }
+}
+
+/// A connection that stands.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) stream: Stream,
+    /// The server, if sentinels said which it is.
+    pub(crate) primary: Option<Endpoint>,
+}
+
+/// All that is needed to connect to any server of a store.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    tls: Option<(Arc<ClientConfig>, Tls)>,
+    /// May be replaced while the store is in use.
+    credentials: ArcSwapOption<Credentials>,
+    sentinel_credentials: Option<Credentials>,
+    database: u32,
+    client_name: Box<str>,
+    keepalive: Duration,
+}
+
+impl Connector {
+    /// Reads the files that TLS needs.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+        let target = &settings.target;
+        let tls = match &target.tls {
+            Some(tls) => Some((tls::client_config(tls)?, tls.clone())),
+            None => None,
+        };
+        Ok(Self {
+            tls,
+            credentials: ArcSwapOption::from_pointee(target.credentials.clone()),
+            sentinel_credentials: target.sentinel_credentials.clone(),
+            database: target.database,
+            client_name: settings.client_name.clone(),
+            keepalive: settings.keepalive,
+        })
+    }
+
+    pub(crate) fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// Authenticates new connections with other credentials from now on.
+    pub(crate) fn set_credentials(&self, credentials: Credentials) {
+        self.credentials.store(Some(Arc::new(credentials)));
+    }
+
+    /// Connects to the server at an address, and learns what time it is there.
+    pub(crate) async fn connect(&self, address: &Address, time: &ServerTime) -> Result<Connected, Failure> {
+        let connecting = async {
+            let mut primary = None;
+            let stream = match address {
+                Address::Tcp(endpoint) => self.tcp(endpoint).await?,
+                Address::Unix(path) => {
+                    Stream::Unix(UnixStream::connect(path).await.map_err(|_| UNREACHABLE)?)
+                }
+                Address::Service { service, sentinels } => {
+                    let named = self.primary(service, sentinels).await?;
+                    let stream = self.tcp(&named).await?;
+                    primary = Some(named);
+                    stream
+                }
+            };
+            Ok(Connected { stream: self.greet(stream, time).await?, primary })
+        };
+        timeout(LONGEST, connecting).await.unwrap_or(Err(UNREACHABLE))
+    }
+
+    /// Connects to a server for a few commands.
+    pub(crate) async fn session(&self, address: &Address) -> Result<Session, Failure> {
+        let connected = self.connect(address, &ServerTime::default()).await?;
+        Ok(Session::new(connected.stream))
+    }
+
+    async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, Failure> {
+        let tcp = TcpStream::connect((&*endpoint.host, endpoint.port)).await.map_err(|_| UNREACHABLE)?;
+        // Options that a platform refuses are a loss of comfort, not of the connection.
+        let _ = tcp.set_nodelay(true);
+        let socket = SockRef::from(&tcp);
+        let _ = socket.set_tcp_keepalive(
+            &TcpKeepalive::new().with_time(self.keepalive).with_interval(self.keepalive / 3),
+        );
+        #[cfg(target_os = "linux")]
+        let _ = socket.set_tcp_user_timeout(Some(self.keepalive * 2));
+        let Some((config, options)) = &self.tls else { return Ok(Stream::Tcp(tcp)) };
+        let name = tls::server_name(options, &endpoint.host).map_err(|_| UNREACHABLE)?;
+        let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await;
+        tls.map(|tls| Stream::Tls(Box::new(tls))).map_err(|_| UNREACHABLE)
+    }
+}
+
+const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);

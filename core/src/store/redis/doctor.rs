@@ -1,0 +1,235 @@
+//! A look at the server with the eyes of an operator: what would go wrong, and what to do about it.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::RedisStore;
+use super::cluster::slots;
+use super::connect::{Address, Session, server_us};
+use super::failure::Failure;
+use super::resp::Value;
+use super::target::Endpoints;
+use crate::clock::Clock;
+use crate::decision::Degradation;
+use crate::error::Error;
+use crate::store::Action;
+use crate::transition::Operation;
+
+/// The oldest server whose scripts can do what ours do.
+const OLDEST_MAJOR: u32 = 7;
+/// So many round trips are timed.
+const TIMED: usize = 9;
+/// A clock that is further off than this is worth a word.
+const CLOCK_OFF_US: u64 = 1_000_000;
+
+/// How much a [`Finding`] matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Severity {
+    /// All is well.
+    Fine,
+    /// It works, and could work better or more safely.
+    Advice,
+    /// Limits cannot be held, or not always.
+    Problem,
+}
+
+/// Something that was looked at: what was found, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What was looked at, such as `version` or `rights`.
+    pub subject: &'static str,
+    /// What was found, and what to do about it. Holds no password and no key.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Fine => "fine",
+            Severity::Advice => "advice",
+            Severity::Problem => "problem",
+        };
+        write!(f, "{severity}: {}: {}", self.subject, self.message)
+    }
+}
+
+/// What has been found so far.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, severity: Severity, subject: &'static str, message: impl Into<String>) {
+        self.0.push(Finding { severity, subject, message: message.into() });
+    }
+}
+
+impl RedisStore {
+    /// Looks at the server, or at every node of a cluster that is found.
+    pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
+        let mut findings = Findings::default();
+        for address in self.addresses().await {
+            match self.context.connector.session(&address).await {
+                Ok(mut session) => self.examine_server(&mut session, &mut findings).await,
+                Err(Failure { reason, .. }) => findings.add(Severity::Problem, "connection", advice(reason)),
+            }
+        }
+        self.examine_rights(&mut findings).await?;
+        Ok(findings.0)
+    }
+
+    async fn addresses(&self) -> Vec<Address> {
+        let seeds = match Address::of(&self.endpoints) {
+            Ok(address) => return vec![address],
+            Err(seeds) => seeds,
+        };
+        for seed in seeds {
+            if let Ok((_, nodes)) = slots::read(&self.context.connector, seed).await {
+                return nodes.into_iter().map(Address::Tcp).collect();
+            }
+        }
+        seeds.iter().cloned().map(Address::Tcp).collect()
+    }
+
+    /// Makes a decision and forgets it.
+    async fn examine_rights(&self, findings: &mut Findings) -> Result<(), Error> {
+        for action in [Action::Apply(Operation::Check), Action::Reset] {
+            if let Err(Failure { reason, .. }) = self.try_out(action).await? {
+                let mut message = format!("a decision could not be made ({})", reason.name());
+                if reason == Degradation::Auth {
+                    message = format!("{message}; the user needs {}", self.least_rights());
+                }
+                findings.add(Severity::Problem, "decision", message);
+                return Ok(());
+            }
+        }
+        findings.add(Severity::Fine, "decision", "a decision was made and forgotten");
+        Ok(())
+    }
+
+    /// What the user of this store has to be allowed, as `ACL SETUSER` takes it.
+    fn least_rights(&self) -> String {
+        let selects = if self.context.connector.database() > 0 { " +select" } else { "" };
+        let routes =
+            if matches!(self.endpoints, Endpoints::Cluster { .. }) { " +cluster|slots +asking" } else { "" };
+        format!(
+            "~{}:* resetchannels -@all +evalsha +eval +time +get +mget +set +setrange +del +getrange +strlen +append \
+             +pexpireat +client|setname{selects}{routes}",
+            self.prefix
+        )
+    }
+
+    async fn examine_server(&self, session: &mut Session, findings: &mut Findings) {
+        self.examine_latency(session, findings).await;
+        examine_info(session, findings).await;
+    }
+
+    /// Times round trips, and compares clocks.
+    async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) {
+        let (mut round_trips, mut off_us) = (Vec::new(), u64::MAX);
+        for _ in 0..TIMED {
+            let started = Instant::now();
+            let Ok(reply) = session.ask(&[b"TIME"]).await else { break };
+            let Some(server_us) = server_us(&reply) else { break };
+            off_us = off_us.min(Clock::system().now_us().abs_diff(server_us));
+            round_trips.push(started.elapsed());
+        }
+        round_trips.sort_unstable();
+        let Some(&median) = round_trips.get(TIMED / 2) else {
+            findings.add(
+                Severity::Problem,
+                "latency",
+                "the server did not tell the time: grant the user +time",
+            );
+            return;
+        };
+        let (deadline, micros) = (self.context.deadline, median.as_micros());
+        if median > deadline / 2 {
+            let message = format!(
+                "a round trip takes {micros} us of the {} us that a decision may take: come closer to the server, or \
+                 raise the option deadline",
+                deadline.as_micros()
+            );
+            findings.add(Severity::Problem, "latency", message);
+        } else {
+            findings.add(Severity::Fine, "latency", format!("a round trip takes {micros} us"));
+        }
+        if off_us > CLOCK_OFF_US {
+            let message = format!(
+                "the server's clock and this host's differ by {} ms: decisions follow the server's, but the times in logs \
+                 will not agree; synchronize both by NTP",
+                off_us / 1_000
+            );
+            findings.add(Severity::Advice, "clock", message);
+        } else {
+            findings.add(Severity::Fine, "clock", format!("within {} ms of this host's", off_us / 1_000 + 1));
+        }
+    }
+}
+
+/// What the server says of itself.
+async fn examine_info(session: &mut Session, findings: &mut Findings) {
+    let Ok(Value::Bulk(info)) = session.ask(&[b"INFO"]).await else {
+        let message =
+            "the user may not read what the server says of itself: grant +info to have it looked at";
+        findings.add(Severity::Advice, "version", message);
+        return;
+    };
+    let info = String::from_utf8_lossy(info);
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim)
+    };
+    let (name, version) = match field("valkey_version") {
+        Some(version) => ("Valkey", version),
+        None => ("Redis", field("redis_version").unwrap_or("unknown")),
+    };
+    let major = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
+    if major < OLDEST_MAJOR {
+        let message = format!("{name} {version} is too old: Redis 7.0 or newer or Valkey is needed");
+        findings.add(Severity::Problem, "version", message);
+    } else {
+        findings.add(Severity::Fine, "version", format!("{name} {version}"));
+    }
+    let policy = field("maxmemory_policy").unwrap_or("unknown");
+    match (field("maxmemory"), policy) {
+        (Some("0"), _) => {
+            let message =
+                "the server's memory has no bound, so it forgets no key; set maxmemory to protect its host";
+            findings.add(Severity::Advice, "memory", message);
+        }
+        (_, "noeviction") => {
+            findings.add(
+                Severity::Fine,
+                "memory",
+                "noeviction: when memory is full, the outage policies answer",
+            );
+        }
+        (_, policy) => {
+            let message = format!(
+                "maxmemory-policy is {policy}: when memory is full, the server forgets keys that are in use, and more is \
+                 admitted; use noeviction"
+            );
+            findings.add(Severity::Problem, "memory", message);
+        }
+    }
+    if field("role").is_some_and(|role| role != "master") {
+        let message =
+            "this is a replica, which refuses to write: point the URL at the primary, or use Sentinel";
+        findings.add(Severity::Problem, "role", message);
+    }
+}
+
+/// What to do when there is no connection.
+fn advice(reason: Degradation) -> &'static str {
+    match reason {
+        Degradation::Auth => {
+            "the server refuses the user or the password: correct them in the URL or the options"
+        }
+        Degradation::MaxClients => "the server has as many clients as it may: raise its maxclients",
+        _ => "the server cannot be reached: see that it runs, and that host, port and TLS are right",
+    }
+}

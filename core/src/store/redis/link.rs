@@ -1,0 +1,210 @@
+//! A supervised connection to one server: what waits for it, and the task that drives it.
+//!
+//! Callers put tickets into its queue and wait for their answers. The task connects when there is something to ask,
+//! sends what waits together in one write, and answers every ticket by its deadline, whatever the server does. It runs
+//! on the runtime of whoever uses it, so that a lone caller needs no hop to another thread.
+
+mod batch;
+mod expiring;
+mod flight;
+mod queue;
+mod serving;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use atomic_waker::AtomicWaker;
+
+pub(crate) use self::expiring::expiring;
+pub(crate) use self::queue::Queue;
+use self::serving::{End, Serving};
+use super::cluster::Redirect;
+use super::connect::{Address, Connected};
+use super::context::Context;
+use super::failure::{Class, Failure};
+use super::health::{Admission, Health};
+use super::server_time::ServerTime;
+use super::ticket::Ticket;
+use crate::decision::Degradation;
+
+/// A handle; the task ends when all of them are gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held(Arc<Shared>);
+
+/// What callers and the task share.
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    context: Arc<Context>,
+    /// Where to go when a cluster sends us elsewhere.
+    redirect: Option<Redirect>,
+    queue: Queue,
+    health: Health,
+    time: ServerTime,
+    /// The task that drives the connection.
+    task: AtomicWaker,
+    /// Whether somebody has asked in vain since the last attempt to connect.
+    wanted: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Link {
+    /// A link whose task runs on the current runtime.
+    pub(crate) fn spawn(address: Address, context: Arc<Context>, redirect: Option<Redirect>) -> Self {
+        let shared = Arc::new(Shared {
+            address,
+            redirect,
+            queue: Queue::default(),
+            health: Health::new(context.breaker_failures),
+            context,
+            time: ServerTime::default(),
+            task: AtomicWaker::new(),
+            wanted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        });
+        tokio::spawn(Task(Arc::clone(&shared)).run());
+        Self { held: Arc::new(Held(shared)) }
+    }
+
+    /// Puts a ticket into the queue, or answers it at once when that is of no use.
+    #[inline]
+    pub(crate) fn submit(&self, ticket: Arc<Ticket>) {
+        self.held.0.submit(ticket);
+    }
+
+    /// Whether the server answers, as far as is known.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.held.0.health.is_closed()
+    }
+
+    /// Whether its task has ended, along with the runtime that it ran on.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.held.0.is_closed()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.task.wake();
+    }
+}
+
+impl Shared {
+    fn submit(&self, ticket: Arc<Ticket>) {
+        if let Admission::Refused(reason) = self.health.admit() {
+            if !self.wanted.swap(true, Ordering::Relaxed) {
+                self.task.wake();
+            }
+            ticket.answer(Err(Failure::not_applied(reason)));
+            return;
+        }
+        if self.queue.push(ticket) {
+            self.task.wake();
+        }
+        // The task may have ended just before, and then nobody else answers.
+        if self.is_closed() {
+            self.queue.answer_all(UNREACHABLE);
+        }
+    }
+
+    /// Notes a failure of the server; while the breaker is open nobody waits.
+    fn failed(&self, reason: Degradation) {
+        if self.health.failed(reason) {
+            self.context.counters.breaker_opened.add(1);
+        }
+        if !self.health.is_closed() {
+            self.queue.answer_all(Failure::not_applied(reason));
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
+
+/// The task of a link. However it ends, also with its runtime, nobody is left waiting.
+struct Task(Arc<Shared>);
+
+impl Task {
+    async fn run(self) {
+        let shared = &*self.0;
+        let context = &*shared.context;
+        // How many attempts have failed in a row.
+        let mut failed = 0;
+        loop {
+            if !self.expiring(self.wanted()).await {
+                return;
+            }
+            let connecting = context.connector.connect(&shared.address, &shared.time);
+            match self.expiring(connecting).await {
+                Ok(Connected { stream, primary }) => {
+                    context.counters.connections.add(1);
+                    shared.health.reconnected();
+                    let mut serving = Serving::new(shared, stream);
+                    let mut moved =
+                        pin!(context.connector.moved(&shared.address, primary, context.topology_refresh));
+                    let end = poll_fn(|cx| {
+                        if !serving.is_leaving() && moved.as_mut().poll(cx).is_ready() {
+                            serving.retire();
+                        }
+                        serving.poll(cx)
+                    });
+                    let end = end.await;
+                    if end == End::Closed {
+                        return;
+                    }
+                    // A connection that worked is replaced at once.
+                    failed = if end == End::Broken && !serving.has_answered() { failed + 1 } else { 0 };
+                }
+                Err(failure) => {
+                    failed += 1;
+                    shared.failed(failure.reason);
+                    if failure.class == Class::Permanent {
+                        shared.queue.answer_all(failure);
+                    }
+                }
+            }
+            if failed > 0 {
+                self.expiring(tokio::time::sleep(context.pause_after(failed))).await;
+            }
+        }
+    }
+
+    async fn expiring<F: Future>(&self, future: F) -> F::Output {
+        expiring(&self.0.queue, &self.0.task, UNREACHABLE, future).await
+    }
+
+    /// Waits until there is a reason to connect; says no when nobody needs the link any more.
+    async fn wanted(&self) -> bool {
+        let shared = &*self.0;
+        poll_fn(|_| {
+            // It is polled whenever somebody asks.
+            if shared.is_closed() {
+                Poll::Ready(false)
+            } else if shared.wanted.swap(false, Ordering::Relaxed) || !shared.queue.is_empty() {
+                Poll::Ready(true)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.queue.answer_all(UNREACHABLE);
+    }
+}

@@ -1,0 +1,324 @@
+//! A connection that stands: what is sent over it, and who is answered by what comes back.
+
+mod outcome;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::time::{Sleep, sleep_until};
+
+use super::Shared;
+use super::batch::{self, Command};
+use super::flight::Flight;
+use crate::clock::ManualClock;
+use crate::decision::Degradation;
+use crate::store::redis::call::{Head, Naming};
+use crate::store::redis::failure::{Failure, Refusal};
+use crate::store::redis::reply::{Reply, read_reply};
+use crate::store::redis::resp::{self, Value};
+use crate::store::redis::stream::Stream;
+use crate::store::redis::ticket::Ticket;
+
+/// So many batches are under way at a time. What arrives meanwhile waits, and goes together in the next one: the
+/// busier the server, the larger the batches.
+const MOST_BATCHES: u64 = 4;
+/// So many tickets make a batch.
+const MOST_TICKETS: usize = 128;
+/// A connection on which nothing happened for so long is looked at before it is used.
+const IDLE: Duration = Duration::from_millis(500);
+/// So much room there is for what is read next.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why a connection is no longer used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nobody needs it any more.
+    Closed,
+    /// It has reached its age.
+    Retired,
+    /// It broke, is suspect, or leads to a server that is not the right one.
+    Broken,
+}
+
+pub(super) struct Serving<'a> {
+    shared: &'a Shared,
+    stream: Stream,
+    read: BytesMut,
+    write: Vec<u8>,
+    /// How much of `write` was written, and how many bytes were before it.
+    written: usize,
+    written_before: u64,
+    flights: VecDeque<Flight>,
+    batches: u64,
+    /// Tickets that are tried again later, and when.
+    later: Vec<(Instant, Arc<Ticket>)>,
+    /// Empty between calls; kept for its memory.
+    tickets: Vec<Arc<Ticket>>,
+    timer: Pin<Box<Sleep>>,
+    timer_set_for: Option<Instant>,
+    /// Calls in a row that got no reply in time.
+    timeouts: u32,
+    has_answered: bool,
+    last_used: Instant,
+    retires_at: Option<Instant>,
+    /// No more is sent; the connection ends as soon as what is under way is answered.
+    leaving: Option<End>,
+    next_nonce: u64,
+}
+
+impl<'a> Serving<'a> {
+    pub(super) fn new(shared: &'a Shared, stream: Stream) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            stream,
+            read: BytesMut::with_capacity(READ_BYTES),
+            write: Vec::new(),
+            written: 0,
+            written_before: 0,
+            flights: VecDeque::new(),
+            batches: 0,
+            later: Vec::new(),
+            tickets: Vec::new(),
+            timer: Box::pin(sleep_until(now.into())),
+            timer_set_for: None,
+            timeouts: 0,
+            has_answered: false,
+            last_used: now,
+            retires_at: shared.context.retires_at(now),
+            leaving: None,
+            next_nonce: crate::backoff::random(),
+        }
+    }
+
+    /// Whether the server has answered anything over this connection.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// Has the connection end as soon as what is under way is answered.
+    pub(super) fn retire(&mut self) {
+        self.leaving.get_or_insert(End::Retired);
+    }
+
+    /// Serves until the connection ends.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.shared.task.register(cx.waker());
+        let end = match ready!(self.poll_end(cx)) {
+            Ok(end) => end,
+            Err(reason) => {
+                self.shared.failed(reason);
+                End::Broken
+            }
+        };
+        self.leave(end);
+        Poll::Ready(end)
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Degradation>> {
+        loop {
+            let now = Instant::now();
+            if self.flights.is_empty() && now - self.last_used > IDLE && self.stream.is_finished() {
+                return Poll::Ready(Ok(End::Broken));
+            }
+            self.look_around(now);
+            self.fill(now);
+            self.write(cx)?;
+            if self.read(cx)? {
+                continue;
+            }
+            self.expire(Instant::now())?;
+            if self.flights.is_empty()
+                && let Some(end) = self.leaving
+            {
+                return Poll::Ready(Ok(end));
+            }
+            let Some(next) = self.next_moment() else { return Poll::Pending };
+            if self.timer_set_for.is_none_or(|set_for| next < set_for) {
+                self.timer.as_mut().reset(next.into());
+                self.timer_set_for = Some(next);
+            }
+            // A timer that was set for something that has happened since fires in vain: cheaper than to set it anew.
+            ready!(self.timer.as_mut().poll(cx));
+            self.timer_set_for = None;
+        }
+    }
+
+    /// Whether it is time to leave.
+    fn look_around(&mut self, now: Instant) {
+        if self.leaving.is_none() {
+            if self.shared.is_closed() {
+                self.leaving = Some(End::Closed);
+            } else if self.retires_at.is_some_and(|retires_at| retires_at <= now) {
+                self.leaving = Some(End::Retired);
+            }
+        }
+    }
+
+    /// When there is something to do even if nothing arrives.
+    fn next_moment(&self) -> Option<Instant> {
+        let flights = self.flights.iter().filter_map(Flight::expires).min();
+        let later = self.later.iter().map(|(at, _)| *at).min();
+        let queued = self.shared.queue.next_deadline();
+        [flights, later, queued, self.retires_at.filter(|_| self.leaving.is_none())]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Puts those first in the queue that are to be tried again now, so that nobody else has to look after them.
+    fn requeue(&mut self, now: Instant) {
+        if self.later.iter().any(|(at, _)| *at <= now) {
+            let all = std::mem::take(&mut self.later).into_iter();
+            let (due, later): (Vec<_>, _) = all.partition(|(at, _)| *at <= now);
+            self.later = later;
+            self.shared.queue.put_back(due.into_iter().map(|(_, ticket)| ticket));
+        }
+    }
+
+    /// Sends what waits, as far as there may be more under way.
+    fn fill(&mut self, now: Instant) {
+        self.requeue(now);
+        self.shared.queue.expire(now, Failure::not_applied(Degradation::Late));
+        while self.leaving.is_none() && self.batches_under_way() < MOST_BATCHES {
+            let mut tickets = std::mem::take(&mut self.tickets);
+            self.shared.queue.take(MOST_TICKETS, &mut tickets);
+            if tickets.is_empty() {
+                self.tickets = tickets;
+                return;
+            }
+            self.batches += 1;
+            for command in batch::commands(&mut tickets) {
+                self.send(command, Naming::ByHash);
+            }
+            self.tickets = tickets;
+        }
+    }
+
+    fn batches_under_way(&self) -> u64 {
+        self.flights.front().map_or(0, |oldest| self.batches - oldest.batch + 1)
+    }
+
+    fn send(&mut self, command: Command, naming: Naming) {
+        let nonce = nonce(self.next_nonce);
+        self.next_nonce = self.next_nonce.wrapping_add(1);
+        let deadline_us = command.deadline().and_then(|deadline| self.shared.time.at(deadline));
+        let head = Head {
+            nonce,
+            deadline_us: deadline_us.unwrap_or(0),
+            manual_now_us: self.shared.context.clock.manual().map(ManualClock::now_us),
+        };
+        if command.asking {
+            resp::write(&mut self.write, &[b"ASKING"]);
+        }
+        let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
+        command.call.write_call(&mut self.write, naming, &head, &entries);
+        self.shared.context.counters.calls.add(1);
+        let ends_at = self.written_before + self.write.len() as u64;
+        self.flights.push_back(Flight::new(command, nonce, ends_at, self.batches));
+    }
+
+    /// Writes as much as goes.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {
+        let broken = |_| Degradation::Unreachable;
+        if self.write.is_empty() {
+            return Ok(());
+        }
+        while self.written < self.write.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.write[self.written..]) {
+                Poll::Ready(written) => self.written += written.map_err(broken)?,
+                Poll::Pending => break,
+            }
+        }
+        if self.written == self.write.len() {
+            self.written_before += self.write.len() as u64;
+            self.written = 0;
+            self.write.clear();
+        }
+        let _ = Pin::new(&mut self.stream).poll_flush(cx).map_err(broken)?;
+        Ok(())
+    }
+
+    /// Reads what there is and answers by it; says whether there was anything.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Degradation> {
+        self.read.reserve(READ_BYTES);
+        let read = pin!(self.stream.read_buf(&mut self.read)).poll(cx);
+        match read {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::Unreachable),
+        }
+        self.last_used = Instant::now();
+        let mut bytes = std::mem::take(&mut self.read);
+        while let Some((value, taken)) = resp::read(&bytes).map_err(|_| Degradation::Protocol)? {
+            self.replied(&value)?;
+            bytes.advance(taken);
+        }
+        self.read = bytes;
+        Ok(true)
+    }
+
+    /// Answers the oldest command under way.
+    fn replied(&mut self, value: &Value<'_>) -> Result<(), Degradation> {
+        let Some(mut flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
+        if flight.skip > 0 {
+            flight.skip -= 1;
+            self.flights.push_front(flight);
+            return Ok(());
+        }
+        self.timeouts = 0;
+        self.has_answered = true;
+        let refusal = match value {
+            Value::Bulk(bytes) => match read_reply(bytes, flight.nonce) {
+                Ok(Reply::Decided { now_us, entries }) => {
+                    // A manual clock says nothing about the server's.
+                    if self.shared.context.clock.manual().is_none() {
+                        self.shared.time.learn(now_us, flight.sent, self.last_used);
+                    }
+                    self.shared.health.succeeded();
+                    return self.decided(&flight.command, now_us, entries);
+                }
+                Ok(Reply::Late { server_now_us }) => {
+                    self.shared.time.learn(server_now_us, flight.sent, self.last_used);
+                    self.again(flight.command, Failure::not_applied(Degradation::Late));
+                    return Ok(());
+                }
+                Err(_) => {
+                    // It was answered, but not in words that mean anything.
+                    flight.command.answer(Failure::unknown(Degradation::Protocol));
+                    return Err(Degradation::Protocol);
+                }
+            },
+            Value::Error(line) => Refusal::read(line),
+            _ => {
+                flight.command.answer(Failure::unknown(Degradation::Protocol));
+                return Err(Degradation::Protocol);
+            }
+        };
+        self.refused(flight.command, refusal);
+        Ok(())
+    }
+}
+
+impl Drop for Serving<'_> {
+    /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
+    fn drop(&mut self) {
+        self.leave(End::Closed);
+    }
+}
+
+/// What a reply has to echo: different for every call over a connection, and hardly the same on two.
+fn nonce(number: u64) -> [u8; 6] {
+    let [_, _, nonce @ ..] = number.to_be_bytes();
+    nonce
+}

@@ -1,0 +1,79 @@
+//! What is answered while the store cannot be asked.
+//!
+//! With the outage policy `local`, a memory store follows every decision of the store, so that it is warm when it has
+//! to decide. It knows what this process admitted, under a share of each limit; `allow` and `deny` know nothing.
+
+use crate::clock::Clock;
+use crate::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::outage::Outage;
+use crate::policy::Policy;
+use crate::quota::Quota;
+use crate::store::memory::MemoryStore;
+use crate::store::{Action, Answer, PolicyId, Question};
+use crate::transition::Operation;
+
+mod share;
+
+/// When a caller that is denied by `deny` may come again, in microseconds: nobody knows, and this is soon.
+const COME_BACK_US: u64 = 1_000_000;
+
+#[derive(Debug)]
+pub(super) struct OutageAnswer {
+    local: MemoryStore,
+    share_ppm: u32,
+}
+
+impl OutageAnswer {
+    pub(super) fn new(share_ppm: u32, clock: Clock, max_keys: usize) -> Self {
+        Self { local: MemoryStore::new(max_keys, clock), share_ppm }
+    }
+
+    pub(super) fn set_policy(&self, id: PolicyId, policy: &Policy) {
+        self.local.set_policy(id, &share::of(policy, self.share_ppm));
+    }
+
+    /// Follows what the store has done, and how many units it spent.
+    pub(super) fn follow(&self, question: Question<'_>, spent: u64) {
+        let followed = match question.action {
+            Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
+                Question { action: Action::Apply(Operation::Charge), cost: spent, ..question }
+            }
+            Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
+            Action::Apply(Operation::Charge | Operation::Refund) | Action::Reset => question,
+        };
+        let _ = self.local.answer(followed);
+    }
+
+    /// Answers without the store. The units that it spends are spent here.
+    pub(super) fn answer(
+        &self,
+        outage: Outage,
+        quotas: &[Quota],
+        question: Question<'_>,
+        reason: Degradation,
+    ) -> Answer {
+        let (allowed, source) = match outage {
+            Outage::Local => {
+                let (decision, spent) = self.local.answer(question);
+                return (Decision { source: Source::Local, degraded: Some(reason), ..decision }, spent);
+            }
+            Outage::Allow => (true, Source::Allow),
+            Outage::Deny => (question.cost == 0, Source::Deny),
+        };
+        let views = quotas.iter().map(|quota| QuotaUsage {
+            limit: quota.limit(),
+            remaining: if source == Source::Allow { quota.capacity() } else { 0 },
+            reset_after_us: 0,
+        });
+        let each: Box<[QuotaUsage]> = views.collect();
+        let decision = Decision {
+            total: QuotaUsage::of_all(&each),
+            several: (each.len() > 1).then(|| Box::new(Several { each })),
+            wait_us: if allowed { 0 } else { COME_BACK_US },
+            allowed,
+            source,
+            degraded: Some(reason),
+        };
+        (decision, if allowed { question.cost } else { 0 })
+    }
+}

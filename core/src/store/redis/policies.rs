@@ -1,0 +1,84 @@
+//! The policies of a store, ready to be asked about. Reading takes no lock.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::call::PolicyCall;
+use super::key::KeyEncoder;
+use crate::clock::Clock;
+use crate::outage::Outage;
+use crate::policy::Policy;
+use crate::store::PolicyId;
+use crate::store::state_bytes::Superseded;
+
+#[derive(Debug)]
+pub(super) struct Policies {
+    /// In the order of their ids.
+    policies: ArcSwap<Vec<Arc<RedisPolicy>>>,
+    outage: Outage,
+}
+
+#[derive(Debug)]
+pub(super) struct RedisPolicy {
+    pub(super) policy: Policy,
+    pub(super) call: Arc<PolicyCall>,
+    /// What its keys begin with.
+    pub(super) key_prefix: Box<[u8]>,
+    pub(super) outage: Outage,
+    /// The numbers that it had before, oldest first.
+    superseded: Vec<Superseded>,
+}
+
+/// So many past numbers are remembered.
+const MOST_SUPERSEDED: usize = 8;
+
+impl RedisPolicy {
+    /// The past numbers once these are past as well.
+    fn superseded_at(&self, at_us: u64) -> Vec<Superseded> {
+        let these = Superseded { policy: self.policy.clone(), at_us };
+        let forgotten = (self.superseded.len() + 1).saturating_sub(MOST_SUPERSEDED);
+        self.superseded.iter().skip(forgotten).cloned().chain([these]).collect()
+    }
+}
+
+impl Policies {
+    /// The outage policy is that of every policy that has none of its own.
+    pub(super) fn new(outage: Outage) -> Self {
+        Self { policies: ArcSwap::default(), outage }
+    }
+
+    /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
+    pub(super) fn set(
+        &self,
+        id: PolicyId,
+        policy: &Policy,
+        outage: Option<Outage>,
+        keys: &KeyEncoder,
+        clock: &Clock,
+    ) {
+        let mut policies = Vec::clone(&self.policies.load());
+        let known = policies.get(id.0 as usize);
+        let superseded = known.map_or_else(Vec::new, |known| known.superseded_at(clock.now_us()));
+        let outage = outage.or(known.map(|known| known.outage)).unwrap_or(self.outage);
+        let changed = Arc::new(RedisPolicy {
+            policy: policy.clone(),
+            call: Arc::new(PolicyCall::new(policy, &superseded)),
+            superseded,
+            key_prefix: keys.policy_prefix(policy.name()),
+            outage,
+        });
+        match policies.get_mut(id.0 as usize) {
+            Some(known) => *known = changed,
+            None => policies.push(changed),
+        }
+        self.policies.store(Arc::new(policies));
+    }
+
+    /// The policy of that id, which the limiter's registry has given out.
+    #[inline]
+    pub(super) fn get(&self, id: PolicyId) -> Option<Arc<RedisPolicy>> {
+        let policies: Guard<_> = self.policies.load();
+        policies.get(id.0 as usize).cloned()
+    }
+}

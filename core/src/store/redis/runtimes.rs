@@ -1,0 +1,113 @@
+//! The connections of each runtime that a store is used from.
+//!
+//! A connection's task runs on the runtime of its callers, so that they need no hop to another thread. A runtime that
+//! ends takes its connections along.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id};
+
+use super::context::Context;
+use super::driver::Driver;
+use super::target::Endpoints;
+use super::topology::Topology;
+use crate::error::Error;
+
+/// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
+const LONGEST_RECOVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(crate) struct Runtimes {
+    endpoints: Endpoints,
+    context: Arc<Context>,
+    topologies: ArcSwap<Vec<(Id, Arc<Topology>)>>,
+    /// Held while they change.
+    changing: Mutex<()>,
+    driver: OnceLock<Driver>,
+}
+
+impl Runtimes {
+    pub(crate) fn new(endpoints: Endpoints, context: Arc<Context>) -> Self {
+        Self {
+            endpoints,
+            context,
+            topologies: ArcSwap::default(),
+            changing: Mutex::default(),
+            driver: OnceLock::new(),
+        }
+    }
+
+    /// The connections of the current runtime, or where there is none those of our own, driven by a thread.
+    pub(crate) fn here(&self) -> Result<Arc<Topology>, Error> {
+        match Handle::try_current() {
+            Ok(current) => Ok(self.of(&current)),
+            Err(_) => self.of_own(),
+        }
+    }
+
+    /// Our own connections, driven by a thread.
+    fn of_own(&self) -> Result<Arc<Topology>, Error> {
+        let driver = self.driver()?;
+        driver.run_for_good()?;
+        Ok(self.of(driver.handle()))
+    }
+
+    /// Waits on this thread for what is asked of the connections given to it.
+    pub(crate) fn block_on<F: Future>(
+        &self,
+        ask: impl FnOnce(Arc<Topology>) -> F,
+    ) -> Result<F::Output, Error> {
+        if Handle::try_current().is_ok() {
+            // A thread of a runtime must not drive another one, and may be the only one to drive its own.
+            return Ok(super::park::block_on(ask(self.of_own()?)));
+        }
+        let driver = self.driver()?;
+        let topology = self.of(driver.handle());
+        if !topology.is_healthy() {
+            let topology = Arc::clone(&topology);
+            driver.run_until(async move {
+                let started = Instant::now();
+                while !topology.is_healthy() && !topology.is_dead() && started.elapsed() < LONGEST_RECOVERY {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            });
+        }
+        driver.block_on(ask(topology))
+    }
+
+    /// Our own runtime, made when it is first needed.
+    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
+        if let Some(driver) = self.driver.get() {
+            return Ok(driver);
+        }
+        let driver = Driver::new()?;
+        Ok(self.driver.get_or_init(|| driver))
+    }
+
+    fn of(&self, runtime: &Handle) -> Arc<Topology> {
+        let id = runtime.id();
+        if let Some(topology) = find(&self.topologies.load(), id) {
+            return topology;
+        }
+        let _changing = self.changing.lock();
+        let mut topologies = Vec::clone(&self.topologies.load());
+        if let Some(topology) = find(&topologies, id) {
+            return topology;
+        }
+        let _entered = runtime.enter();
+        let topology = Arc::new(Topology::spawn(&self.endpoints, &self.context));
+        topologies.retain(|(_, topology)| !topology.is_dead());
+        topologies.push((id, Arc::clone(&topology)));
+        self.topologies.store(Arc::new(topologies));
+        topology
+    }
+}
+
+fn find(topologies: &[(Id, Arc<Topology>)], id: Id) -> Option<Arc<Topology>> {
+    let (_, topology) = topologies.iter().find(|(of, _)| *of == id)?;
+    (!topology.is_dead()).then(|| Arc::clone(topology))
+}

@@ -1,0 +1,3 @@
+decide = decide or (function()
+  @general
+end)()

@@ -1,0 +1,109 @@
+//! An operation that waits for its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use atomic_waker::AtomicWaker;
+
+use super::call::PolicyCall;
+use super::failure::Failure;
+use super::outstanding::Share;
+use crate::store::{Action, Answer};
+
+/// What the store answered, or why it did not.
+pub(crate) type Reply = Result<Answer, Failure>;
+
+/// What is asked, of which key.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) call: Arc<PolicyCall>,
+    /// The key as Redis knows it.
+    pub(crate) key: Vec<u8>,
+    /// Its slot; 0 where there is no cluster.
+    pub(crate) slot: u16,
+    pub(crate) action: Action,
+    pub(crate) cost: u64,
+    pub(crate) deadline: Instant,
+}
+
+/// How often an operation that provably did not run is tried again.
+const MOST_RETRIES: u8 = 5;
+
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) wanted: Wanted,
+    retries: AtomicU8,
+    asking: AtomicBool,
+    answer: OnceLock<Reply>,
+    caller: AtomicWaker,
+    _share: Share,
+}
+
+impl Ticket {
+    pub(crate) fn new(wanted: Wanted, share: Share) -> Arc<Self> {
+        Arc::new(Self {
+            wanted,
+            retries: AtomicU8::new(0),
+            asking: AtomicBool::new(false),
+            answer: OnceLock::new(),
+            caller: AtomicWaker::new(),
+            _share: share,
+        })
+    }
+
+    /// Answers the caller; the first answer counts.
+    pub(crate) fn answer(&self, answer: Reply) {
+        if self.answer.set(answer).is_ok() {
+            self.caller.wake();
+        }
+    }
+
+    /// Whether nobody waits any more: the caller has gone or is answered.
+    pub(crate) fn is_over(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 || self.answer.get().is_some()
+    }
+
+    /// Whether it may be tried once more.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.retries.fetch_add(1, Ordering::Relaxed) < MOST_RETRIES
+    }
+
+    /// Whether it goes to a node that takes a slot over, and has to say so.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_asking(&self, asking: bool) {
+        self.asking.store(asking, Ordering::Relaxed);
+    }
+}
+
+impl std::ops::Deref for Ticket {
+    type Target = Wanted;
+
+    fn deref(&self) -> &Wanted {
+        &self.wanted
+    }
+}
+
+/// The caller's side. Dropping it does not take back what was sent.
+#[derive(Debug)]
+#[must_use = "an operation is answered only to who waits for it"]
+pub(crate) struct Pending(pub(crate) Arc<Ticket>);
+
+impl Future for Pending {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        if let Some(answer) = self.0.answer.get() {
+            return Poll::Ready(answer.clone());
+        }
+        self.0.caller.register(cx.waker());
+        // It may have been answered in between.
+        self.0.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
+    }
+}

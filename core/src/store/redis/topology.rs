@@ -1,0 +1,55 @@
+//! Where a ticket goes: one server, wherever it is at the moment, or the owner of the key's slot.
+
+use std::sync::Arc;
+
+use super::cluster::Cluster;
+use super::connect::Address;
+use super::context::Context;
+use super::link::Link;
+use super::target::Endpoints;
+use super::ticket::Ticket;
+
+/// The connections that belong to one runtime.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    One(Link),
+    Cluster(Cluster),
+}
+
+impl Topology {
+    /// Its tasks run on the current runtime.
+    pub(crate) fn spawn(endpoints: &Endpoints, context: &Arc<Context>) -> Self {
+        let context = Arc::clone(context);
+        match Address::of(endpoints) {
+            Ok(address) => Self::One(Link::spawn(address, context, None)),
+            Err(seeds) => Self::Cluster(Cluster::spawn(seeds.into(), context)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn submit(&self, ticket: Arc<Ticket>) {
+        match self {
+            Self::One(link) => link.submit(ticket),
+            Self::Cluster(cluster) => cluster.submit(ticket),
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        match self {
+            Self::One(link) => link.is_healthy(),
+            Self::Cluster(cluster) => cluster.is_healthy(),
+        }
+    }
+
+    /// Whether its tasks have ended, along with their runtime.
+    pub(crate) fn is_dead(&self) -> bool {
+        match self {
+            Self::One(link) => link.is_dead(),
+            Self::Cluster(cluster) => cluster.is_dead(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A log as bytes.
+//!
+//! Origin (7, us), bytes of a total w (1), the total before the first entry (w), then for each entry the time since the
+//! origin (6, us) and the running total (w). Totals wrap around; only differences count.
+
+use super::reader::Reader;
+use super::{MAX_US, put};
+use crate::algorithm::sliding_log;
+use crate::quota::tick::SATURATION;
+
+/// The state of a log; `None` when the bytes are malformed.
+pub(crate) fn read(bytes: &[u8]) -> Option<sliding_log::State> {
+    let mut bytes = Reader(bytes);
+    let (origin_us, width) = (bytes.number(7)?, usize::from(bytes.byte()?));
+    if (width != 4 && width != 6) || origin_us > MAX_US {
+        return None;
+    }
+    let wrap = (1_u64 << (8 * width)) - 1;
+    let (mut before, mut units) = (bytes.number(width)?, 0_u64);
+    let mut entries = Vec::with_capacity(bytes.0.len() / (6 + width));
+    while !bytes.is_empty() {
+        let (at_us, total) = (origin_us + bytes.number(6)?, bytes.number(width)?);
+        units += total.wrapping_sub(before) & wrap;
+        before = total;
+        if entries.last().is_some_and(|(older_us, _)| *older_us > at_us) {
+            return None;
+        }
+        entries.push((at_us, units));
+    }
+    Some(sliding_log::State::of_parts(entries))
+}
+
+/// How many bytes a total needs under a limit.
+pub(crate) fn total_bytes(limit: u64) -> usize {
+    if SATURATION * limit < 1 << 31 { 4 } else { 6 }
+}
+
+/// The bytes of a log that holds something.
+pub(crate) fn write(state: &sliding_log::State, limit: u64) -> Vec<u8> {
+    let width = total_bytes(limit);
+    let (before, entries) = state.parts();
+    let (mut out, mut origin_us) = (Vec::with_capacity(8 + width + entries.len() * (6 + width)), None);
+    for (at_us, total) in entries {
+        let origin_us = *origin_us.get_or_insert_with(|| {
+            put(&mut out, at_us, 7);
+            put(&mut out, width as u64, 1);
+            put(&mut out, 0, width);
+            at_us
+        });
+        put(&mut out, at_us - origin_us, 6);
+        put(&mut out, total.wrapping_sub(before), width);
+    }
+    out
+}

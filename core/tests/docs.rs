@@ -1,0 +1,30 @@
+//! What the documentation lists is what there is.
+
+use std::fmt::Write;
+
+use polylimit::RedisOptions;
+
+const START: &str = "<!-- options: written by core/tests/docs.rs from RedisOptions::ALL -->\n";
+const END: &str = "<!-- end of options -->";
+
+/// `WRITE_DOCS=1 cargo test -p polylimit --test docs` writes the table anew.
+#[test]
+fn every_option_of_the_redis_store() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/redis.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut table = "| option | default | allowed | |\n|---|---|---|---|\n".to_owned();
+    for option in RedisOptions::ALL {
+        let default = option.default.map_or_else(String::new, |default| format!("`{default}`"));
+        // A bar would end the cell.
+        let allowed = option.allowed.replace('|', "\\|");
+        writeln!(table, "| `{}` | {default} | {allowed} | {} |", option.name, option.about).unwrap();
+    }
+    let (before, rest) = text.split_once(START).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let written = format!("{before}{START}{table}{END}{after}");
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(path, &written).unwrap();
+    } else {
+        assert!(text == written, "docs/redis.md is not what RedisOptions::ALL says: run with WRITE_DOCS=1");
+    }
+}
