@@ -1,6 +1,6 @@
 //! The two Rust faces of a limiter.
 
-use polylimit::{Decision, Error, Limiter, Request, Usage};
+use polylimit::{Decision, Error, Limiter, Request, Source, Usage};
 use tokio::runtime::Runtime;
 
 use crate::cases::{Answer, Kind};
@@ -12,7 +12,7 @@ pub(crate) enum Face {
 
 impl Face {
     pub(crate) fn asynchronous() -> std::io::Result<Self> {
-        tokio::runtime::Builder::new_current_thread().build().map(Self::Asynchronous)
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map(Self::Asynchronous)
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -23,8 +23,14 @@ impl Face {
     }
 
     /// Runs an operation on the one key of a case.
-    pub(crate) fn answer(&self, limiter: &Limiter, kind: Kind, cost: Option<u64>) -> Result<Answer, Error> {
-        let request = Request::new("key").cost(cost.unwrap_or(1));
+    pub(crate) fn answer(
+        &self,
+        limiter: &Limiter,
+        key: &str,
+        kind: Kind,
+        cost: Option<u64>,
+    ) -> Result<Answer, Error> {
+        let request = Request::new(key).cost(cost.unwrap_or(1));
         match self {
             Self::Blocking => {
                 let limiter = limiter.blocking();
@@ -54,6 +60,9 @@ impl Face {
 }
 
 fn decision(decision: &Decision) -> Answer {
+    if decision.source() != Source::Store {
+        return Answer::default();
+    }
     Answer {
         allowed: Some(decision.allowed()),
         remaining: Some(decision.remaining()),
@@ -65,6 +74,9 @@ fn decision(decision: &Decision) -> Answer {
 }
 
 fn usage(usage: &Usage) -> Answer {
+    if usage.source() != Source::Store {
+        return Answer::default();
+    }
     Answer {
         remaining: Some(usage.remaining()),
         reset_after_us: Some(usage.reset_after_us()),

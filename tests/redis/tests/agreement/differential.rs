@@ -1,0 +1,333 @@
+//! Random operations on the memory store and on every kind of server: all answer the same, to the microsecond.
+//!
+//! `POLYLIMIT_AGREEMENT_OPERATIONS` says how many operations, `POLYLIMIT_AGREEMENT_SEED` with which case to begin.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Usage, blocking};
+use tokio::runtime::Runtime;
+
+use super::policies::{Identity, changed, random_policy};
+use super::random::Random;
+use super::servers::Servers;
+
+const KEYS: [&str; 3] = ["a", "b", "c"];
+/// One that changes and one that does not.
+const POLICIES: [&str; 2] = ["changing", "staying"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Check,
+    Peek,
+    Take,
+    Charge,
+    Refund,
+    Reset,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Decision(Decision),
+    Usage(Usage),
+}
+
+/// What is asked: the number of the key, of the policy, and the cost.
+type Asked = (usize, usize, u64);
+
+struct Case<'a> {
+    random: Random,
+    clock: ManualClock,
+    /// One for each key and policy: in one that is shared, what has run out goes when another comes, and would count again
+    /// when the clock goes back.
+    memory: [[blocking::Limiter; POLICIES.len()]; KEYS.len()],
+    stores: Vec<Limiter>,
+    runtime: &'a Runtime,
+    policies: [Policy; 2],
+    known: Vec<Identity>,
+    /// The clock goes back no further.
+    floor_us: u64,
+    log: Vec<String>,
+}
+
+impl<'a> Case<'a> {
+    fn new(urls: &[String], runtime: &'a Runtime, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let policies = POLICIES.map(|name| random_policy(name, &mut random));
+        let near_epoch = random.once_in(20);
+        let now_us =
+            if near_epoch { random.below(10_000_000) } else { 1_700_000_000_000_000 + random.below(1 << 43) };
+        let clock = ManualClock::new(now_us).unwrap();
+        let builder = || {
+            policies.iter().fold(Limiter::builder().clock(clock.clone()), |builder, policy| {
+                builder.policy(policy.clone()).outage(policy.name(), Outage::Deny)
+            })
+        };
+        let stores = urls.iter().map(|url| {
+            let url = format!("{url}&prefix=case{seed}");
+            builder().store(&url).build().unwrap()
+        });
+        Self {
+            memory: KEYS.map(|_| POLICIES.map(|_| builder().max_keys(1_000).build().unwrap().blocking())),
+            stores: stores.collect(),
+            log: policies.iter().map(ToString::to_string).collect(),
+            clock,
+            random,
+            runtime,
+            policies,
+            known: Vec::new(),
+            floor_us: 0,
+        }
+    }
+
+    /// Moves the clock: mostly to where something happens, sometimes back.
+    fn move_clock(&mut self) {
+        let now_us = self.clock.now_us();
+        let (key, policy) = (self.random.pick(&[0, 1, 2]), self.random.pick(&[0, 1]));
+        let quota = self.random.pick(self.policies[policy].quotas());
+        let period_us = u64::try_from(quota.period().as_micros()).unwrap();
+        let told =
+            || self.memory[key][policy].peek(Request::new(KEYS[key]).policy(POLICIES[policy])).unwrap();
+        let before = self.random.below(2);
+        let then_us = match self.random.below(16) {
+            0..=5 | 14 => now_us,
+            6 => now_us + 1,
+            7 => now_us + period_us / self.random.pick(&[2, 3, 7, 10, 97]),
+            8 => now_us + period_us - before,
+            9 => now_us + self.random.below(2 * period_us),
+            10 | 11 => now_us.saturating_add(told().retry_after_us().unwrap_or(0)).saturating_sub(before),
+            12 => now_us.saturating_add(told().reset_after_us()).saturating_sub(before),
+            13 => {
+                let width_us = period_us / u64::from(quota.buckets().unwrap_or(1));
+                (now_us / width_us + 1) * width_us - before
+            }
+            _ => now_us.saturating_sub(self.random.pick(&[1, 5, period_us / 7, period_us, 3 * period_us])),
+        };
+        self.clock.set(then_us.clamp(self.floor_us, ManualClock::MAX_US)).unwrap();
+    }
+
+    fn asked(&mut self, largest: u64) -> Asked {
+        let (key, policy) = (self.random.pick(&[0, 1, 2]), self.random.pick(&[0, 0, 1]));
+        let quotas = self.policies[policy].quotas();
+        let least = quotas.iter().map(polylimit::Quota::capacity).min().unwrap();
+        let capacity = self.random.pick(quotas).capacity();
+        let left = self.memory[key][policy]
+            .peek(Request::new(KEYS[key]).policy(POLICIES[policy]))
+            .unwrap()
+            .remaining();
+        let costs = [
+            0,
+            1,
+            1,
+            1,
+            2,
+            3,
+            capacity / 3,
+            capacity,
+            capacity + 1,
+            least,
+            least / 2,
+            left,
+            left + 1,
+            largest * capacity,
+        ];
+        (key, policy, self.random.pick(&costs).min(Request::MAX_COST))
+    }
+
+    fn operation(&mut self) -> Operation {
+        use Operation::{Charge, Check, Peek, Refund, Reset, Take};
+        if self.random.once_in(30) {
+            return Reset;
+        }
+        self.random.pick(&[Check, Check, Check, Check, Peek, Take, Take, Charge, Refund, Refund])
+    }
+
+    /// Moves the clock and does something; says how many operations that was.
+    fn step(&mut self) -> usize {
+        self.move_clock();
+        match self.random.below(4) {
+            0 => {
+                let operation = self.operation();
+                let asked = self.asked(if operation == Operation::Charge { 5 } else { 1 });
+                self.perform(&[(operation, asked)])
+            }
+            1 => {
+                let checks = 2 + self.random.below(40);
+                let asked: Vec<Asked> = (0..checks).map(|_| self.asked(1)).collect();
+                self.check_many(&asked)
+            }
+            _ => {
+                // At the same time, so not of the same key and policy.
+                let mut performed: Vec<(Operation, Asked)> = Vec::new();
+                for _ in 0..8 {
+                    let operation = self.operation();
+                    let asked = self.asked(if operation == Operation::Charge { 5 } else { 1 });
+                    if !performed.iter().any(|(_, other)| (other.0, other.1) == (asked.0, asked.1)) {
+                        performed.push((operation, asked));
+                    }
+                }
+                self.perform(&performed)
+            }
+        }
+    }
+
+    fn perform(&mut self, performed: &[(Operation, Asked)]) -> usize {
+        self.log.push(format!("{} {performed:?}", self.clock.now_us()));
+        let request =
+            |&(key, policy, cost): &Asked| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
+        let expected: Vec<Answer> = performed
+            .iter()
+            .map(|(operation, asked)| {
+                blocking_answer(&self.memory[asked.0][asked.1], *operation, request(asked))
+            })
+            .collect();
+        if let [(operation, asked)] = performed
+            && self.random.once_in(2)
+        {
+            for (store, limiter) in self.stores.iter().enumerate() {
+                let answer = blocking_answer(&limiter.blocking(), *operation, request(asked));
+                self.agree(store, &[answer], &expected);
+            }
+        } else {
+            let answers = self.stores.iter().flat_map(|limiter| {
+                performed.iter().map(move |(operation, asked)| answer(limiter, *operation, request(asked)))
+            });
+            let answers = self.runtime.block_on(all(answers));
+            for (store, answers) in answers.chunks(performed.len()).enumerate() {
+                self.agree(store, answers, &expected);
+            }
+        }
+        performed.len()
+    }
+
+    fn check_many(&mut self, asked: &[Asked]) -> usize {
+        self.log.push(format!("{} check_many {asked:?}", self.clock.now_us()));
+        let request =
+            |&(key, policy, cost): &Asked| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
+        let expected: Vec<Decision> =
+            asked.iter().map(|asked| self.memory[asked.0][asked.1].check(request(asked)).unwrap()).collect();
+        let blocking = self.random.once_in(2);
+        let answers = if blocking {
+            let stores = self.stores.iter();
+            stores.map(|limiter| limiter.blocking().check_many(asked.iter().map(request))).collect()
+        } else {
+            let answers = self.stores.iter().map(|limiter| limiter.check_many(asked.iter().map(request)));
+            self.runtime.block_on(all(answers))
+        };
+        for (store, answers) in answers.into_iter().enumerate() {
+            let answers: Vec<Decision> = answers.into_iter().map(Result::unwrap).collect();
+            self.agree(store, &answers, &expected);
+        }
+        asked.len()
+    }
+
+    fn agree<T: PartialEq + std::fmt::Debug>(&self, store: usize, answer: &[T], expected: &[T]) {
+        let store = ["Redis", "Valkey", "the cluster"][store];
+        assert!(
+            answer == expected,
+            "{store} answers {answer:#?}, expected is {expected:#?}, after {:#?}",
+            self.log
+        );
+    }
+
+    /// Changes the numbers of a policy. Every key is written before, so that its states are of the numbers that are
+    /// superseded, in every store.
+    fn change(&mut self) -> usize {
+        let done = self.perform(&[0, 1, 2].map(|key| (Operation::Charge, (key, 0, 1))));
+        let policy = changed(&self.policies[0], &mut self.known, &mut self.random);
+        self.log.push(format!("{} change to {policy}", self.clock.now_us()));
+        for limiter in self.memory.iter().flatten().map(blocking::Limiter::asynchronous).chain(&self.stores) {
+            limiter.set_policy(policy.clone()).unwrap();
+        }
+        self.policies[0] = policy;
+        self.floor_us = self.clock.now_us();
+        done
+    }
+}
+
+fn blocking_answer(limiter: &blocking::Limiter, operation: Operation, request: Request<'_>) -> Answer {
+    match operation {
+        Operation::Check => limiter.check(request).map(Answer::Decision),
+        Operation::Peek => limiter.peek(request).map(Answer::Decision),
+        Operation::Take => limiter.take(request).map(Answer::Usage),
+        Operation::Charge => limiter.charge(request).map(Answer::Usage),
+        Operation::Refund => limiter.refund(request).map(Answer::Usage),
+        Operation::Reset => limiter.reset(request).map(Answer::Usage),
+    }
+    .unwrap()
+}
+
+async fn answer(limiter: &Limiter, operation: Operation, request: Request<'_>) -> Answer {
+    match operation {
+        Operation::Check => limiter.check(request).await.map(Answer::Decision),
+        Operation::Peek => limiter.peek(request).await.map(Answer::Decision),
+        Operation::Take => limiter.take(request).await.map(Answer::Usage),
+        Operation::Charge => limiter.charge(request).await.map(Answer::Usage),
+        Operation::Refund => limiter.refund(request).await.map(Answer::Usage),
+        Operation::Reset => limiter.reset(request).await.map(Answer::Usage),
+    }
+    .unwrap()
+}
+
+/// Waits for all at once.
+async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in &mut futures {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if futures.iter().all(|(_, output)| output.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+/// Runs a case, and says how many operations it was.
+fn run(urls: &[String], runtime: &Runtime, seed: u64) -> usize {
+    let mut case = Case::new(urls, runtime, seed);
+    let steps = case.random.pick(&[20, 60, 200]);
+    let changes = !seed.is_multiple_of(3);
+    let mut done = 0;
+    for _ in 0..steps {
+        if changes && case.random.once_in(10) {
+            done += case.change();
+        }
+        done += case.step();
+    }
+    for limiter in &case.stores {
+        let counters = limiter.counters().unwrap();
+        assert_eq!(
+            (counters.healed, counters.unknown, counters.not_applied, counters.permanent),
+            (0, 0, 0, 0)
+        );
+    }
+    done
+}
+
+fn number(variable: &str, default: usize) -> usize {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a whole number"))
+}
+
+#[test]
+fn every_store_answers_the_same() {
+    let operations = number("POLYLIMIT_AGREEMENT_OPERATIONS", 100_000);
+    let mut seed = number("POLYLIMIT_AGREEMENT_SEED", 1) as u64;
+    let servers = Servers::start();
+    let urls = servers.urls();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (mut done, mut cases) = (0, 0);
+    while done < operations {
+        println!("case {seed}");
+        done += run(&urls, &runtime, seed);
+        (seed, cases) = (seed + 1, cases + 1);
+        if seed.is_multiple_of(50) {
+            // What a manual clock wrote does not expire.
+            servers.flush();
+        }
+    }
+    println!("no difference in {done} operations, {cases} cases");
+}

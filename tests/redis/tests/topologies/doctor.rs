@@ -1,0 +1,170 @@
+//! What the doctor finds, each with a server that has it.
+
+use std::time::Duration;
+
+use polylimit::{Finding, Severity};
+use polylimit_test_servers::{Cluster, FaultProxy, Kind, Server, until};
+
+use super::{limiter, quiet, runtime, with};
+
+const BOUNDED: &[&str] = &["maxmemory 100mb", "maxmemory-policy noeviction"];
+
+/// With room, so that no finding is about how busy this machine is.
+fn findings(url: &str) -> Vec<Finding> {
+    findings_within(url, "2s")
+}
+
+fn findings_within(url: &str, deadline: &str) -> Vec<Finding> {
+    let limiter = limiter(&with(url, &format!("deadline={deadline}")), "10/hour; 10/day sliding_log");
+    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    findings
+}
+
+/// The only finding of that severity or worse is this one, and its message holds these words.
+fn finds(url: &str, severity: Severity, subject: &str, words: &str) {
+    let findings = findings(url);
+    let found: Vec<&Finding> = findings.iter().filter(|finding| finding.severity >= severity).collect();
+    let [finding] = found.as_slice() else { panic!("one {subject} was to be found: {found:?}") };
+    assert_eq!((finding.severity, finding.subject), (severity, subject));
+    assert!(finding.message.contains(words), "{finding}");
+}
+
+fn subjects(findings: &[Finding]) -> Vec<(Severity, &'static str)> {
+    findings.iter().map(|finding| (finding.severity, finding.subject)).collect()
+}
+
+#[test]
+fn a_healthy_server() {
+    let _shared = quiet::shared();
+    for kind in Kind::ALL {
+        let server = Server::start(kind, BOUNDED);
+        let findings = findings(&server.url());
+        let fine = ["latency", "clock", "version", "memory", "decision"];
+        assert_eq!(subjects(&findings), fine.map(|subject| (Severity::Fine, subject)));
+        assert!(findings[2].message.starts_with(&format!("{kind:?} ")), "{}", findings[2]);
+        assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "the doctor leaves something behind");
+        let limiter = limiter(&with(&server.url(), "deadline=2s"), "10/hour");
+        assert_eq!(subjects(&limiter.blocking().doctor().unwrap()), subjects(&findings));
+    }
+}
+
+#[test]
+fn every_node_of_a_cluster() {
+    let _shared = quiet::shared();
+    let cluster = Cluster::start_with(Kind::Redis, 3, 0, BOUNDED);
+    let all = findings(&cluster.url());
+    let expected =
+        ["latency", "clock", "version", "memory"].map(|subject| (Severity::Fine, subject)).repeat(3);
+    assert_eq!(subjects(&all), [expected, vec![(Severity::Fine, "decision")]].concat());
+    cluster.kill_primary(2);
+    let findings = findings(&cluster.url());
+    let unreachable = findings.iter().filter(|finding| finding.subject == "connection");
+    assert_eq!(unreachable.map(|finding| finding.severity).collect::<Vec<_>>(), [Severity::Problem]);
+}
+
+#[test]
+fn memory() {
+    let _shared = quiet::shared();
+    let server = Server::start(Kind::Redis, BOUNDED);
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    finds(&server.url(), Severity::Problem, "memory", "volatile-ttl");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    finds(&server.url(), Severity::Advice, "memory", "set maxmemory");
+}
+
+#[test]
+fn rights() {
+    let _shared = quiet::shared();
+    for kind in Kind::ALL {
+        let server = Server::start(kind, BOUNDED);
+        let url = server.url().replace("//", "//limits:word@");
+        server.command(&["ACL", "SETUSER", "limits", "reset", "on", ">word"]);
+        // Not even the time may be asked for, which comes first.
+        let all = findings(&url);
+        let problems = [(Severity::Problem, "connection"), (Severity::Problem, "decision")];
+        assert_eq!(subjects(&all), problems);
+        assert!(all[1].message.contains("+evalsha") && all[1].message.contains("auth"), "{}", all[1]);
+        server.command(&["ACL", "SETUSER", "limits", "+time", "+info"]);
+        finds(&url, Severity::Problem, "decision", "~polylimit:* ");
+        finds(&with(&url, "prefix=shop"), Severity::Problem, "decision", "~shop:* ");
+        server.command(&["ACL", "SETUSER", "limits", "+@all", "-info", "~*"]);
+        finds(&url, Severity::Advice, "version", "+info");
+    }
+}
+
+#[test]
+fn a_replica() {
+    let _shared = quiet::shared();
+    let primary = Server::start(Kind::Redis, BOUNDED);
+    let replica = format!("replicaof 127.0.0.1 {}", primary.port());
+    let replica = Server::start(Kind::Redis, &[BOUNDED, &[&replica]].concat());
+    until("the replica has its data", Duration::from_secs(10), || {
+        (replica.info("master_link_status") == "up").then_some(())
+    });
+    let findings = findings(&replica.url());
+    let problems: Vec<&Finding> =
+        findings.iter().filter(|finding| finding.severity == Severity::Problem).collect();
+    assert_eq!(problems.iter().map(|finding| finding.subject).collect::<Vec<_>>(), ["role", "decision"]);
+    assert!(problems[1].message.contains("read_only"), "{}", problems[1]);
+    // More rights would not help.
+    assert!(!problems[1].message.contains("+eval"), "{}", problems[1]);
+}
+
+#[test]
+fn a_wrong_password() {
+    let _shared = quiet::shared();
+    let server = Server::options(Kind::Redis).password("right-word").start();
+    let all = findings(&server.url().replace("right-word", "wrong-word"));
+    assert_eq!(subjects(&all), [(Severity::Problem, "connection"), (Severity::Problem, "decision")]);
+    assert!(all[0].message.contains("the user or the password"), "{}", all[0]);
+    assert!(all.iter().all(|finding| !finding.to_string().contains("word@")));
+    assert!(all.iter().all(|finding| !finding.to_string().contains("wrong-word")));
+}
+
+#[test]
+fn nobody_there() {
+    let _shared = quiet::shared();
+    let server = Server::options(Kind::Redis).reserve();
+    let all = findings(&server.url());
+    assert_eq!(subjects(&all), [(Severity::Problem, "connection"), (Severity::Problem, "decision")]);
+    assert!(all[0].message.contains("cannot be reached"), "{}", all[0]);
+    assert!(all[1].message.contains("unreachable"), "{}", all[1]);
+    assert!(!all[1].message.contains("+eval"), "{}", all[1]);
+}
+
+#[test]
+fn too_many_clients() {
+    let _shared = quiet::shared();
+    let server = Server::start(Kind::Redis, BOUNDED);
+    server.command(&["CONFIG", "SET", "maxclients", "1"]);
+    let all = findings(&server.url());
+    assert_eq!(all[0].subject, "connection");
+    assert!(all[0].message.contains("maxclients"), "{}", all[0]);
+}
+
+#[test]
+fn a_clock_that_is_off() {
+    let _shared = quiet::shared();
+    let server = Server::options(Kind::Redis).lines(BOUNDED).fake_clock().start();
+    for hours in [-1, 1] {
+        server.set_clock_offset_us(hours * 3_600_000_000);
+        finds(&server.url(), Severity::Advice, "clock", "differ by 3");
+    }
+    server.set_clock_offset_us(0);
+}
+
+#[test]
+fn a_long_way() {
+    let _shared = quiet::shared();
+    let server = Server::start(Kind::Redis, BOUNDED);
+    let proxy = FaultProxy::start(server.address());
+    proxy.set_latency(Duration::from_millis(15), Duration::ZERO);
+    let all = findings_within(&server.url_at(proxy.port()), "50ms");
+    assert_eq!((all[0].severity, all[0].subject), (Severity::Problem, "latency"));
+    assert!(all[0].message.contains("raise the option deadline"), "{}", all[0]);
+    // Connecting takes as long again, so a first decision may fail, but not for want of rights.
+    assert!(!all[all.len() - 1].message.contains("+eval"), "{}", all[all.len() - 1]);
+}
