@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance agreement bench bench-redis fuzz
+.PHONY: help setup demo test check conformance agreement bench bench-local bench-redis fuzz
 
 STORE ?= memory
 REDIS_URL ?=
@@ -24,7 +24,7 @@ test: ## set up and run every check and test; ends in "N passed, N failed"
 check: ## only what needs no test run: formatting, lints, documentation
 	@tests/run check
 
-conformance: ## every language against the cases: CASES=<file> STORE=memory|redis://...|redis-cluster://...
+conformance: ## every language against the cases: CASES=<file> STORE=memory|local:<name>|redis://...|redis-cluster://...
 	@tests/conformance/run "$(CASES)" "$(STORE)"
 
 agreement: ## OPERATIONS random operations on the memory store, Redis, Valkey and a cluster
@@ -33,6 +33,10 @@ agreement: ## OPERATIONS random operations on the memory store, Redis, Valkey an
 
 bench: ## the memory store beside governor, in one run
 	@cargo bench -p polylimit --bench memory
+
+bench-local: ## the local store beside the memory store and Redis, in one run
+	@tests/setup
+	@cargo bench -p polylimit --bench local
 
 bench-redis: ## the Redis store beside its peers and the server's ceiling, in one run
 	@tests/setup

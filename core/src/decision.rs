@@ -38,7 +38,7 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Degradation {
-    /// The memory store is full of keys that are in use: this one shares a state with all others that found no place.
+    /// The memory store or the local one is full of keys that are in use: this one shares a state with all others that found no place.
     StoreFull,
     /// There is no connection to the server: it refuses, it is not found, or it does not answer.
     Unreachable,

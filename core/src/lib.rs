@@ -42,6 +42,15 @@
 //! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, what was used stays used
 //! and nobody waits for longer than the quota alone can require. When a policy's numbers change, what was used is kept.
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(
+        dead_code,
+        unreachable_code,
+        reason = "the local store, which writes states as bytes, needs Linux"
+    )
+)]
+
 mod algorithm;
 mod backoff;
 pub mod blocking;
@@ -75,6 +84,11 @@ pub use store::redis::{Finding, RedisOption, RedisOptions, Severity, StoreCounte
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Those of the local store's documentation.
+#[cfg(all(doctest, target_os = "linux"))]
+#[doc = include_str!("../../docs/local.md")]
+struct LocalDocs;
 
 /// Those of the Redis store's documentation.
 #[cfg(doctest)]

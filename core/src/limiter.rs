@@ -167,19 +167,21 @@ impl Limiter {
         self.shared.registry.policies()
     }
 
-    /// How many keys the memory store holds a state for, spent ones that were not cleaned yet included; `None` for a
-    /// store elsewhere.
+    /// How many keys the memory store or the local one holds a state for, spent ones that were not cleaned yet included;
+    /// `None` for a store elsewhere, and for one that cannot be opened.
     pub fn keys(&self) -> Option<usize> {
         match &self.shared.store {
             Store::Memory(store) => Some(store.keys()),
+            Store::Local(store) => store.keys(),
             Store::Redis(_) => None,
         }
     }
 
-    /// What became of the operations so far; `None` for the memory store, which answers every one.
+    /// What became of the operations so far; `None` for the memory store and the local one, which answer
+    /// at once.
     pub fn counters(&self) -> Option<StoreCounters> {
         match &self.shared.store {
-            Store::Memory(_) => None,
+            Store::Memory(_) | Store::Local(_) => None,
             Store::Redis(store) => Some(store.counters()),
         }
     }
@@ -192,6 +194,7 @@ impl Limiter {
     pub async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         match &self.shared.store {
             Store::Memory(_) => Ok(()),
+            Store::Local(store) => store.ready(),
             Store::Redis(store) => {
                 in_tokio("ready")?;
                 store.ready(timeout).await
@@ -208,6 +211,7 @@ impl Limiter {
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
         match &self.shared.store {
             Store::Memory(_) => Ok(Vec::new()),
+            Store::Local(store) => store.ready().map(|()| Vec::new()),
             Store::Redis(store) => {
                 in_tokio("doctor")?;
                 store.examine().await
@@ -224,6 +228,9 @@ impl Limiter {
         match &self.shared.store {
             Store::Memory(_) => {
                 Err(Error::invalid_argument("the memory store has no credentials: only one elsewhere has"))
+            }
+            Store::Local(_) => {
+                Err(Error::invalid_argument("the local store has no credentials: only one elsewhere has"))
             }
             Store::Redis(store) => {
                 store.set_credentials(username, password);
@@ -247,6 +254,7 @@ impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = match &self.shared.store {
             Store::Memory(_) => "memory",
+            Store::Local(_) => "local",
             Store::Redis(_) => "redis",
         };
         f.debug_struct("Limiter")

@@ -1,13 +1,15 @@
 //! What a store is: where the states live and the transition is applied to them in one piece.
 //!
 //! A store is told the policies by their ids and answers with a decision and the units that it spent, as of its own
-//! clock. The memory store answers at once; a store behind a network has to be waited for, by a task or by a thread.
+//! clock. The memory store and the local one answer at once; a store behind a network has to be waited for, by a task or by a thread.
 
+#[cfg_attr(not(target_os = "linux"), path = "store/local/elsewhere.rs")]
+pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod redis;
-#[cfg_attr(not(test), expect(dead_code, reason = "scripts write states, and only tests do so here"))]
 mod state_bytes;
 
+use self::local::LocalStore;
 use self::memory::MemoryStore;
 use self::redis::RedisStore;
 use crate::clock::Clock;
@@ -44,6 +46,7 @@ pub(crate) type Answer = (Decision, u64);
 #[derive(Debug)]
 pub(crate) enum Store {
     Memory(MemoryStore),
+    Local(Box<LocalStore>),
     Redis(Box<RedisStore>),
 }
 
@@ -52,6 +55,7 @@ impl Store {
     pub(crate) fn clock(&self) -> &Clock {
         match self {
             Self::Memory(store) => store.clock(),
+            Self::Local(store) => store.clock(),
             Self::Redis(store) => store.clock(),
         }
     }
@@ -60,6 +64,7 @@ impl Store {
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, outage: Option<Outage>) {
         match self {
             Self::Memory(store) => store.set_policy(id, policy),
+            Self::Local(store) => store.set_policy(id, policy),
             Self::Redis(store) => store.set_policy(id, policy, outage),
         }
     }
@@ -68,6 +73,7 @@ impl Store {
     pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
         match self {
             Self::Memory(store) => Ok(store.answer(question)),
+            Self::Local(store) => store.answer(question),
             Self::Redis(store) => store.ask(question).await,
         }
     }
@@ -76,6 +82,7 @@ impl Store {
     pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
             Self::Memory(store) => Ok(questions.iter().map(|question| store.answer(*question)).collect()),
+            Self::Local(store) => questions.iter().map(|question| store.answer(*question)).collect(),
             Self::Redis(store) => store.ask_many(questions).await,
         }
     }
@@ -89,6 +96,7 @@ impl Store {
     pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
         match self {
             Self::Memory(store) => Ok(store.answer(question)),
+            Self::Local(store) => store.answer(question),
             Self::Redis(store) => store.ask_blocking(question),
         }
     }
@@ -97,6 +105,7 @@ impl Store {
     pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
             Self::Memory(store) => Ok(questions.iter().map(|question| store.answer(*question)).collect()),
+            Self::Local(store) => questions.iter().map(|question| store.answer(*question)).collect(),
             Self::Redis(store) => store.ask_many_blocking(questions),
         }
     }
@@ -104,7 +113,7 @@ impl Store {
     /// Waits on this thread, which must not belong to a runtime, for a future that asks this store.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         match self {
-            Self::Memory(_) => {
+            Self::Memory(_) | Self::Local(_) => {
                 // A timer is all that it may need.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.map_err(|error| {

@@ -52,7 +52,9 @@ impl State {
     }
 
     /// The running total before the first entry, and the entries: when, and the total up to and including it.
-    pub(crate) fn parts(&self) -> (u64, impl ExactSizeIterator<Item = (u64, u64)> + use<'_>) {
+    pub(crate) fn parts(
+        &self,
+    ) -> (u64, impl ExactSizeIterator<Item = (u64, u64)> + DoubleEndedIterator + Clone + use<'_>) {
         (self.before, self.entries.iter().map(|entry| (entry.at_us, entry.total)))
     }
 

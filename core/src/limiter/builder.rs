@@ -8,6 +8,7 @@ use crate::error::{Error, excerpt};
 use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::store::Store;
+use crate::store::local::{LocalOptions, LocalStore};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{RedisOptions, RedisStore};
 
@@ -18,6 +19,7 @@ pub struct LimiterBuilder {
     policies: Vec<Policy>,
     outages: Vec<(Box<str>, Outage)>,
     store: Result<Place, Error>,
+    local_size: Option<u64>,
     clock: Clock,
     max_keys: usize,
 }
@@ -26,6 +28,7 @@ pub struct LimiterBuilder {
 #[derive(Clone, Debug)]
 enum Place {
     Memory,
+    Local(LocalOptions),
     Redis(Box<RedisOptions>),
 }
 
@@ -35,6 +38,7 @@ impl Default for LimiterBuilder {
             policies: Vec::new(),
             outages: Vec::new(),
             store: Ok(Place::Memory),
+            local_size: None,
             clock: Clock::default(),
             max_keys: Self::DEFAULT_MAX_KEYS,
         }
@@ -51,15 +55,26 @@ impl LimiterBuilder {
         self
     }
 
-    /// Where the states are kept, as a URL: `memory:`, which is the default, or one that
-    /// [`RedisOptions`] describes, such as `redis://localhost?deadline=20ms`.
+    /// Where the states are kept, as a URL: `memory:`, which is the default; `local:<name>` or `file:///path`, which all
+    /// processes of a host share; or one that [`RedisOptions`] describes, such as `redis://localhost?deadline=20ms`.
+    ///
+    /// A local store (on Linux) is a file in shared memory, or the one that is named. It takes 64 MiB unless its URL says
+    /// `?size=16MiB`, or [`local_size`](Self::local_size) does, when it is made. Only its owner can use it, and nothing of
+    /// it outlasts a reboot. When it is full of keys in use, new ones share one state a policy, as in the memory store.
     ///
     /// A URL that cannot be used is reported by [`build`](Self::build).
     pub fn store(mut self, url: &str) -> Self {
         self.store = match url {
             "memory:" => Ok(Place::Memory),
+            _ if LocalOptions::is_local(url) => LocalOptions::parse(url).map(Place::Local),
             _ => RedisOptions::parse(url).map(|options| Place::Redis(Box::new(options))),
         };
+        self
+    }
+
+    /// How many bytes a local store takes when it is made: 1 MiB to 64 GiB. One that is there has to have that size.
+    pub fn local_size(mut self, bytes: u64) -> Self {
+        self.local_size = Some(bytes);
         self
     }
 
@@ -97,9 +112,9 @@ impl LimiterBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no policy, two have the same name, an outage
-    /// policy is given for a policy that there is not, `max_keys` is 0, or the store's URL or options are not valid.
+    /// policy is given for a policy that there is not, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, outages, store, clock, max_keys } = self;
+        let Self { policies, outages, store, local_size, clock, max_keys } = self;
         if policies.is_empty() {
             return Err(Error::invalid_argument(
                 "a limiter needs at least one policy, such as \"100/minute\"",
@@ -116,8 +131,21 @@ impl LimiterBuilder {
                 )));
             }
         }
-        let store = match store? {
+        let place = store?;
+        if local_size.is_some() && !matches!(place, Place::Local(_)) {
+            return Err(Error::invalid_argument(
+                "local_size is given and the store is not local: leave it out, or name a store such as local:web",
+            ));
+        }
+        let store = match place {
             Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),
+            Place::Local(options) => {
+                let options = match local_size {
+                    Some(bytes) => options.sized(bytes)?,
+                    None => options,
+                };
+                Store::Local(Box::new(LocalStore::new(options, clock)))
+            }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
         let shared = Shared { registry: super::Registry::default(), store, lines: super::Lines::default() };

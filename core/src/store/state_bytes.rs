@@ -61,7 +61,10 @@ impl Form {
     }
 }
 
+/// States as bytes; those of most keys are few.
+pub(crate) type Bytes = smallvec::SmallVec<[u8; 128]>;
+
 /// Appends a number in so many bytes, big-endian.
-fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
+fn put(out: &mut Bytes, number: u64, bytes: usize) {
     out.extend_from_slice(&number.to_be_bytes()[8 - bytes..]);
 }

@@ -66,7 +66,8 @@ fn put_ordinary(out: &mut Vec<u8>, ordinary: &Ordinary, at: usize, quota: &Quota
     out.push(form as u8);
     out.extend_from_slice(&tag);
     let (token, rate) = token_and_rate(quota);
-    let empty = quota.capacity() * token;
+    // Only that of a bucket is told, and fits.
+    let empty = quota.capacity().saturating_mul(token);
     let step = quota.step().unwrap_or(0);
     let buckets = u64::from(quota.buckets().unwrap_or(1));
     let exponent = u64::from(tick_us.ilog10());

@@ -2,7 +2,7 @@
 
 use super::past::{PastNumbers, rate, repays_one};
 use super::reader::Reader;
-use super::{Form, MAX_LIMIT, MAX_US, Tag, put};
+use super::{Bytes, Form, MAX_LIMIT, MAX_US, Tag, put};
 use crate::algorithm::State;
 use crate::algorithm::token_bucket::{self, Parts};
 use crate::quota::Quota;
@@ -64,7 +64,7 @@ fn state(parts: Parts, quota: &Quota, past: &[PastNumbers], is_past: bool) -> St
 }
 
 /// Appends the record of a state, if it holds something.
-pub(super) fn write(out: &mut Vec<u8>, state: token_bucket::State, quota: &Quota, tag: Tag) {
+pub(super) fn write(out: &mut Bytes, state: token_bucket::State, quota: &Quota, tag: Tag) {
     let Parts { debt, at, limit, tick_us } = state.parts();
     if debt == 0 {
         return;

@@ -1,7 +1,7 @@
 //! Records of counters that start anew every period.
 
 use super::reader::Reader;
-use super::{Form, MAX_US, Tag, put};
+use super::{Bytes, Form, MAX_US, Tag, put};
 use crate::algorithm::State;
 use crate::algorithm::fixed_window;
 
@@ -13,7 +13,7 @@ pub(super) fn read(form: Form, mut record: Reader<'_>) -> Option<State> {
 }
 
 /// Appends the record of a state, if it holds something.
-pub(super) fn write(out: &mut Vec<u8>, state: fixed_window::State, tag: Tag) {
+pub(super) fn write(out: &mut Bytes, state: fixed_window::State, tag: Tag) {
     let (count, start_us) = state.parts();
     if count == 0 {
         return;

@@ -4,9 +4,8 @@
 //! origin (6, us) and the running total (w). Totals wrap around; only differences count.
 
 use super::reader::Reader;
-use super::{MAX_US, put};
+use super::{Bytes, MAX_US, put};
 use crate::algorithm::sliding_log;
-use crate::quota::tick::SATURATION;
 
 /// The state of a log; `None` when the bytes are malformed.
 pub(crate) fn read(bytes: &[u8]) -> Option<sliding_log::State> {
@@ -30,25 +29,22 @@ pub(crate) fn read(bytes: &[u8]) -> Option<sliding_log::State> {
     Some(sliding_log::State::of_parts(entries))
 }
 
-/// How many bytes a total needs under a limit.
-pub(crate) fn total_bytes(limit: u64) -> usize {
-    if SATURATION * limit < 1 << 31 { 4 } else { 6 }
-}
-
-/// The bytes of a log that holds something.
-pub(crate) fn write(state: &sliding_log::State, limit: u64) -> Vec<u8> {
-    let width = total_bytes(limit);
+/// Appends the bytes of a log; none when it holds nothing.
+pub(crate) fn write(state: &sliding_log::State, out: &mut Bytes) {
     let (before, entries) = state.parts();
-    let (mut out, mut origin_us) = (Vec::with_capacity(8 + width + entries.len() * (6 + width)), None);
+    let newest = entries.clone().next_back().map_or(0, |(_, total)| total.wrapping_sub(before));
+    // Totals count from 0 here, so they are as large as what the log holds.
+    let width = if newest < 1 << 31 { 4 } else { 6 };
+    out.reserve(8 + width + entries.len() * (6 + width));
+    let mut origin_us = None;
     for (at_us, total) in entries {
         let origin_us = *origin_us.get_or_insert_with(|| {
-            put(&mut out, at_us, 7);
-            put(&mut out, width as u64, 1);
-            put(&mut out, 0, width);
+            put(out, at_us, 7);
+            put(out, width as u64, 1);
+            put(out, 0, width);
             at_us
         });
-        put(&mut out, at_us - origin_us, 6);
-        put(&mut out, total.wrapping_sub(before), width);
+        put(out, at_us - origin_us, 6);
+        put(out, total.wrapping_sub(before), width);
     }
-    out
 }

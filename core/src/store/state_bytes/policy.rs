@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::past::{PastNumbers, Superseded, past_of};
 use super::reader::Reader;
-use super::{Form, Tag, bucket, fixed_window, lone, sliding_window, stepped_bucket};
+use super::{Bytes, Form, Tag, bucket, fixed_window, lone, sliding_window, stepped_bucket};
 use crate::algorithm::State;
 use crate::algorithm::token_bucket;
 use crate::policy::Policy;
@@ -71,24 +71,23 @@ impl PolicyCodec {
         Some(each.collect())
     }
 
-    /// The bytes of states; none when nothing is used. Logs are left out.
-    pub(crate) fn write(&self, states: &[State]) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// Appends the bytes of states; none when nothing is used. Logs are left out.
+    pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, codec), state) in self.policy.quotas().iter().zip(&self.quotas).zip(states) {
             match state {
                 State::TokenBucket(state) => {
                     if let Some(bytes) = self.lone_bytes(*state, codec.tag) {
-                        return bytes.to_vec();
+                        out.extend_from_slice(&bytes);
+                        continue;
                     }
-                    bucket::write(&mut out, *state, quota, codec.tag);
+                    bucket::write(out, *state, quota, codec.tag);
                 }
-                State::SteppedBucket(state) => stepped_bucket::write(&mut out, *state, quota, codec.tag),
-                State::FixedWindow(state) => fixed_window::write(&mut out, *state, codec.tag),
-                State::SlidingWindow(state) => sliding_window::write(&mut out, state, codec.tag),
+                State::SteppedBucket(state) => stepped_bucket::write(out, *state, quota, codec.tag),
+                State::FixedWindow(state) => fixed_window::write(out, *state, codec.tag),
+                State::SlidingWindow(state) => sliding_window::write(out, state, codec.tag),
                 State::SlidingLog(_) => {}
             }
         }
-        out
     }
 
     fn lone_bytes(&self, state: token_bucket::State, tag: Tag) -> Option<[u8; lone::LENGTH]> {

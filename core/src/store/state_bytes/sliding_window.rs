@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::reader::Reader;
-use super::{Form, MAX_US, Tag, put};
+use super::{Bytes, Form, MAX_US, Tag, put};
 use crate::algorithm::State;
 use crate::algorithm::sliding_window;
 use crate::quota::Quota;
@@ -40,7 +40,7 @@ pub(super) fn read(form: Form, mut record: Reader<'_>, quota: &Quota) -> Option<
 }
 
 /// Appends the record of a state, if it holds something.
-pub(super) fn write(out: &mut Vec<u8>, state: &sliding_window::State, tag: Tag) {
+pub(super) fn write(out: &mut Bytes, state: &sliding_window::State, tag: Tag) {
     let (newest, counts) = state.parts();
     let counts: SmallVec<[u64; 16]> = counts.collect();
     let Some((oldest, inside)) = counts.split_last() else { return };

@@ -2,7 +2,7 @@
 
 use super::past::PastNumbers;
 use super::reader::Reader;
-use super::{Form, MAX_LIMIT, MAX_US, Tag, put};
+use super::{Bytes, Form, MAX_LIMIT, MAX_US, Tag, put};
 use crate::algorithm::State;
 use crate::algorithm::stepped_bucket;
 use crate::quota::Quota;
@@ -38,7 +38,7 @@ fn ran_out(used: u64, at_us: u64, limit: u64, quota: &Quota, past: &[PastNumbers
 }
 
 /// Appends the record of a state, if it holds something.
-pub(super) fn write(out: &mut Vec<u8>, state: stepped_bucket::State, quota: &Quota, tag: Tag) {
+pub(super) fn write(out: &mut Bytes, state: stepped_bucket::State, quota: &Quota, tag: Tag) {
     let (used, at_us) = state.parts();
     if used == 0 {
         return;

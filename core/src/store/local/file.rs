@@ -1,0 +1,310 @@
+//! Makes, checks and opens the file.
+//!
+//! All of its space is allocated when it is made, and asked for again whenever it is opened: a page that cannot be had when
+//! it is first touched would kill the process. Whoever opens it while nobody else has it open puts it in order; what is left
+//! of an earlier boot of the system is not looked at, since it may have been written to disk in part.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind as Io};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use std::hash::{BuildHasher, RandomState};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::key::Secret;
+use super::layout::{Layout, MAGIC, MAX_SIZE, MIN_SIZE, OWNERS, VERSION, header, owner_at};
+use super::location::LocalOptions;
+use super::mapping::Mapping;
+use super::owner::{Opening, Token};
+use super::recovery::recover;
+use super::shard::{Shard, head};
+use crate::error::{Error, ErrorKind};
+
+/// An open file, of which this process is an owner.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) file: File,
+    pub(super) mapping: Mapping,
+    pub(super) layout: Layout,
+    pub(super) secret: Secret,
+    pub(super) token: Token,
+    pub(super) path: Box<Path>,
+}
+
+/// How often a file may be replaced by another while it is opened.
+const ATTEMPTS: usize = 10;
+
+impl OpenFile {
+    pub(super) fn open(options: &LocalOptions) -> Result<Self, Error> {
+        let path = options.path()?;
+        for _ in 0..ATTEMPTS {
+            let file = open_or_make(&path)?;
+            check_owner(&file, &path)?;
+            let Some((mapping, layout, secret, token)) = open_in_turn(&file, &path, options)? else {
+                continue;
+            };
+            return Ok(Self { file, mapping, layout, secret, token, path: path.into() });
+        }
+        Err(unavailable(&path, "it is removed again and again while it is opened"))
+    }
+
+    /// Whether the file is still the one that others find.
+    pub(super) fn is_there(&self) -> bool {
+        is_there(&self.file, &self.path)
+    }
+}
+
+fn open_or_make(path: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    options.read(true).write(true).mode(0o600).custom_flags(flags);
+    for _ in 0..ATTEMPTS {
+        match options.open(path) {
+            Err(error) if error.kind() == Io::NotFound => {}
+            opened => return opened.map_err(|error| not_opened(path, &error)),
+        }
+        match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == Io::AlreadyExists => {}
+            made => return made.map_err(|error| not_opened(path, &error)),
+        }
+    }
+    Err(unavailable(path, "it is removed again and again while it is opened"))
+}
+
+fn not_opened(path: &Path, error: &io::Error) -> Error {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => {
+            unavailable(path, "its directory does not exist: make it, or name another file")
+        }
+        Some(Errno::LOOP) => failed(path, "it is a symbolic link: name the file itself"),
+        Some(Errno::ISDIR) => failed(path, "it is a directory: name a file"),
+        Some(Errno::ACCESS | Errno::PERM) => {
+            failed(path, "this user may not open it: it belongs to another user, or its directory does")
+        }
+        Some(Errno::NOSPC | Errno::DQUOT) => unavailable(path, "there is no space for it"),
+        _ => unusable(path, "opened", error),
+    }
+}
+
+/// Nobody else may read or write it.
+fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
+    let found = file.metadata().map_err(|error| unusable(path, "looked at", &error))?;
+    let user = rustix::process::geteuid().as_raw();
+    if !found.is_file() {
+        return Err(failed(path, "it is no regular file: name another"));
+    }
+    if found.uid() != user {
+        return Err(failed(
+            path,
+            &format!("it belongs to user {} and this is user {user}: name another file", found.uid()),
+        ));
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(failed(
+            path,
+            &format!(
+                "its mode is {:04o}: allowed is 0600, so that only its owner has it",
+                found.mode() & 0o7777
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn is_there(file: &File, path: &Path) -> bool {
+    let id = |found: &std::fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(theirs)) => id(&ours) == id(&theirs),
+        _ => false,
+    }
+}
+
+/// What the header says.
+enum Header {
+    /// Nobody has made it whole yet.
+    None,
+    Ours {
+        size: u64,
+        boot: [u64; 2],
+    },
+}
+
+fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
+    let mut bytes = [0_u8; header::USED * 8];
+    let there = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+    file.read_exact_at(&mut bytes[..there], 0).map_err(|error| unusable(path, "read", &error))?;
+    let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    if word(header::MAGIC) == 0 && (length == 0 || bytes.iter().all(|byte| *byte == 0)) {
+        return Ok(Header::None);
+    }
+    if word(header::MAGIC) != MAGIC {
+        return Err(failed(path, "it is not a store of polylimit: name another file, or remove it"));
+    }
+    if word(header::VERSION) != VERSION {
+        return Err(failed(
+            path,
+            &format!(
+                "it has version {} and this is a polylimit of version {VERSION}: name another file, or remove it when \
+                 no process uses it",
+                word(header::VERSION)
+            ),
+        ));
+    }
+    let size = word(header::SIZE);
+    if !(MIN_SIZE..=MAX_SIZE).contains(&size) || size % 8 != 0 {
+        return Err(failed(path, "its header is damaged: remove it, and what was used is forgotten"));
+    }
+    Ok(Header::Ours { size, boot: [word(header::BOOT), word(header::BOOT + 1)] })
+}
+
+type Opened = (Mapping, Layout, Secret, Token);
+
+/// Opens the file while nobody else does; `None` when it was removed meanwhile.
+fn open_in_turn(file: &File, path: &Path, options: &LocalOptions) -> Result<Option<Opened>, Error> {
+    let opening = Opening::wait(file).map_err(|error| unusable(path, "locked", &error))?;
+    let Some(opening) = opening else {
+        return Err(unavailable(path, "another process has been opening it for seconds: is it stopped?"));
+    };
+    if !is_there(file, path) {
+        return Ok(None);
+    }
+    open_locked(file, path, options, &opening).map(Some)
+}
+
+fn open_locked(
+    file: &File,
+    path: &Path,
+    options: &LocalOptions,
+    opening: &Opening<'_>,
+) -> Result<Opened, Error> {
+    let failure = |done: &'static str| move |error: io::Error| unusable(path, done, &error);
+    let first = opening.is_first().map_err(failure("locked"))?;
+    let length = file.metadata().map_err(failure("looked at"))?.len();
+    let (size, is_new) = match read_header(file, path, length)? {
+        Header::None if !first => {
+            return Err(failed(path, "its header was erased while it is in use: remove it"));
+        }
+        Header::Ours { size, .. } if options.size.is_some_and(|wanted| wanted != size) => {
+            return Err(Error::invalid_argument(format!(
+                "the local store {} was made with {size} bytes and {} are asked for: leave the size out, or remove it \
+                 when no process uses it",
+                path.display(),
+                options.size.unwrap_or_default()
+            )));
+        }
+        Header::Ours { size, .. } if !first && length < size => {
+            return Err(failed(
+                path,
+                "it was truncated while it is in use: stop the processes that use it and remove it",
+            ));
+        }
+        Header::Ours { size, boot } if !first || boot == this_boot() => (size, false),
+        Header::Ours { size, .. } => (size, true),
+        Header::None => (options.size_to_make(), true),
+    };
+    if is_new {
+        file.set_len(0).map_err(failure("emptied"))?;
+    }
+    allocate(file, path, size, if is_new { 0 } else { length })?;
+    let bytes = usize::try_from(size).map_err(|_| failed(path, "it is larger than this machine's memory"))?;
+    let mapping = Mapping::new(file, bytes).map_err(failure("mapped"))?;
+    let layout = Layout::of_size(size);
+    let secret = prepare(&mapping, layout, size, is_new, first);
+    let token = opening.claim(mapping.words()).map_err(failure("locked"))?;
+    let token = token.ok_or_else(|| unavailable(path, "as many processes use it as may"))?;
+    Ok((mapping, layout, secret, token))
+}
+
+/// Writes the header of a new file, and puts one in order that nobody uses.
+fn prepare(mapping: &Mapping, layout: Layout, size: u64, is_new: bool, first: bool) -> Secret {
+    let words = mapping.words();
+    if is_new {
+        let [one, two] = this_boot();
+        let mut values = vec![VERSION, size, 0, one, two];
+        values.extend((0..6).map(|number| RandomState::new().hash_one(number)));
+        for (word, value) in words[header::VERSION..].iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        words[header::MAGIC].store(MAGIC, Ordering::Release);
+    }
+    let secret = Secret(std::array::from_fn(|at| words[header::SECRET + at].load(Ordering::Relaxed)));
+    if first && !is_new {
+        for owner in 0..OWNERS {
+            words[owner_at(owner)].store(0, Ordering::Relaxed);
+        }
+        for number in 0..=layout.shards {
+            let shard = Shard::new(&words[layout.shard(number)]);
+            recover(&shard, |key| secret.hash(key));
+            shard.set(head::LOCK, 0);
+        }
+    }
+    secret
+}
+
+/// Sees to it that every byte has its place.
+fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Error> {
+    // The system would send a signal otherwise.
+    let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if most.is_some_and(|most| most < size) {
+        return Err(unavailable(
+            path,
+            &format!(
+                "it needs {size} bytes and this process may write files of {} at most",
+                most.unwrap_or(0)
+            ),
+        ));
+    }
+    let allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+        // Some file systems cannot: then what is missing is written.
+        Err(Errno::OPNOTSUPP) => write_zeros(file, length, size),
+        done => done.map_err(io::Error::from),
+    };
+    allocated.map_err(|error| {
+        // What could not be made whole is in nobody's way.
+        let _ = file.set_len(length);
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => unavailable(
+                path,
+                &format!(
+                    "there is no space for its {size} bytes: give its file system more, or it a smaller size"
+                ),
+            ),
+            _ => unusable(path, "allocated", &error),
+        }
+    })
+}
+
+fn write_zeros(file: &File, length: u64, size: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 16];
+    let mut at = length;
+    while at < size {
+        let part = usize::try_from(size - at).unwrap_or(zeros.len()).min(zeros.len());
+        file.write_all_at(&zeros[..part], at)?;
+        at += part as u64;
+    }
+    Ok(())
+}
+
+/// Which boot of the system this is; zeros when the system does not say.
+fn this_boot() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let half = |part: Option<&str>| part.and_then(|part| u64::from_str_radix(part, 16).ok()).unwrap_or(0);
+    [half(digits.get(..16)), half(digits.get(16..32))]
+}
+
+fn failed(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::StoreFailed, format!("the local store {}: {why}", path.display()))
+}
+
+fn unavailable(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::StoreUnavailable, format!("the local store {}: {why}", path.display()))
+}
+
+fn unusable(path: &Path, done: &str, error: &io::Error) -> Error {
+    failed(path, &format!("it cannot be {done}: {error}"))
+}

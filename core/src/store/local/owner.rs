@@ -1,0 +1,174 @@
+//! Which processes have the file open, and which of them are still there.
+//!
+//! Each opening claims a number and holds a lock of the file's (an open file description lock on a byte far beyond its
+//! end) that the kernel drops when the process is gone, however it ends and wherever it ran. What the opening does carries
+//! its token, the number and a random part; so a token tells whether its owner is still there.
+//!
+//! After a fork the child holds its parent's file as well, and the lock with it. So the owner's process is noted too: a
+//! process that is gone in the same namespace owns nothing.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+use super::layout::{OWNERS, owner_at};
+
+/// The byte that is locked while somebody opens the file; those of the owners come after it.
+const OPENING: i64 = 1 << 40;
+/// How long opening waits for another process that opens.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Which opening of the file, in which process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token(pub(super) u64);
+
+const NUMBER_BITS: u32 = 16;
+
+impl Token {
+    /// Of the owner, from 1, so that no token is 0.
+    fn number(self) -> u16 {
+        let bytes = self.0.to_be_bytes();
+        u16::from_be_bytes([bytes[6], bytes[7]])
+    }
+}
+
+/// Locks or unlocks bytes; `false` when somebody else holds one of them.
+fn set(file: &File, kind: i32, start: i64, length: i64) -> std::io::Result<bool> {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&bytes(kind, start, length))) {
+        Ok(_) => Ok(true),
+        Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether another opening holds one of these bytes.
+fn held(file: &File, start: i64, length: i64) -> std::io::Result<bool> {
+    let mut found = bytes(libc::F_WRLCK, start, length);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
+fn bytes(kind: i32, start: i64, length: i64) -> libc::flock {
+    let small = |number: i32| i16::try_from(number).unwrap_or(0);
+    libc::flock {
+        l_type: small(kind),
+        l_whence: small(libc::SEEK_SET),
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    }
+}
+
+/// While it is held nobody else opens the file.
+#[derive(Debug)]
+pub(super) struct Opening<'a>(&'a File);
+
+impl<'a> Opening<'a> {
+    /// Waits for others; `None` when they take too long.
+    pub(super) fn wait(file: &'a File) -> std::io::Result<Option<Self>> {
+        let started = Instant::now();
+        while !set(file, libc::F_WRLCK, OPENING, 1)? {
+            if started.elapsed() > PATIENCE {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Some(Self(file)))
+    }
+
+    /// Whether nobody else has it open.
+    pub(super) fn is_first(&self) -> std::io::Result<bool> {
+        Ok(!held(self.0, OPENING + 1, i64::from(OWNERS))?)
+    }
+
+    /// Makes this opening an owner; `None` when there are as many as there may be.
+    pub(super) fn claim(&self, words: &[AtomicU64]) -> std::io::Result<Option<Token>> {
+        for number in 0..OWNERS {
+            if !set(self.0, libc::F_WRLCK, OPENING + 1 + i64::from(number), 1)? {
+                continue;
+            }
+            // Number 0 is stored as 1, and so on.
+            let random = RandomState::new().hash_one(number) << NUMBER_BITS;
+            let token = Token(random | (u64::from(number) + 1));
+            let owner = &words[owner_at(number)..];
+            let Process { id, started, namespace } = Process::this();
+            for (word, value) in owner[1..].iter().zip([id, started, namespace]) {
+                word.store(value, Ordering::Relaxed);
+            }
+            owner[0].store(token.0, Ordering::Release);
+            return Ok(Some(token));
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        // Closing the file unlocks it as well.
+        let _ = set(self.0, libc::F_UNLCK, OPENING, 1);
+    }
+}
+
+/// Whether the owner of a token is gone for sure.
+pub(super) fn is_gone(file: &File, words: &[AtomicU64], token: Token) -> bool {
+    let Some(number) = token.number().checked_sub(1).filter(|number| *number < OWNERS) else {
+        return true;
+    };
+    let owner = &words[owner_at(number)..];
+    if owner[0].load(Ordering::Acquire) != token.0 {
+        return true;
+    }
+    let [id, started, namespace] = [1, 2, 3].map(|at: usize| owner[at].load(Ordering::Relaxed));
+    match held(file, OPENING + 1 + i64::from(number), 1) {
+        Ok(true) => Process { id, started, namespace }.is_gone(),
+        Ok(false) => true,
+        Err(_) => false,
+    }
+}
+
+/// The number of the process that owns a token.
+pub(super) fn process_of(words: &[AtomicU64], token: Token) -> u64 {
+    let number = token.number().saturating_sub(1).min(OWNERS - 1);
+    words[owner_at(number) + 1].load(Ordering::Relaxed)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    id: u64,
+    /// When it started, in ticks since the system did; 0 when the system does not say.
+    started: u64,
+    /// Whose numbers of processes these are; 0 when the system does not say.
+    namespace: u64,
+}
+
+impl Process {
+    fn this() -> Self {
+        let id = u64::from(std::process::id());
+        Self { id, started: started(id).unwrap_or(0), namespace: namespace().unwrap_or(0) }
+    }
+
+    fn is_gone(self) -> bool {
+        let known = self.started != 0 && self.namespace != 0 && namespace() == Some(self.namespace);
+        // Who sees itself there sees the others as well.
+        let sees = || started(u64::from(std::process::id())).is_some();
+        known && sees() && started(self.id) != Some(self.started)
+    }
+}
+
+/// The 22nd field of `stat`; the second, a name in parentheses, may hold anything.
+fn started(process: u64) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+fn namespace() -> Option<u64> {
+    let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    let digits = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
+    digits.parse().ok()
+}

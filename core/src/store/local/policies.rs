@@ -1,0 +1,162 @@
+//! The policies of a store, and the states of their keys as bytes.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::key;
+use super::shard::{Bytes, Lengths};
+use crate::algorithm::{Rules, State};
+use crate::decision::Decision;
+use crate::policy::Policy;
+use crate::store::PolicyId;
+use crate::store::state_bytes::reader::Reader;
+use crate::store::state_bytes::{PolicyCodec, States, Superseded, Tag, log};
+use crate::transition::{Applied, PolicyRules};
+
+/// In the order of their ids.
+#[derive(Debug, Default)]
+pub(super) struct Policies(ArcSwap<Vec<Arc<LocalPolicy>>>);
+
+#[derive(Debug)]
+pub(super) struct LocalPolicy {
+    pub(super) policy: Policy,
+    pub(super) rules: PolicyRules,
+    codec: PolicyCodec,
+    /// Of the quotas.
+    tags: Box<[Tag]>,
+    /// The numbers that it had before, oldest first.
+    superseded: Vec<Superseded>,
+}
+
+/// So many past numbers are remembered.
+const MOST_SUPERSEDED: usize = 8;
+
+impl Policies {
+    /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
+    pub(super) fn set(&self, id: PolicyId, policy: &Policy, now_us: u64) {
+        let mut policies = Vec::clone(&self.0.load());
+        let known = policies.get(id.0 as usize);
+        let superseded = known.map_or_else(Vec::new, |known| known.superseded_at(now_us));
+        let changed = Arc::new(LocalPolicy {
+            policy: policy.clone(),
+            rules: PolicyRules::new(policy),
+            codec: PolicyCodec::new(policy, &superseded),
+            tags: policy.quotas().iter().map(Tag::of).collect(),
+            superseded,
+        });
+        match policies.get_mut(id.0 as usize) {
+            Some(known) => *known = changed,
+            None => policies.push(changed),
+        }
+        self.0.store(Arc::new(policies));
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Guard<Arc<Vec<Arc<LocalPolicy>>>> {
+        self.0.load()
+    }
+}
+
+/// When an entry is spent by the numbers of these policies; the beginning of time for a policy that is not known here.
+pub(super) fn spent_at_us(policies: &[Arc<LocalPolicy>], bytes: &[u8], lengths: Lengths, at_us: u64) -> u64 {
+    let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
+    let name = key::policy_of(key);
+    let policy = policies.iter().find(|policy| Some(policy.policy.name().as_bytes()) == name);
+    policy.map_or(0, |policy| {
+        let states = policy.read(value, lengths).unwrap_or_else(|| policy.used_up(at_us));
+        policy.spent_at_us(&states, at_us)
+    })
+}
+
+impl LocalPolicy {
+    fn superseded_at(&self, at_us: u64) -> Vec<Superseded> {
+        let these = Superseded { policy: self.policy.clone(), at_us };
+        let forgotten = (self.superseded.len() + 1).saturating_sub(MOST_SUPERSEDED);
+        self.superseded.iter().skip(forgotten).cloned().chain([these]).collect()
+    }
+
+    /// The states of a key that was never seen.
+    #[inline]
+    pub(super) fn fresh(&self) -> States {
+        self.policy.quotas().iter().map(State::fresh).collect()
+    }
+
+    /// The states of a key of which nobody can tell what was used: everything.
+    pub(super) fn used_up(&self, now_us: u64) -> States {
+        let mut states = self.fresh();
+        for (quota, state) in self.rules.quotas.iter().zip(&mut states) {
+            quota.rules.spend(state, now_us, quota.capacity);
+        }
+        states
+    }
+
+    /// The states that the bytes after a key mean; `None` when they mean nothing.
+    pub(super) fn read(&self, value: &[u8], lengths: Lengths) -> Option<States> {
+        let (records, logs) = value.split_at_checked(usize::from(lengths.records))?;
+        let mut states = self.codec.read(records)?;
+        let mut logs = Reader(logs);
+        while !logs.is_empty() {
+            let tag = logs.bytes(4)?;
+            let length = logs.length(4)?;
+            let bytes = logs.bytes(length)?;
+            for (state, of_quota) in states.iter_mut().zip(&self.tags) {
+                if let State::SlidingLog(state) = state
+                    && of_quota.0 == tag
+                {
+                    **state = log::read(bytes)?;
+                }
+            }
+        }
+        Some(states)
+    }
+
+    /// Appends the bytes of states to those of a key.
+    pub(super) fn write(&self, states: &[State], bytes: &mut Bytes) -> Lengths {
+        let key = bytes.len();
+        self.codec.write(states, bytes);
+        let records = bytes.len() - key;
+        for (state, tag) in states.iter().zip(&self.tags) {
+            if let State::SlidingLog(state) = state {
+                let start = bytes.len();
+                bytes.extend_from_slice(&tag.0);
+                bytes.extend_from_slice(&[0; 4]);
+                log::write(state, bytes);
+                let length = bytes.len() - start - 8;
+                if length == 0 {
+                    bytes.truncate(start);
+                } else {
+                    let length = u32::try_from(length).unwrap_or(u32::MAX);
+                    bytes[start + 4..start + 8].copy_from_slice(&length.to_be_bytes());
+                }
+            }
+        }
+        let logs = bytes.len() - key - records;
+        Lengths {
+            key: u8::try_from(key).unwrap_or(u8::MAX),
+            records: u16::try_from(records).unwrap_or(u16::MAX),
+            logs: u32::try_from(logs).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// When nothing of these states counts any more. A state under a limit of 0 stays as it is, so one that holds
+    /// something does so for ever, as far as can be seen from here.
+    pub(super) fn spent_at_us(&self, states: &[State], now_us: u64) -> u64 {
+        let mut quotas = self.rules.quotas.iter().zip(states);
+        if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
+            return u64::MAX;
+        }
+        now_us.saturating_add(self.view(states, now_us).reset_after_us())
+    }
+
+    /// What these states leave.
+    pub(super) fn view(&self, states: &[State], now_us: u64) -> Decision {
+        let nothing = Applied { allowed: true, spent: 0, written: false };
+        self.rules.explain(states, now_us, 0, nothing, None).by_fields()
+    }
+
+    /// What is left to a key that was never seen.
+    pub(super) fn unseen(&self, now_us: u64) -> Decision {
+        self.view(&self.fresh(), now_us)
+    }
+}

@@ -1,0 +1,107 @@
+//! Files that were damaged: an error or a recovery, and never a crash.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use polylimit::{ErrorKind, Request, blocking};
+
+use super::agreement::Random;
+use super::child::QUOTA;
+use super::{Store, times};
+
+const SIZE: u64 = 1 << 20;
+
+fn fill(limiter: &blocking::Limiter, keys: u64) {
+    for key in 0..keys {
+        let _ = limiter.check(Request::new(&format!("key:{key}")).cost(1 + key % 100)).unwrap();
+    }
+}
+
+fn writable(store: &Store) -> File {
+    OpenOptions::new().read(true).write(true).open(&store.0).unwrap()
+}
+
+#[test]
+fn a_truncated_file_that_nobody_uses_keeps_what_is_left() {
+    for length in [4_096, 100_000, SIZE / 2 + 1, SIZE - 1] {
+        let store = Store::new();
+        fill(&store.limiter(QUOTA), 2_000);
+        writable(&store).set_len(length).unwrap();
+        let limiter = store.limiter(QUOTA);
+        fill(&limiter, 2_000);
+        assert_eq!(limiter.asynchronous().keys(), Some(2_000));
+    }
+}
+
+#[test]
+fn a_file_that_is_truncated_while_it_is_used_is_not_opened() {
+    let store = Store::new();
+    let limiter = store.limiter(QUOTA);
+    let _ = limiter.check("key").unwrap();
+    writable(&store).set_len(SIZE / 2).unwrap();
+    let error = store.limiter(QUOTA).check("key").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreFailed);
+    assert!(error.to_string().contains("it was truncated while it is in use"), "{error}");
+    // Nobody may touch it before it is whole again.
+    writable(&store).set_len(SIZE).unwrap();
+}
+
+#[test]
+fn what_an_earlier_boot_left_is_forgotten() {
+    let store = Store::new();
+    fill(&store.limiter(QUOTA), 100);
+    writable(&store).write_all_at(&[1; 16], 32).unwrap();
+    let limiter = store.limiter(QUOTA);
+    assert_eq!(limiter.check("key:50").unwrap().remaining(), 99);
+    assert_eq!(limiter.asynchronous().keys(), Some(1));
+}
+
+#[test]
+fn a_lock_that_nobody_holds_is_taken_over() {
+    let store = Store::new();
+    let limiter = store.limiter(QUOTA);
+    let _ = limiter.check("key").unwrap();
+    // The lock of the first shard; there is only one.
+    for owner in [1_u64, 7, u64::MAX, 0x1234_0000_0000_0001] {
+        writable(&store).write_all_at(&owner.to_ne_bytes(), 8 * (512 + 4 * 1024)).unwrap();
+        let started = Instant::now();
+        assert!(limiter.check("key").unwrap().allowed());
+        assert!(started.elapsed() < Duration::from_millis(500));
+    }
+    assert_eq!(limiter.peek("key").unwrap().remaining(), 95);
+}
+
+#[test]
+fn whatever_is_in_the_file_nothing_crashes() {
+    let mut random = Random(4_711);
+    for round in 0..times("POLYLIMIT_LOCAL_DAMAGES", 60) {
+        let store = Store::new();
+        let in_use = round % 2 == 0;
+        let mut limiter = store.limiter("5/m; 9/h sliding_log; 3/m token_bucket");
+        fill(&limiter, 500);
+        if !in_use {
+            limiter = store.limiter(QUOTA);
+        }
+        let file = writable(&store);
+        let shards_at = 8 * (512 + 4 * 1024);
+        for _ in 0..=random.below(200) {
+            // Small numbers look like those of blocks.
+            let word = if random.below(2) == 0 { random.below(9_000) } else { random.below(u64::MAX) };
+            let at = match random.below(3) {
+                0 => shards_at + 8 * (1 + random.below(15)),
+                1 => shards_at + 8 * random.below(8_192) + 8,
+                _ => shards_at + 8 + random.below(SIZE - shards_at - 16),
+            };
+            file.write_all_at(&word.to_ne_bytes(), at).unwrap();
+        }
+        for key in 0..1_500 {
+            let key = format!("key:{key}");
+            for answer in [limiter.check(&key).map(|_| ()), limiter.refund(&key).map(|_| ())] {
+                if let Err(error) = answer {
+                    assert_eq!(error.kind(), ErrorKind::StoreFailed, "{error}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What happens when there is no room.
+
+use std::time::Duration;
+
+use polylimit::{Degradation, ManualClock, Request};
+
+use super::Store;
+
+const NOW_US: u64 = 1_800_000_000_000_000;
+
+#[test]
+fn a_key_in_use_is_never_dropped_for_a_new_one() {
+    for quotas in ["2/minute", "2/minute token_bucket", "2/minute sliding_log; 5/hour fixed_window"] {
+        let store = Store::new();
+        let clock = ManualClock::new(NOW_US).unwrap();
+        let limiter = store.builder(quotas).clock(clock.clone()).build().unwrap().blocking();
+        let mut old = 0;
+        while limiter.check(Request::new(&format!("old:{old}")).cost(2)).unwrap().degraded().is_none() {
+            old += 1;
+        }
+        assert!(old > 2_000, "{old}");
+        for key in 0..1_000 {
+            let decision = limiter.check(&format!("new:{key}")).unwrap();
+            // All newcomers share the one budget of 2, which the first has taken.
+            assert_eq!(decision.degraded(), Some(Degradation::StoreFull), "{quotas}");
+            assert!(!decision.allowed());
+        }
+        assert_eq!(limiter.asynchronous().keys(), Some(old));
+        for key in 0..old {
+            let decision = limiter.check(&format!("old:{key}")).unwrap();
+            assert!(!decision.allowed() && decision.degraded().is_none());
+        }
+        // Once they are spent they make room.
+        clock.advance(Duration::from_secs(7_200)).unwrap();
+        for key in 0..old {
+            let decision = limiter.check(&format!("late:{key}")).unwrap();
+            assert!(decision.allowed() && decision.degraded().is_none(), "{key}");
+        }
+    }
+}
+
+#[test]
+fn spent_keys_do_not_pile_up() {
+    let store = Store::new();
+    let clock = ManualClock::new(NOW_US).unwrap();
+    let limiter = store.builder("10/s token_bucket").clock(clock.clone()).build().unwrap().blocking();
+    for key in 0..100_000 {
+        assert!(limiter.check(&format!("key:{key}")).unwrap().degraded().is_none());
+        clock.advance(Duration::from_millis(1)).unwrap();
+    }
+    assert!(limiter.asynchronous().keys().unwrap() < 6_000, "{:?}", limiter.asynchronous().keys());
+}
+
+#[test]
+fn a_log_that_outgrows_the_file_is_held_back_and_not_forgotten() {
+    let store = Store::new();
+    let clock = ManualClock::new(NOW_US).unwrap();
+    let limiter = store.builder("1000000/h sliding_log").clock(clock.clone()).build().unwrap().blocking();
+    assert!(limiter.check("key").unwrap().degraded().is_none());
+    let others = (0..).map(|other| limiter.check(&format!("other:{other}")).unwrap());
+    assert!(others.take_while(|decision| decision.degraded().is_none()).count() > 1_000);
+    let mut own = 1;
+    clock.advance(Duration::from_micros(10)).unwrap();
+    while limiter.check("key").unwrap().degraded().is_none() {
+        own += 1;
+        clock.advance(Duration::from_micros(10)).unwrap();
+    }
+    assert_eq!(limiter.peek("key").unwrap().remaining(), 1_000_000 - own);
+    clock.advance(Duration::from_secs(7_200)).unwrap();
+    assert!(limiter.check("key").unwrap().degraded().is_none());
+}

@@ -1,0 +1,97 @@
+//! One budget for all processes, whichever of them is killed.
+
+use std::time::{Duration, Instant};
+
+use polylimit::ErrorKind;
+
+use super::agreement::Random;
+use super::child::{Other, QUOTA};
+use super::{Store, times};
+
+const PROCESSES: usize = 8;
+const LIMIT: u64 = 100;
+
+#[test]
+fn eight_processes_of_eight_threads_are_admitted_exactly_what_the_quota_allows() {
+    let store = Store::new();
+    let mut others: Vec<Other> = (0..PROCESSES).map(|_| Other::start("rounds", &store.url())).collect();
+    for other in &mut others {
+        assert_eq!(other.hear().as_deref(), Some("ready"));
+    }
+    for round in 0..times("POLYLIMIT_LOCAL_ROUNDS", 100) {
+        for other in &mut others {
+            other.tell(&format!("round {round}"));
+        }
+        let admitted: u64 = others.iter_mut().map(Other::hear_number).sum();
+        assert_eq!(admitted, LIMIT, "round {round}");
+    }
+}
+
+/// A process that is killed may have been admitted and not have said so: one unit a thread at most. What it has taken is
+/// taken, and nobody waits for it.
+#[test]
+fn a_process_that_is_killed_takes_nothing_with_it() {
+    const THREADS: u64 = 8;
+    let store = Store::new();
+    let mut others: Vec<Other> = (1..PROCESSES).map(|_| Other::start("rounds", &store.url())).collect();
+    for other in &mut others {
+        assert_eq!(other.hear().as_deref(), Some("ready"));
+    }
+    let limiter = store.limiter_of_any_size(QUOTA);
+    let mut random = Random(42);
+    let (mut silent, mut slowest) = (0, Duration::ZERO);
+    let rounds = times("POLYLIMIT_LOCAL_KILLS", 60);
+    for round in 0..rounds {
+        let key = format!("round {round}");
+        let mut killed = Other::start("endless", &store.url());
+        assert_eq!(killed.hear().as_deref(), Some("ready"));
+        killed.tell(&key);
+        // Mostly while it is being admitted.
+        std::thread::sleep(Duration::from_micros(random.below(300)));
+        for other in &mut others {
+            other.tell(&key);
+        }
+        std::thread::sleep(Duration::from_micros(random.below(300)));
+        let started = Instant::now();
+        killed.kill();
+        let mut admitted: u64 = others.iter_mut().map(Other::hear_number).sum();
+        slowest = slowest.max(started.elapsed());
+        while killed.hear().is_some() {
+            admitted += 1;
+        }
+        assert!(admitted <= LIMIT && admitted + THREADS >= LIMIT, "round {round}: {admitted}");
+        silent += LIMIT - admitted;
+        assert_eq!(limiter.peek(&key).unwrap().remaining(), 0);
+        assert_eq!(limiter.refund(polylimit::Request::new(&key).cost(LIMIT)).unwrap().remaining(), LIMIT);
+    }
+    println!(
+        "{rounds} kills, {silent} admissions that nobody heard of, all done {slowest:?} after a kill at most"
+    );
+}
+
+#[test]
+fn a_process_that_is_stopped_is_waited_for_only_so_long() {
+    let store = Store::new();
+    let limiter = store.limiter_of_any_size(QUOTA);
+    limiter.reset("key").unwrap();
+    let mut other = Other::start("endless", &store.url());
+    other.hear();
+    other.tell("key");
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(5));
+        other.signal("-STOP");
+        let started = Instant::now();
+        for key in (0..200).map(|key| format!("{key}")).chain(["key".to_owned()]) {
+            if let Err(error) = limiter.peek(&key) {
+                assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+                assert!(error.to_string().contains("is it stopped?"), "{error}");
+                assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+                other.signal("-CONT");
+                let _ = limiter.peek(&key).unwrap();
+                return;
+            }
+        }
+        other.signal("-CONT");
+    }
+    println!("it was never stopped while it held a lock");
+}
