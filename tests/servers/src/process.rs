@@ -4,7 +4,7 @@
 //! asks for that before it turns into the server. The kernel takes the death of the *thread* that made the child for its
 //! parent's, and the test harness has a thread a test; so one thread, which lives as long as the process, makes them all.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
@@ -68,5 +68,9 @@ impl Drop for Process {
         // Also ends a stopped process; an error says that it has ended already.
         drop(self.0.kill());
         drop(self.0.wait());
+        // A process with another clock leaves these when it is killed; most have none.
+        for file in ["faketime_shm_", "sem.faketime_sem_"] {
+            drop(fs::remove_file(format!("/dev/shm/{file}{}", self.0.id())));
+        }
     }
 }

@@ -22,9 +22,13 @@
 //! Every number is checked against the shard's bounds, every walk has an end, and an entry is believed when its check is
 //! right. Otherwise the shard is [`Broken`], and is put in order in the same way.
 
+mod blocks;
+mod entry;
+
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::layout::{BLOCK_WORDS, SHARD_HEAD_WORDS, ShardLayout};
+pub(super) use self::entry::{Bytes, Lengths};
+use super::layout::{SHARD_HEAD_WORDS, ShardLayout};
 
 /// Words of a shard's head.
 pub(super) mod head {
@@ -56,29 +60,6 @@ pub(super) struct Shard<'a> {
     pub(super) layout: ShardLayout,
 }
 
-/// The bytes of an entry: of the key, the records and the logs.
-pub(super) type Bytes = crate::store::state_bytes::Bytes;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lengths {
-    pub(super) key: u8,
-    pub(super) records: u16,
-    pub(super) logs: u32,
-}
-
-impl Lengths {
-    pub(super) fn total(self) -> usize {
-        usize::from(self.key) + usize::from(self.records) + self.logs as usize
-    }
-
-    pub(super) fn blocks(self) -> usize {
-        1 + self.total().saturating_sub(FIRST_BYTES).div_ceil(FURTHER_BYTES)
-    }
-}
-
-const FIRST_BYTES: usize = 4 * 8;
-const FURTHER_BYTES: usize = 7 * 8;
-
 /// A number that refers to an entry: a bucket's, or word 0 of another entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
@@ -92,17 +73,6 @@ pub(super) struct Found {
     pub(super) from: From,
     pub(super) block: u32,
     pub(super) lengths: Lengths,
-}
-
-/// What is known of an entry from its first block.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) next: u32,
-    further: u32,
-    pub(super) tag: u32,
-    pub(super) lengths: Lengths,
-    pub(super) spent_at_us: u64,
-    check: u32,
 }
 
 #[inline]
@@ -124,12 +94,6 @@ fn high(word: u64) -> u32 {
 #[inline]
 fn both(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
-}
-
-/// Adds a word to a check. It tells accidents apart, not attacks: whoever can write here can do as he likes.
-#[inline]
-fn mixed(check: u64, word: u64) -> u64 {
-    (check ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
 
 impl<'a> Shard<'a> {
@@ -156,12 +120,6 @@ impl<'a> Shard<'a> {
     pub(super) fn bucket_of(&self, hash: u64) -> usize {
         // There are 2^k buckets.
         low(hash) as usize & (self.layout.buckets - 1)
-    }
-
-    #[inline]
-    fn block(&self, number: u32) -> Result<&'a [AtomicU64; BLOCK_WORDS], Broken> {
-        let at = (number as usize).checked_sub(1).filter(|at| *at < self.layout.blocks).ok_or(Broken)?;
-        self.words[self.layout.blocks_at + at * BLOCK_WORDS..].first_chunk().ok_or(Broken)
     }
 
     /// The entry that a number refers to; 0 is none.
@@ -191,56 +149,6 @@ impl<'a> Shard<'a> {
         Ok(())
     }
 
-    #[inline]
-    pub(super) fn entry(&self, number: u32) -> Result<Entry, Broken> {
-        let block = self.block(number)?;
-        let [links, one, two, spent_at_us] = [0, 1, 2, 3].map(|at: usize| block[at].load(Ordering::Relaxed));
-        let lengths =
-            Lengths { key: (two >> 48 & 0xFF) as u8, records: (two >> 32 & 0xFFFF) as u16, logs: low(one) };
-        Ok(Entry {
-            next: low(links),
-            further: high(links),
-            tag: high(one),
-            lengths,
-            spent_at_us,
-            check: low(two),
-        })
-    }
-
-    /// The bytes of an entry whose check is right.
-    pub(super) fn read(&self, number: u32, entry: &Entry, bytes: &mut Bytes) -> Result<(), Broken> {
-        bytes.clear();
-        let total = entry.lengths.total();
-        if entry.lengths.blocks() > self.layout.blocks {
-            return Err(Broken);
-        }
-        let mut check = self.start_check(entry);
-        let mut block = self.block(number)?;
-        let (mut further, mut first) = (entry.further, 4);
-        loop {
-            for word in &block[first..] {
-                let word = word.load(Ordering::Relaxed);
-                check = mixed(check, word);
-                bytes.extend_from_slice(&word.to_le_bytes());
-            }
-            if bytes.len() >= total {
-                break;
-            }
-            block = self.block(further)?;
-            (further, first) = (low(block[0].load(Ordering::Relaxed)), 1);
-        }
-        bytes.truncate(total);
-        if high(check) == entry.check { Ok(()) } else { Err(Broken) }
-    }
-
-    #[expect(clippy::unused_self, reason = "it is a part of reading and writing")]
-    fn start_check(&self, entry: &Entry) -> u64 {
-        let Lengths { key, records, logs } = entry.lengths;
-        let check = mixed(1, both(logs, entry.tag));
-        let check = mixed(check, both(u32::from(records), u32::from(key)));
-        mixed(check, entry.spent_at_us)
-    }
-
     /// Finds the entry of a key and reads its bytes.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8], bytes: &mut Bytes) -> Result<Option<Found>, Broken> {
@@ -262,18 +170,6 @@ impl<'a> Shard<'a> {
             number = entry.next;
         }
         Err(Broken)
-    }
-
-    /// How many blocks are free.
-    pub(super) fn free(&self) -> usize {
-        let untouched = usize::try_from(self.get(head::UNTOUCHED)).unwrap_or(usize::MAX);
-        let listed = usize::try_from(self.get(head::FREE_COUNT)).unwrap_or(usize::MAX);
-        self.layout.blocks.saturating_sub(untouched).saturating_add(listed).min(self.layout.blocks)
-    }
-
-    /// So many blocks are kept free, so that the entries that are there can be written anew.
-    pub(super) fn spare(&self) -> usize {
-        2 + self.layout.blocks / 32
     }
 
     /// Writes the entry of a key in place of the one that was found, if any; says whether there was room.
@@ -323,107 +219,4 @@ impl<'a> Shard<'a> {
     pub(super) fn cut(&self, from: From) -> Result<(), Broken> {
         self.refer(from, 0, 0)
     }
-
-    /// Writes an entry to free blocks, of which there are enough.
-    fn write(
-        &self,
-        next: u32,
-        tag: u32,
-        lengths: Lengths,
-        bytes: &[u8],
-        spent_at_us: u64,
-    ) -> Result<u32, Broken> {
-        let number = self.allocate()?;
-        let first = self.block(number)?;
-        let mut entry = Entry { next, further: 0, tag, lengths, spent_at_us, check: 0 };
-        let mut check = self.start_check(&entry);
-        let (in_first, rest) = bytes.split_at(bytes.len().min(FIRST_BYTES));
-        check = fill(&first[4..], in_first, check);
-        let mut last: Option<&AtomicU64> = None;
-        for part in rest.chunks(FURTHER_BYTES) {
-            let further = self.allocate()?;
-            let block = self.block(further)?;
-            block[0].store(0, Ordering::Relaxed);
-            check = fill(&block[1..], part, check);
-            match last {
-                Some(last) => last.store(u64::from(further), Ordering::Relaxed),
-                None => entry.further = further,
-            }
-            last = Some(&block[0]);
-        }
-        first[0].store(both(next, entry.further), Ordering::Relaxed);
-        first[1].store(both(lengths.logs, tag), Ordering::Relaxed);
-        let two = u64::from(high(check)) | u64::from(lengths.records) << 32 | u64::from(lengths.key) << 48;
-        first[2].store(two, Ordering::Relaxed);
-        first[3].store(spent_at_us, Ordering::Relaxed);
-        Ok(number)
-    }
-
-    fn allocate(&self) -> Result<u32, Broken> {
-        let number = low(self.get(head::FREE));
-        if number != 0 {
-            let next = low(self.block(number)?[0].load(Ordering::Relaxed));
-            self.set(head::FREE, u64::from(next));
-            self.set(head::FREE_COUNT, self.get(head::FREE_COUNT).saturating_sub(1));
-            return Ok(number);
-        }
-        let untouched = self.get(head::UNTOUCHED);
-        let number = u32::try_from(untouched + 1).map_err(|_| Broken)?;
-        self.block(number)?;
-        self.set(head::UNTOUCHED, untouched + 1);
-        Ok(number)
-    }
-
-    fn free_entry(&self, number: u32) -> Result<(), Broken> {
-        let Entry { further, lengths, .. } = self.entry(number)?;
-        self.free_block(number)?;
-        let mut further = further;
-        for _ in 1..lengths.blocks() {
-            let next = low(self.block(further)?[0].load(Ordering::Relaxed));
-            self.free_block(further)?;
-            further = next;
-        }
-        Ok(())
-    }
-
-    pub(super) fn free_block(&self, number: u32) -> Result<(), Broken> {
-        self.block(number)?[0].store(self.get(head::FREE), Ordering::Relaxed);
-        self.set(head::FREE, u64::from(number));
-        self.set(head::FREE_COUNT, self.get(head::FREE_COUNT).wrapping_add(1));
-        Ok(())
-    }
-
-    /// The numbers of the blocks of an entry after the first.
-    pub(super) fn further_blocks(&self, entry: &Entry) -> impl Iterator<Item = Result<u32, Broken>> {
-        let (mut number, mut failed) = (entry.further, false);
-        let shard = *self;
-        (1..entry.lengths.blocks()).map_while(move |_| {
-            if failed {
-                return None;
-            }
-            let this = number;
-            match shard.block(this) {
-                Ok(block) => number = low(block[0].load(Ordering::Relaxed)),
-                Err(Broken) => failed = true,
-            }
-            Some(if failed { Err(Broken) } else { Ok(this) })
-        })
-    }
-}
-
-/// Fills words with bytes, the last ones with zeros.
-fn fill(words: &[AtomicU64], bytes: &[u8], mut check: u64) -> u64 {
-    let mut parts = bytes.chunks(8);
-    for word in words {
-        let part = parts.next().unwrap_or_default();
-        let whole = part.first_chunk::<8>().copied().unwrap_or_else(|| {
-            let mut whole = [0; 8];
-            whole[..part.len()].copy_from_slice(part);
-            whole
-        });
-        let value = u64::from_le_bytes(whole);
-        check = mixed(check, value);
-        word.store(value, Ordering::Relaxed);
-    }
-    check
 }

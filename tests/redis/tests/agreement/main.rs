@@ -7,6 +7,7 @@ mod all_or_nothing;
 mod changed_limits;
 mod concurrency;
 mod differential;
+mod end_of_time;
 mod policies;
 mod random;
 mod servers;

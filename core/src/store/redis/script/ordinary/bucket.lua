@@ -10,7 +10,7 @@ full$ = at$ + debt$
 if debt$ > 8 * empty$ then
   debt$ = 8 * empty$
 end
-debt$ = debt$ + at$ - now
+debt$ = debt$ - (now - at$)
 if debt$ < 0 then
   debt$ = 0
 end
