@@ -53,15 +53,22 @@
 
 mod algorithm;
 mod backoff;
+mod birth;
 pub mod blocking;
+mod call;
 mod client_address;
 mod clock;
+mod completion;
 mod decision;
+mod driver;
 mod error;
 mod explanation;
 pub mod headers;
 mod limiter;
+#[cfg(target_os = "linux")]
+mod mapping;
 mod outage;
+mod park;
 mod policy;
 mod quota;
 mod request;
@@ -69,8 +76,10 @@ mod store;
 mod transition;
 
 pub use backoff::{Backoff, BackoffBuilder, server_wait};
+pub use call::{Answer, Call};
 pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
 pub use clock::{Clock, ManualClock};
+pub use completion::Completions;
 pub use decision::{Decision, Degradation, QuotaUsage, Source, Usage};
 pub use error::{Error, ErrorKind};
 pub use limiter::{Limiter, LimiterBuilder};
@@ -78,7 +87,7 @@ pub use outage::Outage;
 pub use policy::Policy;
 pub use quota::{Algorithm, Quota, QuotaBuilder};
 pub use request::Request;
-pub use store::redis::{Finding, RedisOption, RedisOptions, Severity, StoreCounters};
+pub use store::redis::{Finding, OptionKind, RedisOptions, Severity, Stats, StoreOption};
 
 /// The Rust examples of the README, run as tests.
 #[cfg(doctest)]

@@ -7,20 +7,22 @@ mod line;
 mod registry;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use builder::LimiterBuilder;
 
 use self::line::Lines;
 use self::registry::Registry;
+use crate::birth::Birth;
 use crate::clock::Clock;
 use crate::decision::{Decision, Usage};
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::request::Request;
-use crate::store::redis::{Finding, StoreCounters};
+use crate::store::redis::{Finding, Stats};
 use crate::store::{Action, Answer, Question, Store};
 use crate::transition::Operation;
 
@@ -57,10 +59,15 @@ pub(crate) struct Shared {
     store: Store,
     /// Who waits for which key.
     lines: Lines,
+    /// Drives the timers of those who wait for a store that needs no runtime itself.
+    timers: OnceLock<Driver>,
+    birth: Birth,
+    /// What takes its place in a process that was forked from this one.
+    successor: OnceLock<Box<Shared>>,
 }
 
 impl Limiter {
-    /// Starts a limiter; it needs at least one policy.
+    /// Starts a limiter.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::default()
     }
@@ -71,7 +78,7 @@ impl Limiter {
     /// See [`Limiter`].
     #[inline]
     pub async fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        Ok(self.shared.ask(CHECK, request.into()).await?.0)
+        Ok(self.shared().ask(CHECK, request.into()).await?.0)
     }
 
     /// The decision that a check would give now; leaves no trace. Nothing is spent, so `remaining` is from before.
@@ -79,7 +86,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        Ok(self.shared.ask(Action::Apply(Operation::Peek), request.into()).await?.0)
+        Ok(self.shared().ask(Action::Apply(Operation::Peek), request.into()).await?.0)
     }
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
@@ -90,7 +97,7 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        self.shared.check_many(requests).await
+        self.shared().check_many(requests).await
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
@@ -98,7 +105,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared.ask(Action::Apply(Operation::Take), request.into()).await?))
+        Ok(usage(self.shared().ask(Action::Apply(Operation::Take), request.into()).await?))
     }
 
     /// Spends the cost whether it fits or not, for a cost that is learnt afterwards. Use saturates at 8 times each
@@ -107,7 +114,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared.ask(Action::Apply(Operation::Charge), request.into()).await?))
+        Ok(usage(self.shared().ask(Action::Apply(Operation::Charge), request.into()).await?))
     }
 
     /// Gives back up to what is used, the newest first. In a sliding window a unit whose sub-window is sliding out
@@ -116,7 +123,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared.ask(Action::Apply(Operation::Refund), request.into()).await?))
+        Ok(usage(self.shared().ask(Action::Apply(Operation::Refund), request.into()).await?))
     }
 
     /// Forgets the key under its policy; the cost does not matter.
@@ -124,7 +131,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared.ask(Action::Reset, request.into()).await?))
+        Ok(usage(self.shared().ask(Action::Reset, request.into()).await?))
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. Says at once that the
@@ -145,44 +152,45 @@ impl Limiter {
         request: impl Into<Request<'a>>,
         timeout: Duration,
     ) -> Result<Decision, Error> {
-        self.shared.acquire(request.into(), timeout).await
+        self.shared().acquire(request.into(), timeout).await
     }
 
     /// Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
     /// algorithm, period, step and buckets stay; a quota that is new in this sense starts unused.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies;
+    /// [`Closed`](ErrorKind::Closed) after [`close`](Self::close).
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        self.shared.set_policy(policy, None)
+        self.shared().set_policy(policy, None)
     }
 
-    /// The policy of that name, with its current numbers.
+    /// The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
     pub fn policy(&self, name: &str) -> Option<Policy> {
-        self.shared.registry.policy(name)
+        self.shared().registry.policy(name)
     }
 
-    /// All policies, in the order in which they were registered.
+    /// All policies, in the order in which they were registered, those made of quotas in requests included.
     pub fn policies(&self) -> Vec<Policy> {
-        self.shared.registry.policies()
+        self.shared().registry.policies()
     }
 
     /// How many keys the memory store or the local one holds a state for, spent ones that were not cleaned yet included;
     /// `None` for a store elsewhere, and for one that cannot be opened.
     pub fn keys(&self) -> Option<usize> {
-        match &self.shared.store {
+        match &self.shared().store {
             Store::Memory(store) => Some(store.keys()),
             Store::Local(store) => store.keys(),
             Store::Redis(_) => None,
         }
     }
 
-    /// What became of the operations so far; `None` for the memory store and the local one, which answer
-    /// at once.
-    pub fn counters(&self) -> Option<StoreCounters> {
-        match &self.shared.store {
-            Store::Memory(_) | Store::Local(_) => None,
-            Store::Redis(store) => Some(store.counters()),
+    /// What became of the operations so far. The memory store and the local one answer every one of them at once and count
+    /// none: theirs are all 0.
+    pub fn stats(&self) -> Stats {
+        match &self.shared().store {
+            Store::Memory(_) | Store::Local(_) => Stats::default(),
+            Store::Redis(store) => store.stats(),
         }
     }
 
@@ -192,7 +200,7 @@ impl Limiter {
     /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when it does not answer in time;
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
     pub async fn ready(&self, timeout: Duration) -> Result<(), Error> {
-        match &self.shared.store {
+        match &self.shared().store {
             Store::Memory(_) => Ok(()),
             Store::Local(store) => store.ready(),
             Store::Redis(store) => {
@@ -209,7 +217,7 @@ impl Limiter {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
     /// A store that cannot be reached is a finding.
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
-        match &self.shared.store {
+        match &self.shared().store {
             Store::Memory(_) => Ok(Vec::new()),
             Store::Local(store) => store.ready().map(|()| Vec::new()),
             Store::Redis(store) => {
@@ -225,7 +233,7 @@ impl Limiter {
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the store is in this process.
     pub fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
-        match &self.shared.store {
+        match &self.shared().store {
             Store::Memory(_) => {
                 Err(Error::invalid_argument("the memory store has no credentials: only one elsewhere has"))
             }
@@ -244,15 +252,37 @@ impl Limiter {
         crate::blocking::Limiter::new(self.clone())
     }
 
+    /// Ends its use: what comes after it fails with [`Closed`](ErrorKind::Closed), connections are closed, and who waits
+    /// is answered as if the store could not be asked. Closing it again does nothing.
+    pub fn close(&self) {
+        let shared = self.shared();
+        if shared.registry.close() {
+            shared.store.close();
+            shared.lines.wake_everybody();
+        }
+    }
+
+    /// What its clones share in this process.
+    #[inline]
     pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+        self.shared.here()
+    }
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        if !self.shared.birth.is_here() {
+            // It belongs to the process that this one was forked from: its event queue is there as well, and ending it would
+            // take its sockets out of there. So it is never dropped here.
+            std::mem::forget(Arc::clone(&self.shared));
+        }
     }
 }
 
 /// No keys are shown: they may be secrets or people's names.
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let store = match &self.shared.store {
+        let store = match &self.shared().store {
             Store::Memory(_) => "memory",
             Store::Local(_) => "local",
             Store::Redis(_) => "redis",
@@ -265,6 +295,55 @@ impl fmt::Debug for Limiter {
 }
 
 impl Shared {
+    fn new(store: Store) -> Self {
+        Self {
+            registry: Registry::default(),
+            store,
+            lines: Lines::default(),
+            timers: OnceLock::new(),
+            birth: Birth::here(),
+            successor: OnceLock::new(),
+        }
+    }
+
+    /// This, or what takes its place in this process.
+    #[inline]
+    fn here(&self) -> &Self {
+        if self.birth.is_here() { self } else { self.successor() }
+    }
+
+    /// What takes its place in a process that was forked from the one that it was made in. Nothing that the parent has
+    /// open or locked is used.
+    #[cold]
+    fn successor(&self) -> &Self {
+        let successor = self.successor.get().unwrap_or_else(|| {
+            let store = self.store.successor(&self.registry.policies());
+            let registry = self.registry.successor();
+            let made = Box::new(Self { registry, ..Self::new(store) });
+            self.successor.get_or_init(|| made)
+        });
+        // That one may be a parent's, too.
+        successor.here()
+    }
+
+    /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
+    pub(crate) fn runtime(&self) -> Result<&tokio::runtime::Handle, Error> {
+        let driver = match &self.store {
+            Store::Redis(store) => store.driver()?,
+            Store::Memory(_) | Store::Local(_) => self.timers()?,
+        };
+        driver.run_for_good()?;
+        Ok(driver.handle())
+    }
+
+    fn timers(&self) -> Result<&Driver, Error> {
+        if let Some(driver) = self.timers.get() {
+            return Ok(driver);
+        }
+        let driver = Driver::new()?;
+        Ok(self.timers.get_or_init(|| driver))
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -277,12 +356,24 @@ impl Shared {
     #[inline]
     fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
         let request = request.checked()?;
-        let id = self.registry.id(request.policy)?;
+        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, None);
+        let id = self.registry.id(request.policy, tell)?;
         Ok(Question { id, key: request.key, action, cost: request.cost })
     }
 
+    /// Answers what needs no waiting.
     #[inline]
-    async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+    pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.try_ask(question).transpose()?;
+        if answer.is_some() {
+            self.answered(question);
+        }
+        Ok(answer)
+    }
+
+    #[inline]
+    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
         let question = self.question(action, request)?;
         let answer = self.store.ask(question).await?;
         self.answered(question);
@@ -301,7 +392,7 @@ impl Shared {
         Ok(answer)
     }
 
-    async fn check_many<'a, R: Into<Request<'a>>>(
+    pub(crate) async fn check_many<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
@@ -335,6 +426,7 @@ impl Shared {
     }
 
     fn set_policy(&self, policy: Policy, outage: Option<Outage>) -> Result<(), Error> {
+        self.registry.check_open()?;
         let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, outage))?;
         self.lines.wake_all(id);
         Ok(())

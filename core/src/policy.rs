@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use crate::error::{Error, excerpt};
 use crate::quota::{Quota, parse_quotas};
 
@@ -66,6 +68,21 @@ impl Policy {
         Self::new(name, parse_quotas(quotas)?)
     }
 
+    /// A policy that is named for its quotas, so that whoever asks for the same quotas, in whichever language, counts
+    /// together. See [`Request::policy`](crate::Request::policy).
+    pub(crate) fn one_off(quotas: &str) -> Result<Self, Error> {
+        let policy = Self::new("unnamed", parse_quotas(quotas)?)?;
+        let text = policy.quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join("&");
+        // Neither these nor `&` stand in the text of a quota, so that no two texts become the same name.
+        let name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
+        if name.len() <= Self::MAX_NAME_LENGTH {
+            return Ok(Self { name: name.into(), ..policy });
+        }
+        let hash = Sha256::digest(name.as_bytes());
+        let name = hash[..20].iter().fold(String::from("#"), |name, byte| format!("{name}{byte:02x}"));
+        Ok(Self { name: name.into(), ..policy })
+    }
+
     /// The name: a token of RFC 9110, 1 to 64 bytes.
     pub fn name(&self) -> &str {
         &self.name
@@ -111,6 +128,19 @@ mod tests {
         for name in ["", "a b", "é", "a\"b", "a\0", "{a}", &"x".repeat(65)] {
             assert!(Policy::parse(name, "1/s").unwrap_err().to_string().contains("allowed are 1 to 64"));
         }
+    }
+
+    #[test]
+    fn a_one_off_policy_is_named_for_its_quotas() {
+        let name = |quotas| Policy::one_off(quotas).unwrap().name().to_owned();
+        assert_eq!(name("100/60s"), "100|minute");
+        assert_eq!(name("10/s token_bucket burst=20; 1_000/h"), "10|second+token_bucket+burst.20&1000|hour");
+        let long = "1/s; 1/m; 1/h; 1/d; 1/w; 1/2s; 1/2m; 1/2h; 1/2d; 1/2w";
+        assert_eq!(name(long), "#5");
+        for quotas in ["100/60s", long] {
+            assert!(check_name(&name(quotas)).is_ok());
+        }
+        assert!(Policy::one_off("100/month").unwrap_err().to_string().contains("days"));
     }
 
     #[test]

@@ -40,9 +40,14 @@ impl<'a> Request<'a> {
     }
 
     /// The policy's name; it may be left out where the limiter has only one.
+    ///
+    /// Quotas as text, such as `100/minute; 1000/hour`, are a policy as well, which need not be registered: its name is made
+    /// of the quotas, so that all who ask for the same ones share what is used, in every process and language, and those
+    /// who ask for others do not. A limiter keeps each of them, so they are for texts in a program, not for what its users
+    /// send.
     #[must_use]
-    pub fn policy(mut self, name: &'a str) -> Self {
-        self.policy = Some(name);
+    pub fn policy(mut self, name_or_quotas: &'a str) -> Self {
+        self.policy = Some(name_or_quotas);
         self
     }
 

@@ -110,6 +110,43 @@ impl Store {
         }
     }
 
+    /// The answer to a question that needs no waiting; `None` when somebody else has to be asked.
+    #[inline]
+    pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Result<Answer, Error>> {
+        match self {
+            Self::Memory(store) => Some(Ok(store.answer(question))),
+            Self::Local(store) => Some(store.answer(question)),
+            Self::Redis(_) => None,
+        }
+    }
+
+    /// Whether it answers without waiting for anybody else.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::Local(_))
+    }
+
+    /// The same store for a process that was forked from the one that uses this, with these policies.
+    pub(crate) fn successor(&self, policies: &[Policy]) -> Self {
+        match self {
+            Self::Memory(store) => {
+                let store = store.successor();
+                for (id, policy) in (0..).zip(policies) {
+                    store.set_policy(PolicyId(id), policy);
+                }
+                Self::Memory(store)
+            }
+            Self::Local(store) => Self::Local(Box::new(store.successor())),
+            Self::Redis(store) => Self::Redis(Box::new(store.successor())),
+        }
+    }
+
+    /// Lets go of what leads elsewhere.
+    pub(crate) fn close(&self) {
+        if let Self::Redis(store) = self {
+            store.close();
+        }
+    }
+
     /// Waits on this thread, which must not belong to a runtime, for a future that asks this store.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         match self {

@@ -44,6 +44,7 @@ impl Shared {
             () = deadline.reached(), if ahead > 0 => return self.denied_behind(request, ahead).await,
         };
         loop {
+            self.registry.check_open()?;
             let left_us = deadline.left_us();
             if let Some(denied) = self.denied_turn(request, deadline, left_us).await? {
                 return Ok(denied);

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::store::Store;
 use crate::store::local::{LocalOptions, LocalStore};
 use crate::store::memory::MemoryStore;
-use crate::store::redis::{RedisOptions, RedisStore};
+use crate::store::redis::{OptionKind, RedisOptions, RedisStore, StoreOption};
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct LimiterBuilder {
     local_size: Option<u64>,
     clock: Clock,
     max_keys: usize,
+    /// By name, as text.
+    options: Vec<(Box<str>, Box<str>)>,
 }
 
 /// Where the states are kept.
@@ -30,6 +32,53 @@ enum Place {
     Memory,
     Local(LocalOptions),
     Redis(Box<RedisOptions>),
+}
+
+impl Place {
+    /// Sets an option of the store by its name.
+    fn set(self, name: &str, text: &str) -> Result<Self, Error> {
+        let (this, needed) = match self {
+            Self::Redis(options) => return Ok(Self::Redis(Box::new(options.set(name, text)?))),
+            Self::Local(options) if name == LOCAL_SIZE.name => {
+                return Ok(Self::Local(options.sized_by(text)?));
+            }
+            Self::Local(_) => ("local", "a Redis"),
+            Self::Memory if name == LOCAL_SIZE.name => ("memory", "a local"),
+            Self::Memory => ("memory", "a Redis"),
+        };
+        let known = LimiterBuilder::options();
+        Err(Error::invalid_argument(if known.iter().any(|option| option.name == name) {
+            format!("option {name} is for {needed} store, and this is the {this} store: leave it out")
+        } else {
+            let known = known.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
+            format!("option {} is not known: allowed are {known}", excerpt(name))
+        }))
+    }
+}
+
+const MAX_KEYS: StoreOption = StoreOption {
+    name: "max_keys",
+    kind: OptionKind::Number,
+    about: "The most keys that are held in this process, over all policies.",
+    allowed: "1 or more",
+    default: Some("1000000"),
+    secret: false,
+};
+
+const LOCAL_SIZE: StoreOption = StoreOption {
+    name: "local_size",
+    kind: OptionKind::Text,
+    about: "How many bytes a local store takes when it is made. One that is there has to have that size.",
+    allowed: "1MiB to 64GiB",
+    default: Some("64MiB"),
+    secret: false,
+};
+
+fn read_max_keys(text: &str) -> Result<usize, Error> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
+        Error::invalid_argument(format!("max_keys is {}: allowed is a whole number from 1 up", excerpt(text)))
+    })
 }
 
 impl Default for LimiterBuilder {
@@ -41,6 +90,7 @@ impl Default for LimiterBuilder {
             local_size: None,
             clock: Clock::default(),
             max_keys: Self::DEFAULT_MAX_KEYS,
+            options: Vec::new(),
         }
     }
 }
@@ -107,18 +157,35 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets an option by its name and a text, for those who have it so: any of [`options`](Self::options). A mistake is
+    /// reported by [`build`](Self::build).
+    pub fn option(mut self, name: &str, text: &str) -> Self {
+        self.options.push((name.into(), text.into()));
+        self
+    }
+
+    /// Every option that [`option`](Self::option) knows: those of this builder, and those of a Redis store.
+    pub fn options() -> Vec<StoreOption> {
+        [MAX_KEYS, LOCAL_SIZE].into_iter().chain(RedisOptions::ALL.iter().copied()).collect()
+    }
+
     /// Checks the settings and makes the limiter. Connects to nothing: a store that cannot be reached is no error
     /// here, since it may be found later.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no policy, two have the same name, an outage
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage
     /// policy is given for a policy that there is not, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, outages, store, local_size, clock, max_keys } = self;
-        if policies.is_empty() {
-            return Err(Error::invalid_argument(
-                "a limiter needs at least one policy, such as \"100/minute\"",
-            ));
+        let Self { policies, outages, store, local_size, clock, max_keys, options } = self;
+        let (mut place, mut max_keys) = (store?, max_keys);
+        for (name, text) in &options {
+            place = match &**name {
+                "max_keys" => {
+                    max_keys = read_max_keys(text)?;
+                    place
+                }
+                _ => place.set(name, text)?,
+            };
         }
         if max_keys == 0 {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
@@ -131,7 +198,6 @@ impl LimiterBuilder {
                 )));
             }
         }
-        let place = store?;
         if local_size.is_some() && !matches!(place, Place::Local(_)) {
             return Err(Error::invalid_argument(
                 "local_size is given and the store is not local: leave it out, or name a store such as local:web",
@@ -148,7 +214,7 @@ impl LimiterBuilder {
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
-        let shared = Shared { registry: super::Registry::default(), store, lines: super::Lines::default() };
+        let shared = Shared::new(store);
         for policy in policies {
             if shared.registry.policy(policy.name()).is_some() {
                 return Err(Error::invalid_argument(format!(

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::error::{Error, excerpt};
+use crate::error::{Error, ErrorKind, excerpt};
 use crate::policy::Policy;
 use crate::store::PolicyId;
 
@@ -16,7 +16,7 @@ const MAX_POLICIES: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     policies: ArcSwap<Policies>,
-    /// Whether there is just one policy, which then need not be looked up.
+    /// Whether the first policy is the only one with a name of its own: then it need not be looked up.
     only: AtomicBool,
     /// Held while policies change, so that the store sees the changes in the same order.
     changing: Mutex<()>,
@@ -26,25 +26,53 @@ pub(super) struct Registry {
 struct Policies {
     /// In the order of their ids.
     list: Vec<Policy>,
+    /// By their names; those of one request also by the text that asked for them, in which there is a `/`.
     ids: HashMap<Arc<str>, PolicyId>,
+    /// Those with names of their own.
+    named: Vec<PolicyId>,
+    /// No more questions are taken.
+    closed: bool,
+}
+
+/// Who gave a policy its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    ByCaller,
+    /// It is named for its quotas, which never change.
+    ByQuotas,
 }
 
 impl Registry {
-    /// The id of the policy of that name, or of the only one.
+    /// The same policies under the same ids, in a process that was forked from the one that uses these.
+    pub(super) fn successor(&self) -> Self {
+        let only = AtomicBool::new(self.only.load(Ordering::Relaxed));
+        Self { policies: ArcSwap::new(self.policies.load_full()), only, changing: Mutex::default() }
+    }
+
+    /// The id of the policy of that name, of the only one, or of the one that the text describes, which is added with
+    /// `tell` if it is not known.
     #[inline]
-    pub(super) fn id(&self, name: Option<&str>) -> Result<PolicyId, Error> {
+    pub(super) fn id(
+        &self,
+        name: Option<&str>,
+        tell: impl FnOnce(PolicyId, &Policy),
+    ) -> Result<PolicyId, Error> {
         if name.is_none() && self.only.load(Ordering::Relaxed) {
             return Ok(PolicyId(0));
         }
         let policies = self.policies.load();
-        let found = name.and_then(|name| policies.ids.get(name).copied());
-        found.ok_or_else(|| policies.refusal(name))
+        if let Some(id) = policies.find(name) {
+            return Ok(id);
+        }
+        match name.filter(|text| text.contains('/') && !policies.closed) {
+            Some(quotas) => self.add_one_off(quotas, tell),
+            None => Err(policies.refusal(name)),
+        }
     }
 
     pub(super) fn policy(&self, name: &str) -> Option<Policy> {
         let policies = self.policies.load();
-        let id = policies.ids.get(name)?;
-        policies.list.get(id.0 as usize).cloned()
+        policies.list.get(policies.find(Some(name))?.0 as usize).cloned()
     }
 
     pub(super) fn policy_of(&self, id: PolicyId) -> Option<Policy> {
@@ -62,36 +90,107 @@ impl Registry {
         tell: impl FnOnce(PolicyId, &Policy),
     ) -> Result<PolicyId, Error> {
         let _changing = self.changing.lock();
+        self.put(policy, None, Named::ByCaller, tell)
+    }
+
+    /// Takes no more questions. Says whether it did before.
+    pub(super) fn close(&self) -> bool {
+        let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
-        let id = if let Some(&id) = policies.ids.get(policy.name()) {
-            tell(id, &policy);
-            policies.list[id.0 as usize] = policy;
-            id
-        } else {
-            let id = u32::try_from(policies.list.len()).ok().filter(|&id| (id as usize) < MAX_POLICIES);
-            let id = PolicyId(id.ok_or_else(|| {
-                Error::invalid_argument(format!("a limiter has at most {MAX_POLICIES} policies"))
-            })?);
-            tell(id, &policy);
-            policies.ids.insert(policy.name().into(), id);
-            policies.list.push(policy);
-            id
+        let was_open = !std::mem::replace(&mut policies.closed, true);
+        self.only.store(false, Ordering::Relaxed);
+        self.policies.store(Arc::new(policies));
+        was_open
+    }
+
+    /// Fails when it takes no more questions.
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        if self.policies.load().closed { Err(closed()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn add_one_off(&self, quotas: &str, tell: impl FnOnce(PolicyId, &Policy)) -> Result<PolicyId, Error> {
+        let policy = Policy::one_off(quotas)?;
+        let _changing = self.changing.lock();
+        self.put(policy, Some(quotas), Named::ByQuotas, tell)
+    }
+
+    fn put(
+        &self,
+        policy: Policy,
+        text: Option<&str>,
+        named: Named,
+        tell: impl FnOnce(PolicyId, &Policy),
+    ) -> Result<PolicyId, Error> {
+        let mut policies = Policies::clone(&self.policies.load());
+        if policies.ids.len() >= MAX_POLICIES && !policies.ids.contains_key(policy.name()) {
+            return Err(Error::invalid_argument(format!("a limiter has at most {MAX_POLICIES} policies")));
+        }
+        let id = match policies.ids.get(policy.name()).copied() {
+            Some(id) if policies.list[id.0 as usize] == policy => id,
+            Some(_) if named == Named::ByQuotas => {
+                return Err(Error::invalid_argument(format!(
+                    "a policy with other quotas is named {}: give that one another name",
+                    policy.name()
+                )));
+            }
+            Some(id) => {
+                tell(id, &policy);
+                policies.list[id.0 as usize] = policy;
+                id
+            }
+            None => {
+                let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
+                tell(id, &policy);
+                policies.ids.insert(policy.name().into(), id);
+                policies.list.push(policy);
+                id
+            }
         };
-        self.only.store(policies.list.len() == 1, Ordering::Relaxed);
+        if let Some(text) = text {
+            policies.ids.insert(text.into(), id);
+        } else if !policies.named.contains(&id) {
+            policies.named.push(id);
+        }
+        self.only.store(policies.named == [PolicyId(0)] && !policies.closed, Ordering::Relaxed);
         self.policies.store(Arc::new(policies));
         Ok(id)
     }
 }
 
 impl Policies {
+    fn find(&self, name: Option<&str>) -> Option<PolicyId> {
+        if self.closed {
+            return None;
+        }
+        match name {
+            Some(name) => self.ids.get(name).copied(),
+            None => self.named.first().copied().filter(|_| self.named.len() == 1),
+        }
+    }
+
     #[cold]
     fn refusal(&self, name: Option<&str>) -> Error {
-        let shown = self.list.iter().take(10).map(Policy::name).collect::<Vec<_>>().join(", ");
-        let more = if self.list.len() > 10 { ", ..." } else { "" };
+        if self.closed {
+            return closed();
+        }
+        let names =
+            self.named.iter().take(10).filter_map(|id| self.list.get(id.0 as usize)).map(Policy::name);
+        let shown = names.collect::<Vec<_>>().join(", ");
+        let has = match self.named.len() {
+            0 => "none: name quotas, such as 100/minute".to_owned(),
+            1..=10 => shown,
+            _ => format!("{shown}, ..."),
+        };
         let read = match name {
             Some(name) => format!("policy {} is not known", excerpt(name)),
+            None if self.named.is_empty() => "no policy is named".to_owned(),
             None => "no policy is named and there are several".to_owned(),
         };
-        Error::invalid_argument(format!("{read}: this limiter has {shown}{more}"))
+        Error::invalid_argument(format!("{read}: this limiter has {has}"))
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the limiter is closed")
 }

@@ -15,13 +15,11 @@
 //! tenth of that, decides several keys at once, never needs a page more to free one, and survives whatever is in the
 //! file, which such a database takes at its word.
 
-mod birth;
 mod file;
 mod key;
 mod layout;
 mod location;
 mod lock;
-mod mapping;
 mod opened;
 mod owner;
 mod policies;
@@ -64,6 +62,17 @@ impl LocalStore {
             options,
             clock,
             policies: Policies::default(),
+            opened: ArcSwapOption::default(),
+            opening: Mutex::new(()),
+        }
+    }
+
+    /// The same store for a process that was forked from the one that uses this.
+    pub(crate) fn successor(&self) -> Self {
+        Self {
+            options: self.options.clone(),
+            clock: self.clock.clone(),
+            policies: self.policies.successor(),
             opened: ArcSwapOption::default(),
             opening: Mutex::new(()),
         }

@@ -62,6 +62,7 @@ pub(crate) struct MemoryStore {
     key_hash: KeyHash,
     long_keys: LongKeys,
     clock: Clock,
+    max_keys: usize,
 }
 
 /// A shard on cache lines of its own, so that two cores that work on neighbours do not wait for each other.
@@ -91,7 +92,14 @@ impl MemoryStore {
             key_hash,
             long_keys: LongKeys::default(),
             clock,
+            max_keys,
         }
+    }
+
+    /// An empty store for a process that was forked from the one that uses this: a lock of this one may be held by a
+    /// thread that is not there.
+    pub(crate) fn successor(&self) -> Self {
+        Self::new(self.max_keys, self.clock.clone())
     }
 
     /// The clock by which it decides.

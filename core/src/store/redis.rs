@@ -12,7 +12,6 @@ mod connect;
 mod context;
 mod counters;
 mod doctor;
-mod driver;
 mod failure;
 mod health;
 mod key;
@@ -21,7 +20,6 @@ mod numbers;
 mod options;
 mod outage_answer;
 mod outstanding;
-mod park;
 mod policies;
 mod reply;
 mod resp;
@@ -44,11 +42,11 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use self::context::Context;
-pub use self::counters::StoreCounters;
+pub use self::counters::Stats;
 pub use self::doctor::{Finding, Severity};
 use self::failure::{Class, Failure};
 use self::key::KeyEncoder;
-pub use self::options::{RedisOption, RedisOptions};
+pub use self::options::{OptionKind, RedisOptions, StoreOption};
 use self::outage_answer::OutageAnswer;
 use self::policies::{Policies, RedisPolicy};
 use self::runtimes::Runtimes;
@@ -59,6 +57,7 @@ use self::topology::Topology;
 use super::{Action, Answer, PolicyId, Question};
 use crate::clock::Clock;
 use crate::decision::Degradation;
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::outage::Outage;
 use crate::policy::Policy;
@@ -97,11 +96,31 @@ impl RedisStore {
         })
     }
 
+    /// The same store for a process that was forked from the one that uses this: with connections of its own.
+    pub(crate) fn successor(&self) -> Self {
+        let context = Arc::new(self.context.successor());
+        let policies = self.policies.successor();
+        Self {
+            runtimes: self.runtimes.successor(Arc::clone(&context)),
+            context,
+            endpoints: self.endpoints.clone(),
+            prefix: self.prefix.clone(),
+            keys: self.keys.clone(),
+            outage: self.outage.successor(&policies.all()),
+            policies,
+        }
+    }
+
+    /// Lets go of all connections.
+    pub(crate) fn close(&self) {
+        self.runtimes.close();
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.context.clock
     }
 
-    pub(crate) fn counters(&self) -> StoreCounters {
+    pub(crate) fn stats(&self) -> Stats {
         self.context.counters.read()
     }
 
@@ -114,7 +133,8 @@ impl RedisStore {
     /// Asks the store, and answers without it if need be. Says as well how many units were spent.
     pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
         let topology = self.runtimes.here()?;
-        let submitted = self.submit(&topology, question)?;
+        let policy = self.policy(question.id)?;
+        let submitted = self.submit(&topology, &policy, question);
         Ok(self.answered(question, submitted.await))
     }
 
@@ -126,9 +146,10 @@ impl RedisStore {
 
     /// [`ask`](Self::ask) for a thread that waits.
     pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
-        let answer = self.runtimes.block_on(async |topology: Arc<Topology>| {
-            Ok::<_, Error>(self.submit(&topology, question)?.await)
-        })??;
+        let policy = self.policy(question.id)?;
+        let answer = self
+            .runtimes
+            .block_on(async |topology: Arc<Topology>| self.submit(&topology, &policy, question).await)?;
         Ok(self.answered(question, answer))
     }
 
@@ -170,7 +191,18 @@ impl RedisStore {
     async fn try_out(&self, action: Action) -> Result<Reply, Error> {
         let topology = self.runtimes.here()?;
         let question = Question { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
-        Ok(self.submit(&topology, question)?.await)
+        let policy = if let Some(policy) = self.policies.get(question.id) {
+            policy
+        } else {
+            let policy = Policy::one_off("1/second")?;
+            Arc::new(RedisPolicy::new(&policy, Vec::new(), Outage::Deny, &self.keys))
+        };
+        Ok(self.submit(&topology, &policy, question).await)
+    }
+
+    /// The runtime of its own.
+    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
+        self.runtimes.driver()
     }
 
     /// Waits on this thread for a future that asks this store.
@@ -183,8 +215,10 @@ impl RedisStore {
         topology: &Topology,
         questions: &[Question<'_>],
     ) -> Result<Vec<Answer>, Error> {
-        let submitted: Vec<Submitted> =
-            questions.iter().map(|question| self.submit(topology, *question)).collect::<Result<_, _>>()?;
+        let submit = |question: &Question<'_>| {
+            Ok::<_, Error>(self.submit(topology, &*self.policy(question.id)?, *question))
+        };
+        let submitted: Vec<Submitted> = questions.iter().map(submit).collect::<Result<_, _>>()?;
         let mut answers = Vec::with_capacity(questions.len());
         for (question, submitted) in questions.iter().zip(submitted) {
             answers.push(self.answered(*question, submitted.await));
@@ -193,13 +227,12 @@ impl RedisStore {
     }
 
     /// Gives a question to the connections.
-    fn submit(&self, topology: &Topology, asked: Question<'_>) -> Result<Submitted, Error> {
-        let policy = self.policy(asked.id)?;
+    fn submit(&self, topology: &Topology, policy: &RedisPolicy, asked: Question<'_>) -> Submitted {
         let mut key = Vec::new();
         self.keys.write(&policy.key_prefix, asked.key, &mut key);
         let Some(share) = self.context.outstanding.share(key.len()) else {
             self.context.counters.shed.add(1);
-            return Ok(Submitted::Refused(Failure::not_applied(Degradation::Shed)));
+            return Submitted::Refused(Failure::not_applied(Degradation::Shed));
         };
         let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
         let wanted = Wanted {
@@ -212,7 +245,7 @@ impl RedisStore {
         };
         let ticket = Ticket::new(wanted, share);
         topology.submit(Arc::clone(&ticket));
-        Ok(Submitted::Pending(Pending(ticket)))
+        Submitted::Pending(Pending(ticket))
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.

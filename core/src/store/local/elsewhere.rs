@@ -24,11 +24,19 @@ impl LocalOptions {
     pub(crate) fn sized(self, _bytes: u64) -> Result<Self, Error> {
         match self {}
     }
+
+    pub(crate) fn sized_by(self, _text: &str) -> Result<Self, Error> {
+        match self {}
+    }
 }
 
 impl LocalStore {
     pub(crate) fn new(options: LocalOptions, _clock: Clock) -> Self {
         match options {}
+    }
+
+    pub(crate) fn successor(&self) -> Self {
+        match *self {}
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -18,11 +18,11 @@ use rustix::io::Errno;
 use super::key::Secret;
 use super::layout::{Layout, MAGIC, MAX_SIZE, MIN_SIZE, OWNERS, VERSION, header, owner_at};
 use super::location::LocalOptions;
-use super::mapping::Mapping;
 use super::owner::{Opening, Token};
 use super::recovery::recover;
 use super::shard::{Shard, head};
 use crate::error::{Error, ErrorKind};
+use crate::mapping::Mapping;
 
 /// An open file, of which this process is an owner.
 #[derive(Debug)]

@@ -70,6 +70,11 @@ impl LocalOptions {
         Ok(self)
     }
 
+    /// Says the size as text.
+    pub(crate) fn sized_by(self, text: &str) -> Result<Self, Error> {
+        self.sized(read_size(text)?)
+    }
+
     /// In bytes, of a file that is made.
     pub(super) fn size_to_make(&self) -> u64 {
         self.size.unwrap_or(DEFAULT_SIZE)

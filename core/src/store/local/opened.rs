@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PolicyList;
-use super::birth::Birth;
 use super::file::OpenFile;
 use super::location::LocalOptions;
 use super::lock::{self, Kept, Taken};
@@ -13,6 +12,7 @@ use super::policies::{LocalPolicy, spent_at_us};
 use super::recovery::recover;
 use super::shard::{Broken, Bytes, Shard, head};
 use super::sweep;
+use crate::birth::Birth;
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation};
 use crate::error::{Error, ErrorKind};

@@ -33,6 +33,11 @@ pub(super) struct LocalPolicy {
 const MOST_SUPERSEDED: usize = 8;
 
 impl Policies {
+    /// The same policies, in a process that was forked from the one that uses these.
+    pub(super) fn successor(&self) -> Self {
+        Self(ArcSwap::new(self.0.load_full()))
+    }
+
     /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
     pub(super) fn set(&self, id: PolicyId, policy: &Policy, now_us: u64) {
         let mut policies = Vec::clone(&self.0.load());

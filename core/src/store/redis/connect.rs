@@ -95,6 +95,17 @@ impl Connector {
         })
     }
 
+    /// The same, in a process that was forked from the one that uses this.
+    pub(crate) fn successor(&self) -> Self {
+        Self {
+            tls: self.tls.clone(),
+            credentials: ArcSwapOption::new(self.credentials.load_full()),
+            sentinel_credentials: self.sentinel_credentials.clone(),
+            client_name: self.client_name.clone(),
+            ..*self
+        }
+    }
+
     pub(crate) fn database(&self) -> u32 {
         self.database
     }

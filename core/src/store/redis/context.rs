@@ -46,6 +46,18 @@ impl Context {
         })
     }
 
+    /// The same, in a process that was forked from the one that uses this.
+    pub(crate) fn successor(&self) -> Self {
+        Self {
+            connector: self.connector.successor(),
+            clock: self.clock.clone(),
+            outstanding: Arc::new(self.outstanding.successor()),
+            counters: Counters::default(),
+            reconnect: self.reconnect.clone(),
+            ..*self
+        }
+    }
+
     /// How long to wait after so many attempts to connect have failed in a row.
     pub(crate) fn pause_after(&self, failed: u32) -> Duration {
         self.reconnect.wait(failed.saturating_sub(1), None).unwrap_or_default()

@@ -28,17 +28,17 @@ macro_rules! counters {
         /// What became of the operations of a store since it was made. Every count only grows.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
-        pub struct StoreCounters {
+        pub struct Stats {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
         impl Counters {
-            pub(crate) fn read(&self) -> StoreCounters {
-                StoreCounters { $($name: self.$name.get(),)+ }
+            pub(crate) fn read(&self) -> Stats {
+                Stats { $($name: self.$name.get(),)+ }
             }
         }
 
-        impl StoreCounters {
+        impl Stats {
             /// Every count with its name, in a fixed order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($name), self.$name),)+].into_iter()

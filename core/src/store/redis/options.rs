@@ -15,7 +15,7 @@ mod words;
 use std::fmt;
 
 pub(super) use given::Origin;
-pub use kind::RedisOption;
+pub use kind::{OptionKind, StoreOption};
 pub(crate) use settings::Settings;
 use table::Values;
 

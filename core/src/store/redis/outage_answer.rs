@@ -3,6 +3,9 @@
 //! With the outage policy `local`, a memory store follows every decision of the store, so that it is warm when it has
 //! to decide. It knows what this process admitted, under a share of each limit; `allow` and `deny` know nothing.
 
+use std::sync::Arc;
+
+use super::policies::RedisPolicy;
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::outage::Outage;
@@ -26,6 +29,15 @@ pub(super) struct OutageAnswer {
 impl OutageAnswer {
     pub(super) fn new(share_ppm: u32, clock: Clock, max_keys: usize) -> Self {
         Self { local: MemoryStore::new(max_keys, clock), share_ppm }
+    }
+
+    /// The same, in a process that was forked from the one that uses this; it has followed nothing yet.
+    pub(super) fn successor(&self, policies: &[Arc<RedisPolicy>]) -> Self {
+        let successor = Self { local: self.local.successor(), share_ppm: self.share_ppm };
+        for (id, policy) in (0..).zip(policies) {
+            successor.set_policy(PolicyId(id), &policy.policy);
+        }
+        successor
     }
 
     pub(super) fn set_policy(&self, id: PolicyId, policy: &Policy) {

@@ -28,6 +28,11 @@ impl Outstanding {
         Self { operations, bytes, most_operations, most_bytes }
     }
 
+    /// The same bounds, of which nothing is taken.
+    pub(crate) fn successor(&self) -> Self {
+        Self::new(self.most_operations, self.most_bytes)
+    }
+
     /// The share of an operation with a key of that length; `None` past the bound.
     pub(crate) fn share(self: &Arc<Self>, key_length: usize) -> Option<Share> {
         let bytes = OPERATION_BYTES + key_length;

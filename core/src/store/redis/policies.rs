@@ -34,6 +34,21 @@ pub(super) struct RedisPolicy {
 const MOST_SUPERSEDED: usize = 8;
 
 impl RedisPolicy {
+    pub(super) fn new(
+        policy: &Policy,
+        superseded: Vec<Superseded>,
+        outage: Outage,
+        keys: &KeyEncoder,
+    ) -> Self {
+        Self {
+            policy: policy.clone(),
+            call: Arc::new(PolicyCall::new(policy, &superseded)),
+            superseded,
+            key_prefix: keys.policy_prefix(policy.name()),
+            outage,
+        }
+    }
+
     /// The past numbers once these are past as well.
     fn superseded_at(&self, at_us: u64) -> Vec<Superseded> {
         let these = Superseded { policy: self.policy.clone(), at_us };
@@ -46,6 +61,16 @@ impl Policies {
     /// The outage policy is that of every policy that has none of its own.
     pub(super) fn new(outage: Outage) -> Self {
         Self { policies: ArcSwap::default(), outage }
+    }
+
+    /// The same policies, in a process that was forked from the one that uses these.
+    pub(super) fn successor(&self) -> Self {
+        Self { policies: ArcSwap::new(self.policies.load_full()), outage: self.outage }
+    }
+
+    /// All of them, in the order of their ids.
+    pub(super) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
+        self.policies.load_full()
     }
 
     /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
@@ -61,13 +86,7 @@ impl Policies {
         let known = policies.get(id.0 as usize);
         let superseded = known.map_or_else(Vec::new, |known| known.superseded_at(clock.now_us()));
         let outage = outage.or(known.map(|known| known.outage)).unwrap_or(self.outage);
-        let changed = Arc::new(RedisPolicy {
-            policy: policy.clone(),
-            call: Arc::new(PolicyCall::new(policy, &superseded)),
-            superseded,
-            key_prefix: keys.policy_prefix(policy.name()),
-            outage,
-        });
+        let changed = Arc::new(RedisPolicy::new(policy, superseded, outage, keys));
         match policies.get_mut(id.0 as usize) {
             Some(known) => *known = changed,
             None => policies.push(changed),

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 
 use super::context::Context;
-use super::driver::Driver;
 use super::target::Endpoints;
 use super::topology::Topology;
+use crate::driver::Driver;
 use crate::error::Error;
 
 /// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
@@ -41,6 +41,11 @@ impl Runtimes {
         }
     }
 
+    /// No connections, to the same servers.
+    pub(crate) fn successor(&self, context: Arc<Context>) -> Self {
+        Self::new(self.endpoints.clone(), context)
+    }
+
     /// The connections of the current runtime, or where there is none those of our own, driven by a thread.
     pub(crate) fn here(&self) -> Result<Arc<Topology>, Error> {
         match Handle::try_current() {
@@ -63,7 +68,7 @@ impl Runtimes {
     ) -> Result<F::Output, Error> {
         if Handle::try_current().is_ok() {
             // A thread of a runtime must not drive another one, and may be the only one to drive its own.
-            return Ok(super::park::block_on(ask(self.of_own()?)));
+            return Ok(crate::park::block_on(ask(self.of_own()?)));
         }
         let driver = self.driver()?;
         let topology = self.of(driver.handle());
@@ -86,6 +91,15 @@ impl Runtimes {
         }
         let driver = Driver::new()?;
         Ok(self.driver.get_or_init(|| driver))
+    }
+
+    /// Lets go of all connections. Whoever waits is answered.
+    pub(crate) fn close(&self) {
+        let _changing = self.changing.lock();
+        self.topologies.store(Arc::default());
+        if let Some(driver) = self.driver.get() {
+            driver.close();
+        }
     }
 
     fn of(&self, runtime: &Handle) -> Arc<Topology> {

@@ -37,7 +37,7 @@ fn change(server: &Server, limiter: &Limiter, invalidate: impl FnOnce(), renew: 
     }
     let back = story.back_after(to);
     assert!(back < to + Duration::from_millis(400) + story.noise, "{back:?} {to:?} {}", story.told());
-    let counters = limiter.counters().unwrap();
+    let counters = limiter.stats();
     let held =
         held(&format!("redis+unix://harness:harness@{}", server.socket().display()), COUNTING, load.keys());
     let admitted = story.admitted_by_store();
@@ -48,7 +48,7 @@ fn change(server: &Server, limiter: &Limiter, invalidate: impl FnOnce(), renew: 
 fn check_secrecy(limiter: &Limiter) {
     let ready = limiter.blocking().ready(Duration::from_millis(1)).unwrap_err();
     let doctor = limiter.blocking().doctor().unwrap();
-    let told = format!("{ready} {ready:?} {doctor:?} {limiter:?} {:?}", limiter.counters());
+    let told = format!("{ready} {ready:?} {doctor:?} {limiter:?} {:?}", limiter.stats());
     assert!(ready.to_string().contains("auth") && format!("{doctor:?}").contains("password"), "{told}");
     for secret in [OLD, NEW, USER] {
         assert!(!told.contains(secret), "{told}");

@@ -52,14 +52,14 @@ impl Asker {
         } else {
             assert!(!decision.allowed() && decision.degraded().is_some(), "{case}: {decision:?}");
         }
-        self.unknown = self.limiter.counters().unwrap().unknown;
+        self.unknown = self.limiter.stats().unknown;
         by_store
     }
 
     fn until_sound(&mut self) {
         let began = Instant::now();
         while !self.ask("without a fault") {
-            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", self.limiter.counters());
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", self.limiter.stats());
             sleep(Duration::from_millis(1));
         }
     }
@@ -264,7 +264,7 @@ fn replies_that_come_twice_or_unasked_under_load() {
     for asked in story.asked.iter().filter(|asked| asked.is_sound()) {
         assert_eq!(asked.allowed, asked.key() % 2 == 0, "{asked:?}");
     }
-    let unknown = limiter.counters().unwrap().unknown;
+    let unknown = limiter.stats().unknown;
     for key in [0, 2] {
         let held = used(&server.url(), quotas, &load.keys()[key]);
         let admitted = story.admitted_of(key);

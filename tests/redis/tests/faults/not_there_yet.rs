@@ -45,7 +45,7 @@ fn the_store_is_used_as_soon_as_it_appears() {
         );
         limiter.blocking().ready(Duration::from_secs(5)).unwrap();
         let held = used(&server.url(), COUNTING, "k0");
-        let unknown = limiter.counters().unwrap().unknown;
+        let unknown = limiter.stats().unknown;
         let admitted = story.admitted_by_store();
         assert!((admitted..=admitted + unknown).contains(&held), "{held} {unknown} {}", story.told());
     }

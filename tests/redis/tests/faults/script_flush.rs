@@ -24,7 +24,7 @@ fn forgotten_scripts_are_sent_again_and_nobody_notices() {
             }
         });
         story.assert_sound();
-        let counters = limiter.counters().unwrap();
+        let counters = limiter.stats();
         assert_eq!((counters.unknown, counters.not_applied, counters.permanent), (0, 0, 0));
         assert_eq!(counters.applied, story.asked.len() as u64);
         assert_eq!(held(&server.url(), COUNTING, load.keys()), story.admitted());

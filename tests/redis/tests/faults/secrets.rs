@@ -70,7 +70,7 @@ fn use_all(told: &mut Told, options: RedisOptions) {
     let limiter = limiter.asynchronous();
     limiter.set_credentials(Some(USER), PASSWORD).unwrap();
     told.shown(limiter);
-    told.shown(&limiter.counters());
+    told.shown(&limiter.stats());
 }
 
 /// A store that works, one with another password, one that garbles what it says, and none at all.

@@ -38,7 +38,7 @@ fn set_clock(quotas: &str, offsets_us: &[i64]) {
     let forward = forward.filter(|step| *step > 0).count() as u64;
     story.assert_in_time(DEADLINE);
     // A clock that is set forward makes what is under way look late, which is seen at once.
-    assert_eq!(limiter.counters().unwrap().unknown, 0, "{}", story.told());
+    assert_eq!(limiter.stats().unknown, 0, "{}", story.told());
     let unsound = story.count(|asked| asked.source != Source::Store);
     assert!(unsound <= forward, "{}", story.told());
     check_admitted(&story, &quota, span, forward);

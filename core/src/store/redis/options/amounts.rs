@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::duration;
-use super::kind::Kind;
+use super::kind::{Kind, OptionKind};
 
 /// Whether a value is in a range such as `1 to 100`, or is 0 where the range says `0 (...), or 1 to 100`.
 fn within<T: PartialOrd + Default>(allowed: &str, value: &T, read: fn(&str) -> Option<T>) -> bool {
@@ -23,6 +23,7 @@ pub(super) enum Time {}
 impl Kind for Time {
     type Argument = Duration;
     type Value = Duration;
+    const SHOWN: OptionKind = OptionKind::Duration;
     const FORM: &'static str = ", as a whole number of us, ms, s, m or h";
 
     fn from_argument(argument: Duration) -> Duration {
@@ -48,6 +49,7 @@ pub(super) enum Count {}
 impl Kind for Count {
     type Argument = u32;
     type Value = u32;
+    const SHOWN: OptionKind = OptionKind::Number;
 
     fn from_argument(argument: u32) -> u32 {
         argument
@@ -76,6 +78,7 @@ const MIB: usize = 1 << 20;
 impl Kind for Size {
     type Argument = usize;
     type Value = usize;
+    const SHOWN: OptionKind = OptionKind::Number;
     const FORM: &'static str = ", as a whole number of bytes, KiB or MiB";
 
     fn from_argument(argument: usize) -> usize {
@@ -115,6 +118,7 @@ const WHOLE: u32 = 1_000_000;
 impl Kind for Share {
     type Argument = f64;
     type Value = u32;
+    const SHOWN: OptionKind = OptionKind::Number;
 
     /// Rounds to the nearest part per million. What is no share becomes a number that is not allowed.
     #[expect(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::kind::{Kind, RedisOption};
+use super::kind::{Kind, StoreOption};
 use crate::error::{Error, ErrorKind, excerpt};
 
 /// Where a value comes from.
@@ -34,7 +34,7 @@ impl<K: Kind> Given<K> {
     }
 
     /// Reads and checks a text.
-    pub(super) fn read(&mut self, row: &RedisOption, text: &str, origin: Origin) -> Result<(), Error> {
+    pub(super) fn read(&mut self, row: &StoreOption, text: &str, origin: Origin) -> Result<(), Error> {
         let Some(value) = K::read(text).filter(|value| K::allows(row.allowed, value)) else {
             let show = !K::SECRET && origin != Origin::Url { show: false };
             return Err(out_of_range::<K>(row, show.then(|| excerpt(text))));
@@ -51,7 +51,7 @@ impl<K: Kind> Given<K> {
     }
 
     /// The value that was given, if any: the URL and the code must not differ.
-    pub(super) fn settle(&self, row: &RedisOption) -> Result<Option<K::Value>, Error> {
+    pub(super) fn settle(&self, row: &StoreOption) -> Result<Option<K::Value>, Error> {
         if let Some(code) = &self.code {
             if !K::allows(row.allowed, code) {
                 return Err(out_of_range::<K>(row, (!K::SECRET).then(|| K::show(code))));
@@ -72,7 +72,7 @@ impl<K: Kind> Given<K> {
     }
 
     /// The value that was given, or else the default.
-    pub(super) fn settle_or_default(&self, row: &RedisOption) -> Result<K::Value, Error> {
+    pub(super) fn settle_or_default(&self, row: &StoreOption) -> Result<K::Value, Error> {
         let default = || row.default.and_then(K::read);
         self.settle(row)?.or_else(default).ok_or_else(|| {
             Error::new(ErrorKind::Internal, format!("the default of {} cannot be read", row.name))
@@ -84,7 +84,7 @@ impl<K: Kind> Given<K> {
     }
 
     /// Adds the option to a `Debug` output, if it was given.
-    pub(super) fn debug(&self, row: &RedisOption, out: &mut fmt::DebugStruct<'_, '_>) {
+    pub(super) fn debug(&self, row: &StoreOption, out: &mut fmt::DebugStruct<'_, '_>) {
         let shown = match (&self.code, &self.url) {
             (Some(value), _) | (None, Some(FromUrl { value, show: true })) => K::show(value),
             (None, Some(FromUrl { show: false, .. })) => "***".to_owned(),
@@ -94,8 +94,8 @@ impl<K: Kind> Given<K> {
     }
 }
 
-fn out_of_range<K: Kind>(row: &RedisOption, read: Option<String>) -> Error {
-    let RedisOption { name, allowed, .. } = row;
+fn out_of_range<K: Kind>(row: &StoreOption, read: Option<String>) -> Error {
+    let StoreOption { name, allowed, .. } = row;
     let read = read.unwrap_or_else(|| "out of range (not shown)".to_owned());
     Error::invalid_argument(format!("{name} is {read}: allowed is {allowed}{}", K::FORM))
 }

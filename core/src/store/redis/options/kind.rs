@@ -1,11 +1,14 @@
 //! What an option is: a kind of value, and a row in the table of options.
 
-/// One option of [`RedisOptions`](crate::RedisOptions), for those who list them: the documentation and tests of bindings.
+/// One option of a store, for those who list them or take them by name: bindings, documentation and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RedisOption {
-    /// The name: of the URL's parameter, of the setter, and for [`RedisOptions::set`](crate::RedisOptions::set).
+pub struct StoreOption {
+    /// The name: of the setter, for [`LimiterBuilder::option`](crate::LimiterBuilder::option), and of the URL's parameter where
+    /// there is one.
     pub name: &'static str,
+    /// What its values are.
+    pub kind: OptionKind,
     /// What it is for; the names of other options stand in backticks.
     pub about: &'static str,
     /// Which values it may have.
@@ -16,6 +19,18 @@ pub struct RedisOption {
     pub secret: bool,
 }
 
+/// What the values of an option are, for those who have durations and numbers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OptionKind {
+    /// A duration, as text a whole number and one of `us`, `ms`, `s`, `m` and `h`.
+    Duration,
+    /// A number.
+    Number,
+    /// Something else.
+    Text,
+}
+
 /// How values of a kind are read, checked and shown.
 pub(super) trait Kind {
     /// What a setter in code takes.
@@ -24,6 +39,8 @@ pub(super) trait Kind {
     type Value: Clone + PartialEq;
     /// How the text is written, where `allowed` does not say it.
     const FORM: &'static str = "";
+    /// What those who list options are told of it.
+    const SHOWN: OptionKind = OptionKind::Text;
     /// Whether a value must not be shown.
     const SECRET: bool = false;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::RedisOptions;
 use super::amounts::{Count, Share, Size, Time};
 use super::given::{Given, Origin};
-use super::kind::{Kind, RedisOption};
+use super::kind::{Kind, StoreOption};
 use super::words::{Choice, ClientName, File, Hidden, HostName, Prefix};
 use crate::error::Error;
 use crate::outage::Outage;
@@ -40,15 +40,17 @@ macro_rules! options {
         #[allow(non_upper_case_globals, reason = "an option's name is its name everywhere")]
         mod row {
             use super::*;
-            $(pub(super) const $name: RedisOption = RedisOption {
+            $(pub(super) const $name: StoreOption = StoreOption {
                 name: stringify!($name),
+                kind: $kind::SHOWN,
                 about: $about,
                 allowed: $allowed,
                 default: Some($default),
                 secret: $kind::SECRET,
             };)*
-            $(pub(super) const $bare: RedisOption = RedisOption {
+            $(pub(super) const $bare: StoreOption = StoreOption {
                 name: stringify!($bare),
+                kind: $bare_kind::SHOWN,
                 about: $bare_about,
                 allowed: $bare_allowed,
                 default: None,
@@ -92,7 +94,7 @@ macro_rules! options {
 
         impl RedisOptions {
             /// Every option, with what it is for, its range and its default.
-            pub const ALL: &[RedisOption] = &[$(row::$name,)* $(row::$bare,)*];
+            pub const ALL: &[StoreOption] = &[$(row::$name,)* $(row::$bare,)*];
 
             $(
                 #[doc = $about]

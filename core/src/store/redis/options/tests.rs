@@ -18,7 +18,7 @@ fn refusal(options: &RedisOptions) -> String {
 #[test]
 fn every_default_is_allowed_and_every_option_can_be_set() {
     for option in RedisOptions::ALL {
-        let RedisOption { name, default, .. } = *option;
+        let StoreOption { name, default, .. } = *option;
         let scheme = match name {
             name if name.starts_with("tls_") => "rediss://h",
             name if name.starts_with("sentinel_") || name == "topology_refresh" => "redis-sentinel://h/s",

@@ -51,6 +51,11 @@ impl Driver {
         self.runtime.as_ref().map(|runtime| runtime.block_on(future)).ok_or_else(closed)
     }
 
+    /// Has no thread drive it any longer.
+    pub(crate) fn close(&self) {
+        self.threads.open.close();
+    }
+
     /// Has a thread drive it for good.
     pub(crate) fn run_for_good(&self) -> Result<(), Error> {
         if self.threads.for_good.swap(true, Ordering::Relaxed) {
@@ -100,7 +105,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.threads.open.close();
+        self.close();
         if let Some(runtime) = self.runtime.take() {
             shut_down(runtime);
         }

@@ -1,4 +1,5 @@
-//! A file in this process's memory, as words that several processes read and write at once.
+//! Memory that other processes see, or do not: a file as words that several processes read and write at once, and a page
+//! that a fork wipes.
 //!
 //! This file has the only unsafe code: everything else works on the words, checks every number that it reads from them, and
 //! so stays within them whatever they hold.
@@ -10,16 +11,28 @@ use std::sync::atomic::AtomicU64;
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 #[derive(Debug)]
-pub(super) struct Mapping(MmapRaw);
+pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
     /// Maps so many bytes of a file, which has to have them: reading beyond its end kills the process.
-    pub(super) fn new(file: &File, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, bytes: usize) -> io::Result<Self> {
         Ok(Self(MmapOptions::new().len(bytes).map_raw(file)?))
     }
 
+    /// A page of this process that is all zeros in a process that is forked from it; `None` where the system cannot do
+    /// that.
+    pub(crate) fn wiped_by_fork() -> Option<Self> {
+        let mut page = MmapMut::map_anon(rustix::param::page_size()).ok()?;
+        let (start, bytes) = (page.as_mut_ptr().cast(), page.len());
+        // SAFETY: The page is ours alone, whole, and mapped; in this process the advice changes nothing of it, and in a
+        // child any bytes are bytes.
+        #[expect(unsafe_code, reason = "advice can change what is in memory, so giving it is unsafe")]
+        let advised = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxWipeOnFork) };
+        advised.ok().map(|()| Self(page.into()))
+    }
+
     #[inline]
-    pub(super) fn words(&self) -> &[AtomicU64] {
+    pub(crate) fn words(&self) -> &[AtomicU64] {
         let words: *const AtomicU64 = self.0.as_mut_ptr().cast_const().cast();
         // SAFETY: The mapping starts at a page, so it is aligned; it is readable and writable for `len` bytes until it is
         // dropped, which the borrow of `self` rules out. Any bits are an `AtomicU64`, and nobody accesses them in another
@@ -30,17 +43,4 @@ impl Mapping {
             std::slice::from_raw_parts(words, self.0.len() / size_of::<AtomicU64>())
         }
     }
-}
-
-/// A page of this process that is all ones here and all zeros in a process that is forked from it; `None` where the system
-/// cannot do that.
-pub(super) fn page_wiped_by_fork() -> Option<MmapMut> {
-    let mut page = MmapMut::map_anon(rustix::param::page_size()).ok()?;
-    page.fill(1);
-    let (start, bytes) = (page.as_mut_ptr().cast(), page.len());
-    // SAFETY: The page is ours alone, whole, and mapped; in this process the advice changes nothing of it, and in a child
-    // any bytes are bytes.
-    #[expect(unsafe_code, reason = "advice can change what is in memory, so giving it is unsafe")]
-    let advised = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxWipeOnFork) };
-    advised.ok().map(|()| page)
 }

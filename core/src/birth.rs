@@ -1,0 +1,57 @@
+//! Tells the process that made something from those that were forked from it.
+//!
+//! A fork copies memory and no threads but one: locks may be held by threads that are not there, and descriptors lead to
+//! what is the parent's. So whoever owns such things remembers in which process they were made.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(target_os = "linux")]
+use crate::mapping::Mapping;
+
+/// The process in which something was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Birth {
+    /// A word that every fork wipes. Looking at it takes no call of the system, which would take longer than deciding.
+    word: Option<&'static AtomicU64>,
+    /// What the word was; without such a word the number of the process.
+    number: u64,
+}
+
+impl Birth {
+    pub(crate) fn here() -> Self {
+        let Some(word) = word() else { return Self { word: None, number: u64::from(std::process::id()) } };
+        let mut number = word.load(Ordering::Acquire);
+        if number == 0 {
+            let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+            number = match word.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => next,
+                Err(meanwhile) => meanwhile,
+            };
+        }
+        Self { word: Some(word), number }
+    }
+
+    /// Whether this is the process that it was made in.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        match self.word {
+            Some(word) => word.load(Ordering::Relaxed) == self.number,
+            None => self.number == u64::from(std::process::id()),
+        }
+    }
+}
+
+/// Processes of one ancestry count on from each other; others never meet.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(target_os = "linux")]
+fn word() -> Option<&'static AtomicU64> {
+    static PAGE: OnceLock<Option<Mapping>> = OnceLock::new();
+    PAGE.get_or_init(Mapping::wiped_by_fork).as_ref()?.words().first()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn word() -> Option<&'static AtomicU64> {
+    None
+}

@@ -1,0 +1,251 @@
+//! Finished calls, handed to a foreign event loop in batches: one wake-up, many results.
+//!
+//! An event loop of another language cannot poll futures, and waking it takes longer than a decision. So what it started
+//! is kept here. When something of it can go on, the loop is woken, once, however much there is; when it comes, it polls
+//! what can go on, on its own thread, and takes the results along.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::birth::Birth;
+use crate::call::{Answer, Call, Form};
+use crate::error::{Error, ErrorKind};
+use crate::limiter::Limiter;
+use crate::request::Request;
+use crate::store::Action;
+
+/// The calls that one event loop waits for, each with a tag that says to the loop which one it is.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use polylimit::{Answer, Call, Completions, Limiter};
+///
+/// # fn example() -> Result<(), polylimit::Error> {
+/// let limiter = Limiter::builder().store("redis://localhost").build()?;
+/// let (wake, woken) = channel();
+/// let completions = Completions::new(move || _ = wake.send(()));
+/// let check = Call::Check(polylimit::Request::new("user:42").policy("100/minute"));
+/// if completions.submit(&limiter, &check, "first").is_none() {
+///     while completions.pending() > 0 && woken.recv().is_ok() {
+///         completions.drain(|tag, answer| println!("{tag}: {answer:?}"));
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Completions<T> {
+    /// Always there; taken when it is dropped in a process that is not its own.
+    calls: Option<Mutex<Calls<T>>>,
+    wake: Arc<WakeOnce>,
+    waker: Waker,
+    birth: Birth,
+}
+
+struct Calls<T> {
+    running: FuturesUnordered<Running<T>>,
+    /// Finished while another call was started.
+    finished: Vec<(T, Result<Answer, Error>)>,
+    started: u64,
+}
+
+type Running<T> = Pin<Box<dyn Future<Output = Finished<T>> + Send>>;
+
+struct Finished<T> {
+    number: u64,
+    tag: T,
+    answer: Result<Answer, Error>,
+}
+
+/// Wakes the loop once until it has come.
+struct WakeOnce {
+    woken: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Wake for WakeOnce {
+    fn wake(self: Arc<Self>) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            (self.wake)();
+        }
+    }
+}
+
+impl<T: Send + 'static> Completions<T> {
+    /// For a loop that `wake` wakes. It is called on any thread, and once until the loop has called
+    /// [`drain`](Self::drain); it must not call anything here.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let wake = Arc::new(WakeOnce { woken: AtomicBool::new(false), wake: Box::new(wake) });
+        let calls = Calls { running: FuturesUnordered::new(), finished: Vec::new(), started: 0 };
+        let waker = Waker::from(Arc::clone(&wake));
+        Self { calls: Some(Mutex::new(calls)), wake, waker, birth: Birth::here() }
+    }
+
+    /// Starts a call. If its answer is known at once, that is returned; otherwise a [`drain`](Self::drain) hands it out.
+    pub fn submit(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
+        if let Some(answer) = limiter.try_call(call) {
+            return Some(answer);
+        }
+        let mut calls = match self.calls() {
+            Ok(calls) => calls.lock(),
+            Err(error) => return Some(Err(error)),
+        };
+        let runtime = match limiter.shared().runtime() {
+            Ok(runtime) => runtime.clone(),
+            Err(error) => return Some(Err(error)),
+        };
+        let number = calls.started;
+        calls.started += 1;
+        let (limiter, call) = (limiter.clone(), OwnedCall::of(call));
+        let finished = async move { Finished { number, tag, answer: call.run(&limiter).await } };
+        calls.running.push(Box::pin(InRuntime { runtime, future: Box::pin(finished) }));
+        // It is polled, so that it is on its way.
+        let mut known = None;
+        let mut others = false;
+        let mut context = Context::from_waker(&self.waker);
+        while let Poll::Ready(Some(Finished { number: of, tag, answer })) =
+            calls.running.poll_next_unpin(&mut context)
+        {
+            if of == number {
+                known = Some(answer);
+            } else {
+                calls.finished.push((tag, answer));
+                others = true;
+            }
+        }
+        if others {
+            self.waker.wake_by_ref();
+        }
+        known
+    }
+
+    /// Hands out what has finished, each with its tag.
+    pub fn drain(&self, mut each: impl FnMut(T, Result<Answer, Error>)) {
+        let Ok(calls) = self.calls() else { return };
+        // What finishes from here on wakes again.
+        self.wake.woken.store(false, Ordering::Release);
+        let mut finished;
+        {
+            let mut calls = calls.lock();
+            finished = std::mem::take(&mut calls.finished);
+            let mut context = Context::from_waker(&self.waker);
+            while let Poll::Ready(Some(Finished { tag, answer, .. })) =
+                calls.running.poll_next_unpin(&mut context)
+            {
+                finished.push((tag, answer));
+            }
+        }
+        for (tag, answer) in finished {
+            each(tag, answer);
+        }
+    }
+
+    /// How many calls were started and not handed out yet.
+    pub fn pending(&self) -> usize {
+        self.calls().map_or(0, |calls| {
+            let calls = calls.lock();
+            calls.running.len() + calls.finished.len()
+        })
+    }
+
+    fn calls(&self) -> Result<&Mutex<Calls<T>>, Error> {
+        self.calls.as_ref().filter(|_| self.birth.is_here()).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Internal,
+                "these completions belong to the process that this one was forked from: make others",
+            )
+        })
+    }
+}
+
+impl<T> Drop for Completions<T> {
+    fn drop(&mut self) {
+        if !self.birth.is_here() {
+            // What they wait for is in another process; a lock may be held by a thread that is not here.
+            std::mem::forget(self.calls.take());
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Completions<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Completions").finish_non_exhaustive()
+    }
+}
+
+/// A future that is polled in a runtime that somebody else drives.
+struct InRuntime<F> {
+    runtime: Handle,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for InRuntime<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let runtime = self.runtime.clone();
+        let _entered = runtime.enter();
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// A call that outlives its caller's texts.
+enum OwnedCall {
+    One(OwnedRequest, Action, Form),
+    Many(Vec<OwnedRequest>),
+    Acquire(OwnedRequest, Duration),
+    Ready(Duration),
+    Doctor,
+}
+
+struct OwnedRequest {
+    key: Box<[u8]>,
+    policy: Option<Box<str>>,
+    cost: u64,
+}
+
+impl OwnedRequest {
+    fn of(request: &Request<'_>) -> Self {
+        Self { key: request.key.into(), policy: request.policy.map(Into::into), cost: request.cost }
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request { key: &self.key, policy: self.policy.as_deref(), cost: self.cost }
+    }
+}
+
+impl OwnedCall {
+    fn of(call: &Call<'_>) -> Self {
+        if let Some((action, request, form)) = call.action() {
+            return Self::One(OwnedRequest::of(&request), action, form);
+        }
+        match call {
+            Call::CheckMany(requests) => Self::Many(requests.iter().map(OwnedRequest::of).collect()),
+            Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
+            Call::Ready(timeout) => Self::Ready(*timeout),
+            _ => Self::Doctor,
+        }
+    }
+
+    async fn run(self, limiter: &Limiter) -> Result<Answer, Error> {
+        match &self {
+            Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,
+            Self::Many(requests) => {
+                let requests: Vec<_> = requests.iter().map(OwnedRequest::request).collect();
+                limiter.call(&Call::CheckMany(&requests)).await
+            }
+            Self::Acquire(request, timeout) => {
+                limiter.call(&Call::Acquire(request.request(), *timeout)).await
+            }
+            Self::Ready(timeout) => limiter.call(&Call::Ready(*timeout)).await,
+            Self::Doctor => limiter.call(&Call::Doctor).await,
+        }
+    }
+}

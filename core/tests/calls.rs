@@ -1,0 +1,164 @@
+//! Calls as values, and what event loops of other languages are handed.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use polylimit::{
+    Answer, Call, Completions, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Request,
+};
+
+fn limiter(clock: &ManualClock) -> Limiter {
+    let policy = Policy::parse("api", "2/minute fixed_window").unwrap();
+    Limiter::builder().policy(policy).clock(clock.clone()).build().unwrap()
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(1_700_000_000_000_000).unwrap()
+}
+
+fn decision(answer: Result<Answer, Error>) -> Decision {
+    match answer {
+        Ok(Answer::Decision(decision)) => decision,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A loop that hears of being woken.
+fn completions() -> (Completions<u32>, Receiver<()>) {
+    let (wake, woken) = channel();
+    (Completions::new(move || _ = wake.send(())), woken)
+}
+
+#[test]
+fn what_needs_no_waiting_is_answered_at_once() {
+    let limiter = limiter(&clock());
+    let (completions, _woken) = completions();
+    let key = Request::new("user");
+    assert!(decision(completions.submit(&limiter, &Call::Check(key), 1).unwrap()).allowed());
+    assert!(decision(limiter.try_call(&Call::Check(key)).unwrap()).allowed());
+    assert!(!decision(limiter.blocking().call(&Call::Check(key))).allowed());
+    let Some(Ok(Answer::Usage(usage))) = limiter.try_call(&Call::Refund(key.cost(9))) else { panic!() };
+    assert_eq!(usage.remaining(), 2);
+    let Some(Ok(Answer::Decisions(decisions))) = limiter.try_call(&Call::CheckMany(&[key, key, key])) else {
+        panic!()
+    };
+    let allowed: Vec<_> = decisions.into_iter().map(|decision| decision.unwrap().allowed()).collect();
+    assert_eq!(allowed, [true, true, false]);
+    assert_eq!(completions.pending(), 0);
+}
+
+#[test]
+fn what_has_to_wait_is_handed_out_after_one_wake_up() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let (completions, woken) = completions();
+    let acquire = |user| Call::Acquire(Request::new(user).cost(2), Duration::from_secs(100));
+    for user in ["a", "b", "c"] {
+        assert!(decision(completions.submit(&limiter, &acquire(user), 0).unwrap()).allowed());
+    }
+    for (user, tag) in [("a", 1), ("b", 2), ("c", 3)] {
+        assert_eq!(completions.submit(&limiter, &acquire(user), tag), None);
+    }
+    assert_eq!(completions.pending(), 3);
+    completions.drain(|tag, answer| panic!("{tag}: {answer:?}"));
+    clock.advance(Duration::from_secs(60)).unwrap();
+    let mut tags = Vec::new();
+    while tags.len() < 3 {
+        woken.recv_timeout(Duration::from_secs(10)).unwrap();
+        completions.drain(|tag, answer| {
+            assert!(decision(answer).allowed());
+            tags.push(tag);
+        });
+    }
+    tags.sort_unstable();
+    assert_eq!((tags, completions.pending()), (vec![1, 2, 3], 0));
+}
+
+#[test]
+fn timers_run_without_a_runtime_of_the_caller() {
+    let policy = Policy::parse("api", "1/20ms fixed_window").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap();
+    let (completions, woken) = completions();
+    let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(100));
+    let mut admitted = 0;
+    for tag in 0..3 {
+        admitted += u32::from(completions.submit(&limiter, &acquire, tag).is_some());
+    }
+    while completions.pending() > 0 {
+        woken.recv_timeout(Duration::from_secs(10)).unwrap();
+        completions.drain(|_, answer| admitted += u32::from(decision(answer).allowed()));
+    }
+    assert_eq!(admitted, 3);
+}
+
+#[test]
+fn quotas_in_a_request_are_a_policy_of_their_own() {
+    let limiter = limiter(&clock());
+    let check =
+        |policy| decision(limiter.try_call(&Call::Check(Request::new("user").policy(policy))).unwrap());
+    assert_eq!(check("5/minute").remaining(), 4);
+    assert_eq!(check(" 5/60s ").remaining(), 3);
+    assert_eq!(check("6/minute").remaining(), 5);
+    // The only policy that has a name of its own needs no name.
+    assert_eq!(decision(limiter.try_call(&Call::Check(Request::new("user"))).unwrap()).remaining(), 1);
+    assert_eq!(limiter.policy("5/minute").unwrap().name(), "5|minute");
+    assert_eq!(limiter.policies().len(), 3);
+    let refused = limiter.try_call(&Call::Check(Request::new("user").policy("5/year"))).unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    limiter.set_policy(Policy::parse("7|minute", "8/minute").unwrap()).unwrap();
+    let refused = limiter.blocking().check(Request::new("user").policy("7/minute")).unwrap_err();
+    assert!(refused.message().contains("give that one another name"));
+}
+
+#[test]
+fn a_limiter_without_policies_takes_quotas() {
+    let limiter = Limiter::builder().build().unwrap().blocking();
+    assert_eq!(limiter.check(Request::new("user").policy("3/m")).unwrap().remaining(), 2);
+    let refused = limiter.check("user").unwrap_err();
+    assert!(refused.message().contains("name quotas, such as 100/minute"), "{refused}");
+}
+
+#[test]
+fn options_are_set_by_name() {
+    let builder = || Limiter::builder().policy(Policy::parse("api", "1/m").unwrap());
+    let refused = |limiter: Result<Limiter, Error>| limiter.unwrap_err().message().to_owned();
+    let one_key = builder().option("max_keys", "1").build().unwrap().blocking();
+    for user in ["a", "b", "c"] {
+        let _ = one_key.check(user).unwrap();
+    }
+    assert!(one_key.check("d").unwrap().degraded().is_some());
+    assert!(builder().store("redis://localhost").option("deadline", "20ms").build().is_ok());
+    assert!(refused(builder().option("deadline", "20ms").build()).contains("for a Redis store"));
+    assert!(refused(builder().option("max_keys", "-1").build()).contains("from 1 up"));
+    assert!(refused(builder().option("max_kyes", "1").build()).contains("\"max_kyes\" is not known"));
+    assert!(refused(builder().store("redis://h").option("deadline", "1").build()).contains("ms"));
+    for option in polylimit::LimiterBuilder::options() {
+        assert!(!option.about.is_empty() && !option.allowed.is_empty(), "{}", option.name);
+    }
+}
+
+#[test]
+fn a_closed_limiter_says_so() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let (completions, woken) = completions();
+    let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(100));
+    for tag in 0..2 {
+        assert!(completions.submit(&limiter, &acquire, tag).is_some());
+    }
+    assert_eq!(completions.submit(&limiter, &acquire, 2), None);
+    limiter.close();
+    limiter.clone().close();
+    woken.recv_timeout(Duration::from_secs(10)).unwrap();
+    completions.drain(|_, answer| assert_eq!(answer.unwrap_err().kind(), ErrorKind::Closed));
+    assert_eq!(completions.pending(), 0);
+    for request in
+        [Request::new("user"), Request::new("user").policy("api"), Request::new("user").policy("1/m")]
+    {
+        assert_eq!(limiter.blocking().check(request).unwrap_err().kind(), ErrorKind::Closed);
+    }
+    let changed = limiter.set_policy(Policy::parse("other", "1/m").unwrap());
+    assert_eq!(changed.unwrap_err().kind(), ErrorKind::Closed);
+}
