@@ -8,6 +8,9 @@ use std::time::Duration;
 pub enum Source {
     /// The store decided.
     Store,
+    /// The store has denied it before and cannot admit it yet; see
+    /// [`known_denied_max`](crate::RedisOptions::known_denied_max).
+    KnownDenied,
     /// The store could not be asked: this process decided by what it has seen of the key; see
     /// [`Outage::Local`](crate::Outage::Local).
     Local,
@@ -21,12 +24,21 @@ pub enum Source {
 
 impl Source {
     /// Every source.
-    pub const ALL: [Self; 4] = [Self::Store, Self::Local, Self::Allow, Self::Deny];
+    pub const ALL: [Self; 5] = [Self::Store, Self::KnownDenied, Self::Local, Self::Allow, Self::Deny];
+
+    /// Whether the store could not be asked and the outage policy answered.
+    pub const fn is_outage(self) -> bool {
+        match self {
+            Self::Store | Self::KnownDenied => false,
+            Self::Local | Self::Allow | Self::Deny => true,
+        }
+    }
 
     /// The name, the same in every language.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
+            Self::KnownDenied => "known_denied",
             Self::Local => "local",
             Self::Allow => "allow",
             Self::Deny => "deny",

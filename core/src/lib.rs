@@ -64,6 +64,7 @@ mod driver;
 mod error;
 mod explanation;
 pub mod headers;
+mod known_denied;
 mod limiter;
 #[cfg(target_os = "linux")]
 mod mapping;

@@ -7,7 +7,7 @@
 pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod redis;
-mod state_bytes;
+pub(crate) mod state_bytes;
 
 use self::local::LocalStore;
 use self::memory::MemoryStore;
@@ -116,7 +116,7 @@ impl Store {
         match self {
             Self::Memory(store) => Some(Ok(store.answer(question))),
             Self::Local(store) => Some(store.answer(question)),
-            Self::Redis(_) => None,
+            Self::Redis(store) => store.try_ask(question).map(Ok),
         }
     }
 

@@ -121,7 +121,7 @@ impl PolicyRules {
     }
 
     #[inline]
-    fn admits(&self, states: &[State], now_us: u64, cost: u64) -> bool {
+    pub(crate) fn admits(&self, states: &[State], now_us: u64, cost: u64) -> bool {
         self.quotas.iter().zip(states).all(|(quota, state)| cost <= quota.rules.remaining(state, now_us))
     }
 

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
+pub(crate) use self::call::PolicyCall;
 use self::context::Context;
 pub use self::counters::Stats;
 pub use self::doctor::{Finding, Severity};
@@ -52,13 +53,14 @@ use self::policies::{Policies, RedisPolicy};
 use self::runtimes::Runtimes;
 use self::secret::Secret;
 use self::target::{Credentials, Endpoints};
-use self::ticket::{Pending, Reply, Ticket, Wanted};
+use self::ticket::{Pending, Replied, Reply, Ticket, Wanted};
 use self::topology::Topology;
 use super::{Action, Answer, PolicyId, Question};
 use crate::clock::Clock;
 use crate::decision::Degradation;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
+use crate::known_denied::{KnownDenied, Look};
 use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::transition::Operation;
@@ -77,6 +79,7 @@ pub(crate) struct RedisStore {
     keys: KeyEncoder,
     policies: Policies,
     outage: OutageAnswer,
+    known_denied: KnownDenied,
 }
 
 impl RedisStore {
@@ -91,7 +94,8 @@ impl RedisStore {
             prefix: settings.prefix.clone(),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
             policies: Policies::new(settings.outage),
-            outage: OutageAnswer::new(settings.local_share_ppm, clock, max_keys),
+            outage: OutageAnswer::new(settings.local_share_ppm, clock.clone(), max_keys),
+            known_denied: KnownDenied::new(settings.known_denied_max, clock),
             context,
         })
     }
@@ -107,6 +111,7 @@ impl RedisStore {
             prefix: self.prefix.clone(),
             keys: self.keys.clone(),
             outage: self.outage.successor(&policies.all()),
+            known_denied: self.known_denied.successor(),
             policies,
         }
     }
@@ -121,21 +126,31 @@ impl RedisStore {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.context.counters.read()
+        Stats { known_denied: self.known_denied.answered(), ..self.context.counters.read() }
     }
 
     /// Registers a policy, or changes its numbers.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, outage: Option<Outage>) {
         self.policies.set(id, policy, outage, &self.keys, &self.context.clock);
         self.outage.set_policy(id, policy);
+        self.known_denied.forget_all();
+    }
+
+    /// The answer to a question that is known without asking anybody.
+    #[inline]
+    pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Answer> {
+        self.known_denied.answer(question).map(|denial| (denial, 0))
     }
 
     /// Asks the store, and answers without it if need be. Says as well how many units were spent.
     pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
+        if let Some(answer) = self.try_ask(question) {
+            return Ok(answer);
+        }
         let topology = self.runtimes.here()?;
-        let policy = self.policy(question.id)?;
-        let submitted = self.submit(&topology, &policy, question);
-        Ok(self.answered(question, submitted.await))
+        let asked = self.asked(question)?;
+        let submitted = self.submit(&topology, &asked.policy, question);
+        Ok(self.answered(&asked, submitted.await))
     }
 
     /// Asks several questions at once, which travel together.
@@ -146,11 +161,14 @@ impl RedisStore {
 
     /// [`ask`](Self::ask) for a thread that waits.
     pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
-        let policy = self.policy(question.id)?;
-        let answer = self
-            .runtimes
-            .block_on(async |topology: Arc<Topology>| self.submit(&topology, &policy, question).await)?;
-        Ok(self.answered(question, answer))
+        if let Some(answer) = self.try_ask(question) {
+            return Ok(answer);
+        }
+        let asked = self.asked(question)?;
+        let reply = self.runtimes.block_on(async |topology: Arc<Topology>| {
+            self.submit(&topology, &asked.policy, question).await
+        })?;
+        Ok(self.answered(&asked, reply))
     }
 
     /// [`ask_many`](Self::ask_many) for a thread that waits.
@@ -215,15 +233,32 @@ impl RedisStore {
         topology: &Topology,
         questions: &[Question<'_>],
     ) -> Result<Vec<Answer>, Error> {
-        let submit = |question: &Question<'_>| {
-            Ok::<_, Error>(self.submit(topology, &*self.policy(question.id)?, *question))
-        };
-        let submitted: Vec<Submitted> = questions.iter().map(submit).collect::<Result<_, _>>()?;
+        let mut started = Vec::with_capacity(questions.len());
+        for question in questions {
+            started.push(if let Some(answer) = self.try_ask(*question) {
+                Started::Known(answer)
+            } else {
+                let asked = self.asked(*question)?;
+                let submitted = self.submit(topology, &asked.policy, *question);
+                Started::Asked(asked, submitted)
+            });
+        }
         let mut answers = Vec::with_capacity(questions.len());
-        for (question, submitted) in questions.iter().zip(submitted) {
-            answers.push(self.answered(*question, submitted.await));
+        for started in started {
+            answers.push(match started {
+                Started::Known(answer) => answer,
+                Started::Asked(asked, submitted) => self.answered(&asked, submitted.await),
+            });
         }
         Ok(answers)
+    }
+
+    /// Makes ready to ask a question.
+    fn asked<'a>(&self, question: Question<'a>) -> Result<Asked<'a>, Error> {
+        // The limiter's registry tells a store of a policy before it gives out the id.
+        let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
+        let policy = self.policies.get(question.id).ok_or_else(unknown)?;
+        Ok(Asked { look: self.known_denied.look(question), policy, question })
     }
 
     /// Gives a question to the connections.
@@ -249,40 +284,68 @@ impl RedisStore {
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.
-    fn answered(&self, question: Question<'_>, reply: Reply) -> Answer {
+    fn answered(&self, asked: &Asked<'_>, reply: Reply) -> Answer {
+        let Asked { policy, question, .. } = asked;
+        self.learn(asked, &reply);
         let counters = &self.context.counters;
-        let policy = self.policies.get(question.id);
-        match (reply, policy) {
-            (Ok((decision, spent)), policy) => {
+        match reply {
+            Ok(Replied { decision, spent, .. }) => {
                 counters.applied.add(1);
-                if policy.is_some_and(|policy| policy.outage == Outage::Local) {
-                    self.outage.follow(question, spent);
+                if policy.outage == Outage::Local {
+                    self.outage.follow(*question, spent);
                 }
                 (decision, spent)
             }
-            (Err(Failure { class, reason }), policy) => {
+            Err(Failure { class, reason }) => {
                 match class {
                     Class::NotApplied => counters.not_applied.add(1),
                     Class::Unknown => counters.unknown.add(1),
                     Class::Permanent => counters.permanent.add(1),
                 }
-                let outage = policy.as_ref().map_or(Outage::Deny, |policy| policy.outage);
-                match outage {
+                match policy.outage {
                     Outage::Local => counters.answered_local.add(1),
                     Outage::Allow => counters.answered_allow.add(1),
                     Outage::Deny => counters.answered_deny.add(1),
                 }
-                let quotas = policy.as_ref().map_or(&[][..], |policy| policy.policy.quotas());
-                self.outage.answer(outage, quotas, question, reason)
+                self.outage.answer(policy.outage, policy.policy.quotas(), *question, reason)
             }
         }
     }
 
-    fn policy(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
-        // The limiter's registry tells a store of a policy before it gives out the id.
-        let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
-        self.policies.get(id).ok_or_else(unknown)
+    /// Keeps in mind what is denied, and no longer what may be admitted again.
+    fn learn(&self, asked: &Asked<'_>, reply: &Reply) {
+        let Asked { look, policy, question } = asked;
+        let gives_back = matches!(question.action, Action::Apply(Operation::Refund) | Action::Reset);
+        match reply {
+            Ok(Replied { denied: Some(denied), .. }) => {
+                if let Some(look) = look {
+                    self.known_denied.learn(*question, *look, &policy.call, Arc::clone(denied));
+                }
+            }
+            Ok(_) if gives_back => self.known_denied.forget(*question, None),
+            Ok(Replied { spent, .. })
+                if *spent > 0 || question.action == Action::Apply(Operation::Charge) =>
+            {
+                self.known_denied.outdated(*question);
+            }
+            // It may arrive until its deadline has passed at the server.
+            Err(_) if gives_back => self.known_denied.forget(*question, Some(2 * self.context.deadline)),
+            _ => {}
+        }
     }
+}
+
+/// A question, and what is needed to make something of its answer.
+struct Asked<'a> {
+    question: Question<'a>,
+    policy: Arc<RedisPolicy>,
+    look: Option<Look>,
+}
+
+/// One of several questions.
+enum Started<'a> {
+    Known(Answer),
+    Asked(Asked<'a>, Submitted),
 }
 
 /// A question on its way, or why it was not sent.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use polylimit::{Decision, Error, Limiter, Source};
+use polylimit::{Decision, Error, Limiter};
 use tokio::runtime::Builder;
 
 use crate::noise::Noise;
@@ -132,7 +132,7 @@ impl Shared {
     fn count(&self, began: Instant, decisions: Vec<Result<Decision, Error>>) {
         let took = began.elapsed();
         let decisions: Vec<_> = decisions.into_iter().map(|decision| decision.expect("a decision")).collect();
-        let by_store = decisions.iter().filter(|decision| decision.source() == Source::Store);
+        let by_store = decisions.iter().filter(|decision| !decision.source().is_outage());
         let (sound, admitted) =
             by_store.fold((0, 0), |(sound, admitted), it| (sound + 1, admitted + u64::from(it.allowed())));
         self.sound.fetch_add(sound, Relaxed);

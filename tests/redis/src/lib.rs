@@ -15,7 +15,7 @@ mod noise;
 mod story;
 
 pub use flood::{Flood, Flooded};
-pub use limiters::{COUNTING, LONG, ask, held, limiter, options, used};
+pub use limiters::{COUNTING, LONG, ask, asked_each_time, held, limiter, options, used};
 pub use load::Load;
 pub use noise::Noise;
 pub use story::{Asked, Story};

@@ -15,6 +15,11 @@ pub fn options(url: &str) -> RedisOptions {
     RedisOptions::parse(url).expect("a store URL")
 }
 
+/// The options of a URL, for a limiter that asks the server each time: somebody changes behind its back what it knows.
+pub fn asked_each_time(url: &str) -> RedisOptions {
+    options(url).known_denied_max(Duration::ZERO)
+}
+
 /// A limiter with one policy, `p`, of these quotas.
 pub fn limiter(options: RedisOptions, quotas: &str, outage: Outage) -> Limiter {
     let policy = Policy::parse("p", quotas).expect("quotas");

@@ -55,7 +55,7 @@ impl Asked {
 
     /// Whether the store decided, and nothing was wrong.
     pub fn is_sound(&self) -> bool {
-        self.source == Source::Store && self.degraded.is_none()
+        !self.source.is_outage() && self.degraded.is_none()
     }
 }
 
@@ -81,7 +81,7 @@ impl Story {
 
     /// How many requests the store admitted.
     pub fn admitted_by_store(&self) -> u64 {
-        self.count(|asked| asked.allowed && asked.source == Source::Store)
+        self.count(|asked| asked.allowed && !asked.source.is_outage())
     }
 
     /// How many requests of one key were admitted, by whomever.
@@ -124,7 +124,7 @@ impl Story {
 
     /// Nobody was denied by anybody but the store without being told why.
     pub fn assert_explained(&self) {
-        let explained = |asked: &Asked| (asked.source == Source::Store) == asked.degraded.is_none();
+        let explained = |asked: &Asked| asked.source.is_outage() == asked.degraded.is_some();
         assert!(self.asked.iter().all(explained), "{}", self.told());
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct PolicyCall {
     numbers: Box<[u8]>,
     /// What follows the main key in the name of each key of an entry; nothing for the main key itself.
     keys: Box<[Box<[u8]>]>,
+    /// Whether a denial leaves a trace.
+    pub(crate) counts_denied: bool,
 }
 
 /// The head before the entries.
@@ -89,6 +91,7 @@ impl PolicyCall {
             script: Script::of(policy, &ordinary),
             numbers: numbers(policy, superseded, &ordinary, dropped),
             keys: keys.into(),
+            counts_denied: policy.quotas().iter().any(crate::Quota::count_denied),
         }
     }
 

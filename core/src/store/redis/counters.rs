@@ -30,18 +30,20 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct Stats {
             $($(#[doc = $doc])+ pub $name: u64,)+
+            /// Checks that were known to be denied, for which the store was not asked.
+            pub known_denied: u64,
         }
 
         impl Counters {
             pub(crate) fn read(&self) -> Stats {
-                Stats { $($name: self.$name.get(),)+ }
+                Stats { $($name: self.$name.get(),)+ known_denied: 0 }
             }
         }
 
         impl Stats {
             /// Every count with its name, in a fixed order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$((stringify!($name), self.$name),)+].into_iter()
+                [$((stringify!($name), self.$name),)+ ("known_denied", self.known_denied)].into_iter()
             }
         }
     };

@@ -3,13 +3,16 @@
 //! The script says what it saw and what it spent; the decisions are made of that here, by the same code as in every
 //! other store. What that spends has to be what the script says it spent.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::call::{Entry, PolicyCall};
+use super::ticket::Replied;
 use crate::algorithm::{State, sliding_log};
 use crate::clock;
-use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
+use crate::known_denied::Denied;
 use crate::quota::Algorithm;
 use crate::store::Action;
 use crate::store::state_bytes::reader::Reader;
@@ -151,13 +154,14 @@ impl PolicyCall {
         answer: Answer,
         now_us: u64,
         entry: &Entry<'_>,
-        mut each: impl FnMut(Decision, u64),
+        mut each: impl FnMut(Replied),
     ) -> Result<(), Error> {
         let Answer { mut states, spent: stored, .. } = answer;
         let Action::Apply(operation) = entry.action else {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
             let nothing = Applied { allowed: true, spent: 0, written: false };
-            each(self.rules.explain(&fresh, now_us, 0, nothing, None), 0);
+            let decision = self.rules.explain(&fresh, now_us, 0, nothing, None);
+            each(Replied { decision, spent: 0, denied: None });
             return Ok(());
         };
         let count = if operation == Operation::Check { entry.count } else { 1 };
@@ -170,8 +174,13 @@ impl PolicyCall {
             })
             .collect();
         if spent == stored {
+            // Once one is denied all are, and nothing is written any more.
+            let is_denied = decided.last().is_some_and(|(decision, _)| !decision.allowed);
+            let is_known = is_denied && operation == Operation::Check && !self.counts_denied;
+            let known = is_known.then(|| Arc::new(Denied { states, now_us }));
             for (decision, spent) in decided {
-                each(decision, spent);
+                let denied = known.clone().filter(|_| !decision.allowed);
+                each(Replied { decision, spent, denied });
             }
             return Ok(());
         }

@@ -12,10 +12,21 @@ use atomic_waker::AtomicWaker;
 use super::call::PolicyCall;
 use super::failure::Failure;
 use super::outstanding::Share;
-use crate::store::{Action, Answer};
+use crate::decision::Decision;
+use crate::known_denied::Denied;
+use crate::store::Action;
 
 /// What the store answered, or why it did not.
-pub(crate) type Reply = Result<Answer, Failure>;
+pub(crate) type Reply = Result<Replied, Failure>;
+
+/// What the store decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Replied {
+    pub(crate) decision: Decision,
+    pub(crate) spent: u64,
+    /// The states in which a check was denied that leaves no trace.
+    pub(crate) denied: Option<Arc<Denied>>,
+}
 
 /// What is asked, of which key.
 #[derive(Debug)]

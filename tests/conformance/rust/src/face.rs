@@ -1,6 +1,6 @@
 //! The two Rust faces of a limiter.
 
-use polylimit::{Decision, Error, Limiter, Request, Source, Usage};
+use polylimit::{Decision, Error, Limiter, Request, Usage};
 use tokio::runtime::Runtime;
 
 use crate::cases::{Answer, Kind};
@@ -60,7 +60,7 @@ impl Face {
 }
 
 fn decision(decision: &Decision) -> Answer {
-    if decision.source() != Source::Store {
+    if decision.source().is_outage() {
         return Answer::default();
     }
     Answer {
@@ -74,7 +74,7 @@ fn decision(decision: &Decision) -> Answer {
 }
 
 fn usage(usage: &Usage) -> Answer {
-    if usage.source() != Source::Store {
+    if usage.source().is_outage() {
         return Answer::default();
     }
     Answer {

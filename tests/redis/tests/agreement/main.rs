@@ -8,6 +8,7 @@ mod changed_limits;
 mod concurrency;
 mod differential;
 mod end_of_time;
+mod known_denied;
 mod policies;
 mod random;
 mod servers;

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use polylimit::{Decision, Degradation, Limiter, Outage, Source};
-use polylimit_redis_tests::{LONG, ask, limiter, options};
+use polylimit_redis_tests::{LONG, ask, asked_each_time, limiter};
 use polylimit_test_servers::redis::Value;
 use polylimit_test_servers::{Kind, Server};
 
@@ -26,7 +26,7 @@ const STATES: [(&str, &str); 9] = [
 
 fn start(kind: Kind, quotas: &str) -> (Server, Limiter) {
     let server = Server::start(kind, &[]);
-    let limiter = limiter(options(&server.url()).deadline(LONG), quotas, Outage::Deny);
+    let limiter = limiter(asked_each_time(&server.url()).deadline(LONG), quotas, Outage::Deny);
     (server, limiter)
 }
 
@@ -234,7 +234,7 @@ fn a_state_that_would_stay_for_good() {
         ("50/s sliding_log", "polylimit:1:p:{k}:log:1000000"),
     ] {
         let server = Server::options(Kind::Redis).fake_clock().start();
-        let limiter = limiter(options(&server.url()).deadline(LONG), quotas, Outage::Deny);
+        let limiter = limiter(asked_each_time(&server.url()).deadline(LONG), quotas, Outage::Deny);
         let _ = ask(&limiter, "k");
         assert!(server.query::<i64>(&["PTTL", key]) > 0);
         server.command(&["PERSIST", key]);

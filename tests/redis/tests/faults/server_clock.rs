@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use polylimit::{Outage, Quota, Source};
-use polylimit_redis_tests::{Load, Story, limiter, options};
+use polylimit_redis_tests::{Load, Story, asked_each_time, limiter};
 use polylimit_test_servers::{Kind, Server};
 
 /// Long, so that on a busy machine nothing but the clock makes a decision late.
@@ -23,7 +23,7 @@ const QUOTAS: [&str; 6] = [
 fn set_clock(quotas: &str, offsets_us: &[i64]) {
     let quota: Quota = quotas.parse().unwrap();
     let server = Server::options(Kind::Redis).fake_clock().start();
-    let limiter = limiter(options(&server.url()).deadline(DEADLINE), quotas, Outage::Deny);
+    let limiter = limiter(asked_each_time(&server.url()).deadline(DEADLINE), quotas, Outage::Deny);
     let load = Load::on(&limiter, 2);
     let began = Instant::now();
     let (story, ()) = load.run(Duration::ZERO, |_| {

@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     pub(crate) outage: Outage,
     /// Parts per million, 1 to 1,000,000.
     pub(crate) local_share_ppm: u32,
+    pub(crate) known_denied_max: Duration,
     pub(crate) prefix: Box<str>,
     pub(crate) key_secret: Option<Secret>,
     pub(crate) client_name: Box<str>,
@@ -59,6 +60,7 @@ impl Settings {
             deadline: settled.deadline,
             outage: settled.outage,
             local_share_ppm: settled.local_share,
+            known_denied_max: settled.known_denied_max,
             prefix: settled.prefix,
             key_secret: settled.key_secret,
             client_name: settled.client_name,

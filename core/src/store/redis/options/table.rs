@@ -126,6 +126,10 @@ options! {
         local_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
             "Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is local; \
              one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
+        known_denied_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
+            "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
+             It ends at once when this process gives something back; what another process gives back is seen after this time \
+             at the latest.";
         prefix(impl Into<Box<str>>): Prefix, "1 to 64 letters, digits and -._~@:/+=,;!$&'()*|", default "polylimit",
             "What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.";
         db(u32): Count, "0 to 2147483647", default "0",

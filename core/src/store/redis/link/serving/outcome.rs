@@ -47,9 +47,9 @@ impl Serving<'_> {
                 }
             }
             let mut tickets = entry.tickets();
-            let each = |decision, spent| {
+            let each = |replied| {
                 if let Some(ticket) = tickets.next() {
-                    ticket.answer(Ok((decision, spent)));
+                    ticket.answer(Ok(replied));
                 }
             };
             command.call.decide(answer, now_us, &wanted, each).ok()?;

@@ -6,6 +6,7 @@ use crate::policy::Policy;
 use crate::store::Action;
 use crate::store::redis::call::{Entry, Head, Naming, PolicyCall};
 use crate::store::redis::reply::{Found, Reply, read_reply};
+use crate::store::redis::ticket::Replied;
 use crate::store::state_bytes::Superseded;
 use crate::transition::Operation;
 use crate::{Request, blocking};
@@ -88,7 +89,7 @@ impl<'a> Session<'a> {
         for entry in entries {
             let answer = self.call.next_answer(&mut answers, entry).unwrap();
             self.healed += usize::from(answer.found == Found::Malformed);
-            let decided = self.call.decide(answer, now_us, entry, |decision, spent| {
+            let decided = self.call.decide(answer, now_us, entry, |Replied { decision, spent, .. }| {
                 outcomes.push(match entry.action {
                     Action::Apply(Operation::Check | Operation::Peek) => Outcome::Decision(decision),
                     _ => Outcome::Usage(decision.into_usage(if entry.action == TAKE { spent } else { 0 })),

@@ -1,0 +1,115 @@
+//! A denial that is answered without asking the store is one that the store would give: a limiter that knows denials is
+//! compared with one that asks each time, while others give back, reset and change numbers.
+
+use std::time::Duration;
+
+use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Source};
+use polylimit_test_servers::{Kind, Server};
+
+use super::policies::random_policy_of;
+use super::random::Random;
+
+const CASES: u64 = 300;
+const OPERATIONS: usize = 60;
+
+fn limiter(server: &Server, policy: &Policy, clock: &ManualClock, known_denied_max: Duration) -> Limiter {
+    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = options.deadline(Duration::from_secs(30)).known_denied_max(known_denied_max);
+    let builder = Limiter::builder().redis(options).policy(policy.clone()).clock(clock.clone());
+    builder.outage(policy.name(), Outage::Deny).build().unwrap()
+}
+
+/// The decision but for where it came from.
+fn told(decision: &Decision) -> (bool, u64, Option<u64>, u64) {
+    (decision.allowed(), decision.remaining(), decision.retry_after_us(), decision.reset_after_us())
+}
+
+#[test]
+fn denials_are_those_that_the_store_would_give() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut random = Random::new(11);
+    let mut known = 0;
+    for case in 0..CASES {
+        let name = format!("known{case}");
+        let quotas = 1 + random.below(3);
+        let policy = random_policy_of(&name, quotas, &mut random);
+        let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+        let knowing = limiter(&server, &policy, &clock, Duration::from_secs(3_600)).blocking();
+        let asking = limiter(&server, &policy, &clock, Duration::ZERO).blocking();
+        let capacity = policy.quotas().iter().map(polylimit::Quota::capacity).min().unwrap();
+        for operation in 0..OPERATIONS {
+            let cost =
+                random.pick(&[1, 1, 1, 2, capacity / 2 + 1, capacity, (capacity + 1).min(Request::MAX_COST)]);
+            let request = Request::new("key").cost(cost);
+            match random.below(12) {
+                0 => assert_eq!(knowing.refund(request).unwrap().source(), Source::Store),
+                1 => assert_eq!(knowing.reset(request).unwrap().source(), Source::Store),
+                2 => assert_eq!(knowing.charge(request).unwrap().source(), Source::Store),
+                3 => {
+                    // The same numbers, which makes it forget as others do.
+                    knowing.asynchronous().set_policy(policy.clone()).unwrap();
+                }
+                4 => {
+                    let most = random.pick(policy.quotas()).period() / random.pick(&[1, 3, 10, 100]);
+                    clock.advance(most).unwrap();
+                }
+                5 => clock.set(clock.now_us() - random.pick(&[0, 1, 1_000, 1_000_000])).unwrap(),
+                _ => {
+                    let expected = asking.peek(request).unwrap();
+                    let decision = knowing.check(request).unwrap();
+                    assert_eq!(decision.allowed(), expected.allowed(), "{policy}, {operation}: {cost}");
+                    if decision.source() == Source::KnownDenied {
+                        known += 1;
+                        assert_eq!(told(&decision), told(&expected), "{policy}, {operation}: {cost}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(known > 1_000, "only {known} were known");
+}
+
+#[test]
+fn what_another_process_gives_back_is_seen_in_time() {
+    let server = Server::start(Kind::Redis, &[]);
+    let policy = Policy::parse("p", "3/day token_bucket").unwrap();
+    let limiter = |max| {
+        let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+        let options = options.deadline(Duration::from_secs(30)).known_denied_max(max);
+        Limiter::builder().redis(options).policy(policy.clone()).build().unwrap().blocking()
+    };
+    let (here, other) = (limiter(Duration::from_millis(50)), limiter(Duration::ZERO));
+    let _ = here.charge(Request::new("user").cost(3)).unwrap();
+    assert_eq!(here.check("user").unwrap().source(), Source::Store);
+    assert_eq!(here.check("user").unwrap().source(), Source::KnownDenied);
+    let _ = other.reset("user").unwrap();
+    let start = std::time::Instant::now();
+    while !here.check("user").unwrap().allowed() {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    // What it gives back itself is seen at once.
+    let _ = here.charge(Request::new("user").cost(3)).unwrap();
+    assert!(!here.check("user").unwrap().allowed());
+    let _ = here.refund(Request::new("user").cost(4)).unwrap();
+    assert!(here.check("user").unwrap().allowed());
+}
+
+#[test]
+fn a_flood_on_a_denied_key_asks_nothing() {
+    let server = Server::start(Kind::Redis, &[]);
+    let policy = Policy::parse("p", "3/day").unwrap();
+    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = options.deadline(Duration::from_secs(30)).known_denied_max(Duration::from_secs(3_600));
+    let limiter = Limiter::builder().redis(options).policy(policy).build().unwrap().blocking();
+    let allowed = (0..4).filter(|_| limiter.check("user").unwrap().allowed()).count();
+    assert_eq!(allowed, 3);
+    let commands = || server.info("total_commands_processed").parse::<u64>().unwrap();
+    let (first, before) = (commands(), commands());
+    for _ in 0..100_000 {
+        let decision = limiter.check("user").unwrap();
+        assert_eq!((decision.allowed(), decision.source()), (false, Source::KnownDenied));
+    }
+    // To ask how many there were is as many as it was before.
+    assert_eq!(commands() - before, before - first);
+    assert_eq!(limiter.asynchronous().stats().known_denied, 100_000);
+}
