@@ -11,6 +11,8 @@ pub enum Source {
     /// The store has denied it before and cannot admit it yet; see
     /// [`known_denied_max`](crate::RedisOptions::known_denied_max).
     KnownDenied,
+    /// Units that this process had leased paid for it; see [`Lease`](crate::Lease).
+    Lease,
     /// The store could not be asked: this process decided by what it has seen of the key; see
     /// [`Outage::Local`](crate::Outage::Local).
     Local,
@@ -24,12 +26,13 @@ pub enum Source {
 
 impl Source {
     /// Every source.
-    pub const ALL: [Self; 5] = [Self::Store, Self::KnownDenied, Self::Local, Self::Allow, Self::Deny];
+    pub const ALL: [Self; 6] =
+        [Self::Store, Self::KnownDenied, Self::Lease, Self::Local, Self::Allow, Self::Deny];
 
     /// Whether the store could not be asked and the outage policy answered.
     pub const fn is_outage(self) -> bool {
         match self {
-            Self::Store | Self::KnownDenied => false,
+            Self::Store | Self::KnownDenied | Self::Lease => false,
             Self::Local | Self::Allow | Self::Deny => true,
         }
     }
@@ -39,6 +42,7 @@ impl Source {
         match self {
             Self::Store => "store",
             Self::KnownDenied => "known_denied",
+            Self::Lease => "lease",
             Self::Local => "local",
             Self::Allow => "allow",
             Self::Deny => "deny",

@@ -65,6 +65,7 @@ mod error;
 mod explanation;
 pub mod headers;
 mod known_denied;
+mod lease;
 mod limiter;
 #[cfg(target_os = "linux")]
 mod mapping;
@@ -83,6 +84,7 @@ pub use clock::{Clock, ManualClock};
 pub use completion::Completions;
 pub use decision::{Decision, Degradation, QuotaUsage, Source, Usage};
 pub use error::{Error, ErrorKind};
+pub use lease::Lease;
 pub use limiter::{Limiter, LimiterBuilder};
 pub use outage::Outage;
 pub use policy::Policy;

@@ -19,11 +19,10 @@ use crate::clock::Clock;
 use crate::decision::{Decision, Usage};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
-use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::store::redis::{Finding, Stats};
-use crate::store::{Action, Answer, Question, Store};
+use crate::store::{Action, Answer, PolicyOptions, Question, Store};
 use crate::transition::Operation;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
@@ -162,7 +161,7 @@ impl Limiter {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies;
     /// [`Closed`](ErrorKind::Closed) after [`close`](Self::close).
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        self.shared().set_policy(policy, None)
+        self.shared().set_policy(policy, PolicyOptions::default())
     }
 
     /// The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
@@ -356,7 +355,7 @@ impl Shared {
     #[inline]
     fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
         let request = request.checked()?;
-        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, None);
+        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
         let id = self.registry.id(request.policy, tell)?;
         Ok(Question { id, key: request.key, action, cost: request.cost })
     }
@@ -425,9 +424,9 @@ impl Shared {
         }
     }
 
-    fn set_policy(&self, policy: Policy, outage: Option<Outage>) -> Result<(), Error> {
+    fn set_policy(&self, policy: Policy, options: PolicyOptions) -> Result<(), Error> {
         self.registry.check_open()?;
-        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, outage))?;
+        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, options))?;
         self.lines.wake_all(id);
         Ok(())
     }

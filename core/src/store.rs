@@ -15,6 +15,7 @@ use self::redis::RedisStore;
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
+use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::transition::Operation;
@@ -22,6 +23,13 @@ use crate::transition::Operation;
 /// A policy of a limiter, by the order in which it was registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PolicyId(pub(crate) u32);
+
+/// What holds for a policy besides its numbers; what is not said stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PolicyOptions {
+    pub(crate) outage: Option<Outage>,
+    pub(crate) lease: Option<Lease>,
+}
 
 /// What is asked of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +69,11 @@ impl Store {
     }
 
     /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
-    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, outage: Option<Outage>) {
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
         match self {
             Self::Memory(store) => store.set_policy(id, policy),
             Self::Local(store) => store.set_policy(id, policy),
-            Self::Redis(store) => store.set_policy(id, policy, outage),
+            Self::Redis(store) => store.set_policy(id, policy, options),
         }
     }
 

@@ -14,6 +14,7 @@
 mod ceiling;
 mod contender;
 mod footprint;
+mod layers;
 mod load;
 mod lone;
 mod server_cpu;
@@ -23,7 +24,7 @@ use load::{Keys, Measured, Outcome, Workload};
 use polylimit_test_servers::{Kind, Server};
 
 /// How many callers wait for a decision at a time.
-const CALLERS: [usize; 5] = [1, 16, 64, 256, 1024];
+const CALLERS: [usize; 4] = [1, 64, 256, 1024];
 
 fn main() {
     // Harness flags that `cargo bench` passes, such as --bench, mean nothing here.
@@ -37,6 +38,7 @@ fn main() {
     lone::report(&server, &runtime, quick);
     server_cpu::report(&server, &runtime, quick);
     footprint::report(&server, &runtime);
+    layers::report(&server, quick);
 
     let ceiling = ceiling::incr_per_second(&server, quick);
     println!("\nredis-benchmark INCR -c 50 -P 32: {:.0} k/s\n", ceiling / 1e3);

@@ -1,16 +1,18 @@
 //! Builds a limiter.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Limiter, Shared};
 use crate::clock::Clock;
 use crate::error::{Error, excerpt};
+use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::policy::Policy;
-use crate::store::Store;
 use crate::store::local::{LocalOptions, LocalStore};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{OptionKind, RedisOptions, RedisStore, StoreOption};
+use crate::store::{PolicyOptions, Store};
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
@@ -18,6 +20,7 @@ use crate::store::redis::{OptionKind, RedisOptions, RedisStore, StoreOption};
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
     outages: Vec<(Box<str>, Outage)>,
+    leases: Vec<(Box<str>, Lease)>,
     store: Result<Place, Error>,
     local_size: Option<u64>,
     clock: Clock,
@@ -74,6 +77,25 @@ const LOCAL_SIZE: StoreOption = StoreOption {
     secret: false,
 };
 
+/// The policy for which something is given.
+fn named<'a>(
+    policies: &'a [Policy],
+    name: &str,
+    what: &str,
+    given: &dyn fmt::Display,
+) -> Result<&'a Policy, Error> {
+    policies.iter().find(|policy| policy.name() == name).ok_or_else(|| {
+        Error::invalid_argument(format!(
+            "{what} {given} is given for policy {}, which there is not: name one that was added",
+            excerpt(name)
+        ))
+    })
+}
+
+fn last_of<T: Copy>(given: &[(Box<str>, T)], policy: &str) -> Option<T> {
+    given.iter().rfind(|(name, _)| **name == *policy).map(|(_, value)| *value)
+}
+
 fn read_max_keys(text: &str) -> Result<usize, Error> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
@@ -86,6 +108,7 @@ impl Default for LimiterBuilder {
         Self {
             policies: Vec::new(),
             outages: Vec::new(),
+            leases: Vec::new(),
             store: Ok(Place::Memory),
             local_size: None,
             clock: Clock::default(),
@@ -140,6 +163,13 @@ impl LimiterBuilder {
         self
     }
 
+    /// Leases busy keys of the policy of that name: units are taken ahead from the store and spent in this process. Stores
+    /// that need no network have no use for it.
+    pub fn lease(mut self, policy: &str, lease: Lease) -> Self {
+        self.leases.push((policy.into(), lease));
+        self
+    }
+
     /// By which clock to decide: the server's for Redis and the system's otherwise, unless told otherwise. A
     /// [`ManualClock`](crate::ManualClock) decides wherever the states are.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
@@ -174,9 +204,9 @@ impl LimiterBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage
-    /// policy is given for a policy that there is not, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
+    /// policy or a lease is given for a policy that there is not, a policy cannot be leased, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, outages, store, local_size, clock, max_keys, options } = self;
+        let Self { policies, outages, leases, store, local_size, clock, max_keys, options } = self;
         let (mut place, mut max_keys) = (store?, max_keys);
         for (name, text) in &options {
             place = match &**name {
@@ -191,12 +221,10 @@ impl LimiterBuilder {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
         }
         for (name, outage) in &outages {
-            if !policies.iter().any(|policy| policy.name() == &**name) {
-                return Err(Error::invalid_argument(format!(
-                    "outage {outage} is given for policy {}, which there is not: name one that was added",
-                    excerpt(name)
-                )));
-            }
+            named(&policies, name, "outage", outage)?;
+        }
+        for (name, lease) in &leases {
+            Lease::check(named(&policies, name, "lease", lease)?)?;
         }
         if local_size.is_some() && !matches!(place, Place::Local(_)) {
             return Err(Error::invalid_argument(
@@ -222,9 +250,11 @@ impl LimiterBuilder {
                     policy.name()
                 )));
             }
-            let outage =
-                outages.iter().rfind(|(name, _)| **name == *policy.name()).map(|(_, outage)| *outage);
-            shared.set_policy(policy, outage)?;
+            let options = PolicyOptions {
+                outage: last_of(&outages, policy.name()),
+                lease: last_of(&leases, policy.name()),
+            };
+            shared.set_policy(policy, options)?;
         }
         Ok(Limiter { shared: Arc::new(shared) })
     }

@@ -15,6 +15,7 @@ mod doctor;
 mod failure;
 mod health;
 mod key;
+mod leases;
 mod link;
 mod numbers;
 mod options;
@@ -29,6 +30,7 @@ mod secret;
 mod server_time;
 mod slot;
 mod stream;
+mod submitted;
 mod target;
 mod ticket;
 mod tls;
@@ -36,28 +38,29 @@ mod topology;
 mod url;
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::call::PolicyCall;
 use self::context::Context;
 pub use self::counters::Stats;
 pub use self::doctor::{Finding, Severity};
-use self::failure::{Class, Failure};
+use self::failure::Failure;
 use self::key::KeyEncoder;
+use self::leases::{LeaseStats, Leases, Means};
+pub(crate) use self::options::duration;
 pub use self::options::{OptionKind, RedisOptions, StoreOption};
 use self::outage_answer::OutageAnswer;
 use self::policies::{Policies, RedisPolicy};
 use self::runtimes::Runtimes;
 use self::secret::Secret;
+use self::submitted::Submitted;
 use self::target::{Credentials, Endpoints};
-use self::ticket::{Pending, Replied, Reply, Ticket, Wanted};
+use self::ticket::{Replied, Reply};
 use self::topology::Topology;
-use super::{Action, Answer, PolicyId, Question};
+use super::{Action, Answer, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
-use crate::decision::Degradation;
+use crate::decision::Source;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::known_denied::{KnownDenied, Look};
@@ -73,13 +76,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     context: Arc<Context>,
-    runtimes: Runtimes,
+    runtimes: Arc<Runtimes>,
     endpoints: Endpoints,
     prefix: Box<str>,
     keys: KeyEncoder,
-    policies: Policies,
-    outage: OutageAnswer,
-    known_denied: KnownDenied,
+    policies: Arc<Policies>,
+    outage: Arc<OutageAnswer>,
+    known_denied: Arc<KnownDenied>,
+    leases: Arc<Leases>,
 }
 
 impl RedisStore {
@@ -88,36 +92,49 @@ impl RedisStore {
     pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
         let settings = options.settings()?;
         let context = Arc::new(Context::new(&settings, clock.clone())?);
-        Ok(Self {
-            runtimes: Runtimes::new(settings.target.endpoints.clone(), Arc::clone(&context)),
-            endpoints: settings.target.endpoints,
-            prefix: settings.prefix.clone(),
-            keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
-            policies: Policies::new(settings.outage),
-            outage: OutageAnswer::new(settings.local_share_ppm, clock.clone(), max_keys),
-            known_denied: KnownDenied::new(settings.known_denied_max, clock),
+        let means = Means {
+            runtimes: Arc::new(Runtimes::new(settings.target.endpoints.clone(), Arc::clone(&context))),
             context,
-        })
+            policies: Arc::new(Policies::new(settings.outage)),
+            keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
+            outage: Arc::new(OutageAnswer::new(settings.local_share_ppm, clock.clone(), max_keys)),
+            known_denied: Arc::new(KnownDenied::new(settings.known_denied_max, clock)),
+        };
+        Ok(Self::of(means, settings.target.endpoints, settings.prefix))
     }
 
     /// The same store for a process that was forked from the one that uses this: with connections of its own.
     pub(crate) fn successor(&self) -> Self {
         let context = Arc::new(self.context.successor());
-        let policies = self.policies.successor();
-        Self {
-            runtimes: self.runtimes.successor(Arc::clone(&context)),
+        let policies = Arc::new(self.policies.successor());
+        let means = Means {
+            runtimes: Arc::new(self.runtimes.successor(Arc::clone(&context))),
             context,
-            endpoints: self.endpoints.clone(),
-            prefix: self.prefix.clone(),
             keys: self.keys.clone(),
-            outage: self.outage.successor(&policies.all()),
-            known_denied: self.known_denied.successor(),
+            outage: Arc::new(self.outage.successor(&policies.all())),
+            known_denied: Arc::new(self.known_denied.successor()),
             policies,
+        };
+        Self::of(means, self.endpoints.clone(), self.prefix.clone())
+    }
+
+    fn of(means: Means, endpoints: Endpoints, prefix: Box<str>) -> Self {
+        Self {
+            context: Arc::clone(&means.context),
+            runtimes: Arc::clone(&means.runtimes),
+            endpoints,
+            prefix,
+            keys: means.keys.clone(),
+            policies: Arc::clone(&means.policies),
+            outage: Arc::clone(&means.outage),
+            known_denied: Arc::clone(&means.known_denied),
+            leases: Leases::new(means),
         }
     }
 
     /// Lets go of all connections.
     pub(crate) fn close(&self) {
+        self.leases.give_back_all();
         self.runtimes.close();
     }
 
@@ -126,12 +143,20 @@ impl RedisStore {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        Stats { known_denied: self.known_denied.answered(), ..self.context.counters.read() }
+        let LeaseStats { answered, held, returned, lost } = self.leases.stats();
+        Stats {
+            known_denied: self.known_denied.answered(),
+            leased: answered,
+            lease_units_held: held,
+            lease_units_returned: returned,
+            lease_units_lost: lost,
+            ..self.context.counters.read()
+        }
     }
 
     /// Registers a policy, or changes its numbers.
-    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, outage: Option<Outage>) {
-        self.policies.set(id, policy, outage, &self.keys, &self.context.clock);
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
+        self.policies.set(id, policy, options, &self.keys, &self.context.clock);
         self.outage.set_policy(id, policy);
         self.known_denied.forget_all();
     }
@@ -139,7 +164,10 @@ impl RedisStore {
     /// The answer to a question that is known without asking anybody.
     #[inline]
     pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Answer> {
-        self.known_denied.answer(question).map(|denial| (denial, 0))
+        if let Some(denial) = self.known_denied.answer(question) {
+            return Some((denial, 0));
+        }
+        self.leases.answer(question).map(|admitted| (admitted, question.cost))
     }
 
     /// Asks the store, and answers without it if need be. Says as well how many units were spent.
@@ -148,9 +176,7 @@ impl RedisStore {
             return Ok(answer);
         }
         let topology = self.runtimes.here()?;
-        let asked = self.asked(question)?;
-        let submitted = self.submit(&topology, &asked.policy, question);
-        Ok(self.answered(&asked, submitted.await))
+        self.ask_at(&topology, question).await
     }
 
     /// Asks several questions at once, which travel together.
@@ -164,11 +190,7 @@ impl RedisStore {
         if let Some(answer) = self.try_ask(question) {
             return Ok(answer);
         }
-        let asked = self.asked(question)?;
-        let reply = self.runtimes.block_on(async |topology: Arc<Topology>| {
-            self.submit(&topology, &asked.policy, question).await
-        })?;
-        Ok(self.answered(&asked, reply))
+        self.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await)?
     }
 
     /// [`ask_many`](Self::ask_many) for a thread that waits.
@@ -213,9 +235,9 @@ impl RedisStore {
             policy
         } else {
             let policy = Policy::one_off("1/second")?;
-            Arc::new(RedisPolicy::new(&policy, Vec::new(), Outage::Deny, &self.keys))
+            Arc::new(RedisPolicy::new(&policy, Vec::new(), Outage::Deny, None, &self.keys))
         };
-        Ok(self.submit(&topology, &policy, question).await)
+        Ok(self.submit(&topology, &Asked { question, policy, look: None }).await)
     }
 
     /// The runtime of its own.
@@ -235,13 +257,11 @@ impl RedisStore {
     ) -> Result<Vec<Answer>, Error> {
         let mut started = Vec::with_capacity(questions.len());
         for question in questions {
-            started.push(if let Some(answer) = self.try_ask(*question) {
-                Started::Known(answer)
-            } else {
-                let asked = self.asked(*question)?;
-                let submitted = self.submit(topology, &asked.policy, *question);
-                Started::Asked(asked, submitted)
-            });
+            let one = match self.try_ask(*question) {
+                Some(answer) => Started::Known(answer),
+                None => self.start(topology, *question).await?,
+            };
+            started.push(one);
         }
         let mut answers = Vec::with_capacity(questions.len());
         for started in started {
@@ -253,34 +273,71 @@ impl RedisStore {
         Ok(answers)
     }
 
+    /// Asks one of several questions.
+    async fn start<'a>(&self, topology: &Topology, question: Question<'a>) -> Result<Started<'a>, Error> {
+        let asked = self.asked(question)?;
+        if asked.policy.lease.is_some() {
+            return Ok(Started::Known(self.ask_beside_lease(topology, &asked).await?));
+        }
+        let submitted = self.submit(topology, &asked);
+        Ok(Started::Asked(asked, submitted))
+    }
+
+    async fn ask_at(&self, topology: &Topology, question: Question<'_>) -> Result<Answer, Error> {
+        let asked = self.asked(question)?;
+        if asked.policy.lease.is_some() {
+            return self.ask_beside_lease(topology, &asked).await;
+        }
+        let submitted = self.submit(topology, &asked);
+        Ok(self.answered(&asked, submitted.await))
+    }
+
+    /// Asks of a key that may be leased what no lease pays for. Nobody is told of units as used that are only held here.
+    async fn ask_beside_lease(&self, topology: &Topology, asked: &Asked<'_>) -> Result<Answer, Error> {
+        let until = Instant::now() + self.context.deadline;
+        let question = asked.question;
+        let is_check = question.action == Action::Apply(Operation::Check);
+        match question.action {
+            Action::Reset => self.leases.forget(question),
+            _ if !is_check && self.leases.holds(question) => self.leases.give_back(question, until).await,
+            Action::Apply(_) => {}
+        }
+        let answer = self.answered(asked, self.submit_until(topology, asked, until).await);
+        if question.action == Action::Reset {
+            self.leases.forget(question);
+        }
+        if !is_check || answer.0.source != Source::Store {
+            return Ok(answer);
+        }
+        if answer.0.allowed {
+            self.leases.admitted(question, &asked.policy, &answer.0);
+            return Ok(answer);
+        }
+        if !self.leases.holds(question) {
+            return Ok(answer);
+        }
+        self.leases.give_back(question, until).await;
+        let again = self.asked(question)?;
+        Ok(self.answered(&again, self.submit_until(topology, &again, until).await))
+    }
+
     /// Makes ready to ask a question.
     fn asked<'a>(&self, question: Question<'a>) -> Result<Asked<'a>, Error> {
-        // The limiter's registry tells a store of a policy before it gives out the id.
-        let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
-        let policy = self.policies.get(question.id).ok_or_else(unknown)?;
+        let policy = self.policies.known(question.id)?;
         Ok(Asked { look: self.known_denied.look(question), policy, question })
     }
 
     /// Gives a question to the connections.
-    fn submit(&self, topology: &Topology, policy: &RedisPolicy, asked: Question<'_>) -> Submitted {
+    fn submit(&self, topology: &Topology, asked: &Asked<'_>) -> Submitted {
+        self.submit_until(topology, asked, Instant::now() + self.context.deadline)
+    }
+
+    fn submit_until(&self, topology: &Topology, asked: &Asked<'_>, deadline: Instant) -> Submitted {
+        let Asked { question, policy, .. } = asked;
         let mut key = Vec::new();
-        self.keys.write(&policy.key_prefix, asked.key, &mut key);
-        let Some(share) = self.context.outstanding.share(key.len()) else {
-            self.context.counters.shed.add(1);
-            return Submitted::Refused(Failure::not_applied(Degradation::Shed));
-        };
-        let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
-        let wanted = Wanted {
-            call: Arc::clone(&policy.call),
-            key,
-            slot,
-            action: asked.action,
-            cost: asked.cost,
-            deadline: Instant::now() + self.context.deadline,
-        };
-        let ticket = Ticket::new(wanted, share);
-        topology.submit(Arc::clone(&ticket));
-        Submitted::Pending(Pending(ticket))
+        self.keys.write(&policy.key_prefix, question.key, &mut key);
+        let what = (question.action, question.cost);
+        Submitted::new(&self.context, topology, &policy.call, key, what, deadline)
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.
@@ -297,11 +354,7 @@ impl RedisStore {
                 (decision, spent)
             }
             Err(Failure { class, reason }) => {
-                match class {
-                    Class::NotApplied => counters.not_applied.add(1),
-                    Class::Unknown => counters.unknown.add(1),
-                    Class::Permanent => counters.permanent.add(1),
-                }
+                counters.failed(class);
                 match policy.outage {
                     Outage::Local => counters.answered_local.add(1),
                     Outage::Allow => counters.answered_allow.add(1),
@@ -348,19 +401,8 @@ enum Started<'a> {
     Asked(Asked<'a>, Submitted),
 }
 
-/// A question on its way, or why it was not sent.
-enum Submitted {
-    Pending(Pending),
-    Refused(Failure),
-}
-
-impl Future for Submitted {
-    type Output = Reply;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Reply> {
-        match self.get_mut() {
-            Self::Pending(pending) => Pin::new(pending).poll(cx),
-            Self::Refused(failure) => Poll::Ready(Err(*failure)),
-        }
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        self.leases.give_back_all();
     }
 }

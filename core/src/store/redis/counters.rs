@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::failure::Class;
+
 /// A count that many threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -32,18 +34,43 @@ macro_rules! counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
             /// Checks that were known to be denied, for which the store was not asked.
             pub known_denied: u64,
+            /// Checks that leased units paid for, for which the store was not asked.
+            pub leased: u64,
+            /// Units that are leased and not spent, at the moment.
+            pub lease_units_held: u64,
+            /// Units that were leased, not spent, and given back.
+            pub lease_units_returned: u64,
+            /// Units that were leased, not spent, and could not be given back; or may have been.
+            pub lease_units_lost: u64,
         }
 
         impl Counters {
+            /// Counts an operation that the store has not answered.
+            pub(crate) fn failed(&self, class: Class) {
+                match class {
+                    Class::NotApplied => self.not_applied.add(1),
+                    Class::Unknown => self.unknown.add(1),
+                    Class::Permanent => self.permanent.add(1),
+                }
+            }
+
             pub(crate) fn read(&self) -> Stats {
-                Stats { $($name: self.$name.get(),)+ known_denied: 0 }
+                Stats { $($name: self.$name.get(),)+ ..Stats::default() }
             }
         }
 
         impl Stats {
             /// Every count with its name, in a fixed order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$((stringify!($name), self.$name),)+ ("known_denied", self.known_denied)].into_iter()
+                [
+                    $((stringify!($name), self.$name),)+
+                    ("known_denied", self.known_denied),
+                    ("leased", self.leased),
+                    ("lease_units_held", self.lease_units_held),
+                    ("lease_units_returned", self.lease_units_returned),
+                    ("lease_units_lost", self.lease_units_lost),
+                ]
+                .into_iter()
             }
         }
     };

@@ -1,7 +1,7 @@
 //! What a user configures of a Redis store, by a URL, by setters in code, or by names and texts.
 
 mod amounts;
-mod duration;
+pub(crate) mod duration;
 mod given;
 mod kind;
 #[cfg(test)]

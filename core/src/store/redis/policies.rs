@@ -7,10 +7,12 @@ use arc_swap::{ArcSwap, Guard};
 use super::call::PolicyCall;
 use super::key::KeyEncoder;
 use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::policy::Policy;
-use crate::store::PolicyId;
 use crate::store::state_bytes::Superseded;
+use crate::store::{PolicyId, PolicyOptions};
 
 #[derive(Debug)]
 pub(super) struct Policies {
@@ -26,6 +28,7 @@ pub(super) struct RedisPolicy {
     /// What its keys begin with.
     pub(super) key_prefix: Box<[u8]>,
     pub(super) outage: Outage,
+    pub(super) lease: Option<Lease>,
     /// The numbers that it had before, oldest first.
     superseded: Vec<Superseded>,
 }
@@ -38,6 +41,7 @@ impl RedisPolicy {
         policy: &Policy,
         superseded: Vec<Superseded>,
         outage: Outage,
+        lease: Option<Lease>,
         keys: &KeyEncoder,
     ) -> Self {
         Self {
@@ -46,6 +50,7 @@ impl RedisPolicy {
             superseded,
             key_prefix: keys.policy_prefix(policy.name()),
             outage,
+            lease,
         }
     }
 
@@ -78,20 +83,29 @@ impl Policies {
         &self,
         id: PolicyId,
         policy: &Policy,
-        outage: Option<Outage>,
+        options: PolicyOptions,
         keys: &KeyEncoder,
         clock: &Clock,
     ) {
         let mut policies = Vec::clone(&self.policies.load());
         let known = policies.get(id.0 as usize);
         let superseded = known.map_or_else(Vec::new, |known| known.superseded_at(clock.now_us()));
-        let outage = outage.or(known.map(|known| known.outage)).unwrap_or(self.outage);
-        let changed = Arc::new(RedisPolicy::new(policy, superseded, outage, keys));
+        let outage = options.outage.or(known.map(|known| known.outage)).unwrap_or(self.outage);
+        let lease = options.lease.or(known.and_then(|known| known.lease));
+        let lease = lease.filter(|_| Lease::check(policy).is_ok());
+        let changed = Arc::new(RedisPolicy::new(policy, superseded, outage, lease, keys));
         match policies.get_mut(id.0 as usize) {
             Some(known) => *known = changed,
             None => policies.push(changed),
         }
         self.policies.store(Arc::new(policies));
+    }
+
+    /// The policy of that id.
+    pub(super) fn known(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
+        // The limiter's registry tells a store of a policy before it gives out the id.
+        let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
+        self.get(id).ok_or_else(unknown)
     }
 
     /// The policy of that id, which the limiter's registry has given out.

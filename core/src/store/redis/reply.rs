@@ -161,7 +161,7 @@ impl PolicyCall {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
             let nothing = Applied { allowed: true, spent: 0, written: false };
             let decision = self.rules.explain(&fresh, now_us, 0, nothing, None);
-            each(Replied { decision, spent: 0, denied: None });
+            each(Replied { decision, spent: 0, now_us, denied: None });
             return Ok(());
         };
         let count = if operation == Operation::Check { entry.count } else { 1 };
@@ -180,7 +180,7 @@ impl PolicyCall {
             let known = is_known.then(|| Arc::new(Denied { states, now_us }));
             for (decision, spent) in decided {
                 let denied = known.clone().filter(|_| !decision.allowed);
-                each(Replied { decision, spent, denied });
+                each(Replied { decision, spent, now_us, denied });
             }
             return Ok(());
         }

@@ -54,8 +54,16 @@ impl Runtimes {
         }
     }
 
+    /// Has a thread of our own work on something.
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+        let driver = self.driver()?;
+        driver.run_for_good()?;
+        driver.handle().spawn(future);
+        Ok(())
+    }
+
     /// Our own connections, driven by a thread.
-    fn of_own(&self) -> Result<Arc<Topology>, Error> {
+    pub(crate) fn of_own(&self) -> Result<Arc<Topology>, Error> {
         let driver = self.driver()?;
         driver.run_for_good()?;
         Ok(self.of(driver.handle()))

@@ -24,6 +24,8 @@ pub(crate) type Reply = Result<Replied, Failure>;
 pub(crate) struct Replied {
     pub(crate) decision: Decision,
     pub(crate) spent: u64,
+    /// When, by the store's clock.
+    pub(crate) now_us: u64,
     /// The states in which a check was denied that leaves no trace.
     pub(crate) denied: Option<Arc<Denied>>,
 }

@@ -9,6 +9,7 @@ mod concurrency;
 mod differential;
 mod end_of_time;
 mod known_denied;
+mod leases;
 mod policies;
 mod random;
 mod servers;

@@ -1,0 +1,392 @@
+//! Leases: units of busy keys that were taken from the store ahead, and are spent here.
+//!
+//! A key that is asked for again and again gets a [`Holding`]. A take in the background fills it, and the next one is made
+//! before it is empty, so that callers never wait. Units leave it in three ways: a check spends them; they are given back,
+//! when their time is over or something but a check is asked of the key; or they are lost, where giving back could hit
+//! units of others, which a window does once it has moved on.
+
+mod holding;
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use self::holding::{Held, Holding, Take, Whose};
+use super::context::Context;
+use super::failure::{Class, Failure};
+use super::key::KeyEncoder;
+use super::outage_answer::OutageAnswer;
+use super::policies::{Policies, RedisPolicy};
+use super::runtimes::Runtimes;
+use super::submitted::Submitted;
+use super::ticket::Reply;
+use crate::decision::{Decision, Degradation};
+use crate::error::Error;
+use crate::known_denied::KnownDenied;
+use crate::outage::Outage;
+use crate::store::{Action, Question};
+use crate::transition::Operation;
+
+const SHARDS: usize = 64;
+/// So many keys of a shard are looked after at a time; others are asked for one by one.
+const MOST_IN_SHARD: usize = 1024;
+/// How often it is seen whose time is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+const TAKE: Action = Action::Apply(Operation::Take);
+const REFUND: Action = Action::Apply(Operation::Refund);
+
+/// What it works with; shared with the store.
+#[derive(Debug)]
+pub(super) struct Means {
+    pub(super) context: Arc<Context>,
+    pub(super) runtimes: Arc<Runtimes>,
+    pub(super) policies: Arc<Policies>,
+    pub(super) keys: KeyEncoder,
+    pub(super) outage: Arc<OutageAnswer>,
+    pub(super) known_denied: Arc<KnownDenied>,
+}
+
+#[derive(Debug)]
+pub(super) struct Leases {
+    means: Means,
+    shards: Box<[Mutex<Shard>]>,
+    /// How many keys are looked after; where there are none, nobody looks for one.
+    holdings: AtomicUsize,
+    seed: RandomState,
+    /// Whether somebody sees to what has reached its age.
+    returning: AtomicBool,
+    closed: AtomicBool,
+    /// How many takes are under way, and who waits until there are none.
+    taking: AtomicUsize,
+    landed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    table: HashTable<Holding>,
+    /// Checks that were answered here.
+    answered: u64,
+    returned: u64,
+    lost: u64,
+}
+
+/// What has become of units so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeaseStats {
+    pub(super) answered: u64,
+    pub(super) held: u64,
+    pub(super) returned: u64,
+    pub(super) lost: u64,
+}
+
+impl Leases {
+    pub(super) fn new(means: Means) -> Arc<Self> {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Arc::new(Self {
+            means,
+            shards,
+            holdings: AtomicUsize::new(0),
+            seed: RandomState::default(),
+            returning: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            taking: AtomicUsize::new(0),
+            landed: Notify::new(),
+        })
+    }
+
+    /// The decision on a check that leased units pay for.
+    #[inline]
+    pub(super) fn answer(self: &Arc<Self>, question: Question<'_>) -> Option<Decision> {
+        if self.holdings.load(Ordering::Relaxed) == 0
+            || question.action != Action::Apply(Operation::Check)
+            || question.cost == 0
+        {
+            return None;
+        }
+        self.spend(question)
+    }
+
+    fn spend(self: &Arc<Self>, question: Question<'_>) -> Option<Decision> {
+        let whose = |hash| Whose { id: question.id, key: question.key.into(), hash };
+        let hash = self.hash(question);
+        let mut shard = self.shard(hash).lock();
+        let holding = shard.table.find_mut(hash, |holding| holding.is_of(question))?;
+        let (decision, take) = holding.spend(question.cost, quanta::Instant::now())?;
+        shard.answered += 1;
+        drop(shard);
+        if let Some(take) = take {
+            self.take(whose(hash), take);
+        }
+        Some(decision)
+    }
+
+    /// The store admitted a check for which there was no lease: a key for which that happens often is leased.
+    pub(super) fn admitted(
+        self: &Arc<Self>,
+        question: Question<'_>,
+        policy: &RedisPolicy,
+        decision: &Decision,
+    ) {
+        let Some(lease) = &policy.lease else { return };
+        let most = lease.most_units(&policy.policy);
+        if most == 0 {
+            return;
+        }
+        let whose = |hash| Whose { id: question.id, key: question.key.into(), hash };
+        let hash = self.hash(question);
+        let now = quanta::Instant::now();
+        let mut shard = self.shard(hash).lock();
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+            let take = holding.missed(decision.remaining(), now);
+            drop(shard);
+            if let Some(take) = take {
+                self.take(whose(hash), take);
+            }
+        } else if shard.table.len() < MOST_IN_SHARD || self.make_room(&mut shard, now) {
+            let holding = Holding::new(whose(hash), most, lease.max_age(), now);
+            shard.table.insert_unique(hash, holding, |holding| holding.whose.hash);
+            self.holdings.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any units of a key are held here, or are being taken.
+    pub(super) fn holds(&self, question: Question<'_>) -> bool {
+        if self.holdings.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let hash = self.hash(question);
+        let shard = self.shard(hash).lock();
+        shard.table.find(hash, |holding| holding.is_of(question)).is_some_and(Holding::has_or_takes)
+    }
+
+    /// Gives back what is held of a key until then, before something else is asked of it.
+    pub(super) async fn give_back(&self, question: Question<'_>, until: Instant) {
+        // What is being taken is given back as well, if it comes in time.
+        let _ = tokio::time::timeout_at(until.into(), self.all_taken()).await;
+        let hash = self.hash(question);
+        let held = {
+            let mut shard = self.shard(hash).lock();
+            let holding = shard.table.find_mut(hash, |holding| holding.is_of(question));
+            holding.map(Holding::give_up).unwrap_or_default()
+        };
+        let whose = Whose { id: question.id, key: question.key.into(), hash };
+        for held in held {
+            self.refund(&whose, held, until).await;
+        }
+    }
+
+    /// What is held of a key that is reset is void: the store forgets it, too.
+    pub(super) fn forget(&self, question: Question<'_>) {
+        let hash = self.hash(question);
+        let mut shard = self.shard(hash).lock();
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+            let void = holding.reset();
+            shard.lost += void;
+        }
+    }
+
+    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as two decisions may take.
+    pub(super) fn give_back_all(self: &Arc<Self>) {
+        if self.closed.swap(true, Ordering::AcqRel) || self.holdings.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let giving_back = async {
+            self.all_taken().await;
+            for (whose, held) in self.give_up_all() {
+                self.refund(&whose, held, self.deadline()).await;
+            }
+        };
+        // What has not arrived by then counts as lost by those who look at the store.
+        let _ = crate::park::block_on_for(2 * self.means.context.deadline, giving_back);
+    }
+
+    pub(super) fn stats(&self) -> LeaseStats {
+        let mut stats = LeaseStats::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            stats.answered += shard.answered;
+            stats.returned += shard.returned;
+            stats.lost += shard.lost;
+            stats.held += shard.table.iter().map(Holding::units).sum::<u64>();
+        }
+        stats
+    }
+
+    /// Takes units in the background.
+    fn take(self: &Arc<Self>, whose: Whose, take: Take) {
+        if !self.returning.swap(true, Ordering::Relaxed) {
+            // Without a runtime nothing is taken, either.
+            let _ = self.means.runtimes.spawn(Self::returning(Arc::downgrade(self)));
+        }
+        self.taking.fetch_add(1, Ordering::AcqRel);
+        if self.closed.load(Ordering::Acquire) {
+            return self.has_landed();
+        }
+        let asked = quanta::Instant::now();
+        let submitted = self.submit(&whose, TAKE, take.units, self.deadline());
+        let leases = Arc::clone(self);
+        let taking = async move {
+            let reply = match submitted {
+                Ok(submitted) => leases.counted(&whose, submitted.await, TAKE, take.units),
+                Err(_) => Err(Failure::not_applied(Degradation::Unreachable)),
+            };
+            leases.taken(&whose, take, reply, asked);
+            leases.has_landed();
+        };
+        if self.means.runtimes.spawn(taking).is_err() {
+            // Without a runtime nothing could be submitted either, and the key is asked for one by one.
+            self.has_landed();
+        }
+    }
+
+    fn has_landed(&self) {
+        self.taking.fetch_sub(1, Ordering::AcqRel);
+        self.landed.notify_waiters();
+    }
+
+    /// Waits until no take is under way.
+    async fn all_taken(&self) {
+        loop {
+            let mut landed = std::pin::pin!(self.landed.notified());
+            // Registered before it is looked at, so that none is missed.
+            landed.as_mut().enable();
+            if self.taking.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    fn taken(&self, whose: &Whose, take: Take, reply: Reply, asked: quanta::Instant) {
+        let policy = self.means.policies.get(whose.id);
+        let mut shard = self.shard(whose.hash).lock();
+        let holding = shard.table.find_mut(whose.hash, |holding| holding.whose == *whose);
+        let lost = match (reply, holding, policy) {
+            (Ok(replied), Some(holding), Some(policy)) => {
+                holding.granted(take, &replied, &policy.policy, asked)
+            }
+            (Ok(replied), ..) => replied.spent,
+            (Err(failure), holding, _) => {
+                if let Some(holding) = holding {
+                    holding.refused();
+                }
+                // What was sent may have been applied.
+                if failure.class == Class::Unknown { take.units } else { 0 }
+            }
+        };
+        shard.lost += lost;
+    }
+
+    /// Gives units back to the store, if they are surely the ones that were taken.
+    async fn refund(&self, whose: &Whose, held: Held, until: Instant) {
+        let returned = held.may_be_refunded(until.saturating_duration_since(Instant::now()))
+            && match self.submit(whose, REFUND, held.units, until) {
+                Ok(submitted) => self.counted(whose, submitted.await, REFUND, held.units).is_ok(),
+                Err(_) => false,
+            };
+        let mut shard = self.shard(whose.hash).lock();
+        if returned {
+            shard.returned += held.units;
+        } else {
+            shard.lost += held.units;
+        }
+    }
+
+    /// Until when something that is asked now has to be answered.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.means.context.deadline
+    }
+
+    fn submit(&self, whose: &Whose, action: Action, units: u64, until: Instant) -> Result<Submitted, Error> {
+        let Means { context, runtimes, policies, keys, .. } = &self.means;
+        let topology = runtimes.of_own()?;
+        let policy = policies.known(whose.id)?;
+        let mut key = Vec::new();
+        keys.write(&policy.key_prefix, &whose.key, &mut key);
+        Ok(Submitted::new(context, &topology, &policy.call, key, (action, units), until))
+    }
+
+    /// Counts what became of an operation, and tells those who follow what the store does.
+    fn counted(&self, whose: &Whose, reply: Reply, action: Action, cost: u64) -> Reply {
+        let Means { context, policies, outage, known_denied, .. } = &self.means;
+        let question = Question { id: whose.id, key: &whose.key, action, cost };
+        if action == REFUND {
+            known_denied.forget(question, reply.is_err().then_some(2 * context.deadline));
+        }
+        match &reply {
+            Ok(replied) => {
+                context.counters.applied.add(1);
+                if policies.get(whose.id).is_some_and(|policy| policy.outage == Outage::Local) {
+                    outage.follow(question, replied.spent);
+                }
+            }
+            Err(failure) => context.counters.failed(failure.class),
+        }
+        reply
+    }
+
+    fn give_up_all(&self) -> Vec<(Whose, Held)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            for holding in &mut shard.lock().table {
+                all.extend(holding.give_up().into_iter().map(|held| (holding.whose.clone(), held)));
+            }
+        }
+        all
+    }
+
+    /// Gives back what has reached its age, until the store is gone. Idle keys are no longer looked after.
+    async fn returning(leases: Weak<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let Some(leases) = leases.upgrade() else { return };
+            for (whose, held) in leases.over() {
+                leases.refund(&whose, held, leases.deadline()).await;
+            }
+        }
+    }
+
+    fn over(&self) -> Vec<(Whose, Held)> {
+        if self.holdings.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let now = quanta::Instant::now();
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for holding in &mut shard.table {
+                if let Some(held) = holding.over(now) {
+                    all.push((holding.whose.clone(), held));
+                }
+            }
+            let before = shard.table.len();
+            shard.table.retain(|holding| !holding.is_idle(now));
+            self.holdings.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
+        }
+        all
+    }
+
+    /// Says whether there is room for one more.
+    fn make_room(&self, shard: &mut Shard, now: quanta::Instant) -> bool {
+        let before = shard.table.len();
+        shard.table.retain(|holding| !holding.is_idle(now));
+        self.holdings.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
+        shard.table.len() < before
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // The table uses the other bits.
+        &self.shards[(hash >> 48) as usize % SHARDS]
+    }
+
+    fn hash(&self, question: Question<'_>) -> u64 {
+        self.seed.hash_one((question.id, question.key))
+    }
+}

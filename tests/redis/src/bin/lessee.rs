@@ -1,0 +1,36 @@
+//! Asks for one key under a policy that is leased, and writes a dot for each request that is admitted; then it gives back
+//! what it has not spent.
+//!
+//! Usage: `polylimit-lessee URL QUOTA LEASE REQUESTS`. It begins when its input has a line.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "this program is part of a test: what it cannot do fails the test"
+)]
+
+use std::io::{self, Write};
+
+use polylimit::{Limiter, Outage, Policy};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, quota, lease, requests] = arguments.as_slice() else {
+        panic!("usage: polylimit-lessee URL QUOTA LEASE REQUESTS")
+    };
+    let policy = Policy::parse("leased", quota).unwrap();
+    let builder = Limiter::builder().store(url).policy(policy).outage("leased", Outage::Deny);
+    let limiter = builder.lease("leased", lease.parse().unwrap()).build().unwrap().blocking();
+    io::stdin().read_line(&mut String::new()).unwrap();
+    let mut output = io::stdout();
+    for _ in 0..requests.parse().unwrap() {
+        let decision = limiter.check("key").unwrap();
+        assert!(!decision.source().is_outage(), "{decision:?}");
+        if decision.allowed() {
+            // Unbuffered, so that it is known however this process ends.
+            output.write_all(b".").unwrap();
+            output.flush().unwrap();
+        }
+    }
+    limiter.asynchronous().close();
+}

@@ -1,0 +1,172 @@
+//! Leases: never more than the quota, nearly all of it, and what is not spent comes back.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polylimit::{Lease, Limiter, Outage, Policy, Request, Source};
+use polylimit_test_servers::{Kind, Server};
+
+const LIMIT: u64 = 4_000;
+const PROCESSES: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn url(server: &Server) -> String {
+    format!("{}?deadline=30s", server.url())
+}
+
+fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> Limiter {
+    let policy = Policy::parse("leased", quota).unwrap();
+    let builder = Limiter::builder().store(&url(server)).policy(policy).outage("leased", Outage::Deny);
+    lease.into_iter().fold(builder, |builder, lease| builder.lease("leased", lease)).build().unwrap()
+}
+
+fn lessee(server: &Server, quota: &str, requests: u64) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polylimit-lessee"));
+    let requests = requests.to_string();
+    command.args([&url(server), quota, "100/500ms", &requests]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// How many requests a process admitted until it ended.
+fn admitted(mut child: Child) -> u64 {
+    let mut dots = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut dots).unwrap();
+    child.wait().unwrap();
+    dots.len() as u64
+}
+
+fn until(what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn processes_at_ten_times_the_limit_get_it_and_no_more() {
+    for quota in ["4000/52w fixed_window", "4000/52w token_bucket"] {
+        let server = Server::start(Kind::Redis, &[]);
+        let mut children: Vec<_> =
+            (0..PROCESSES).map(|_| lessee(&server, quota, 10 * LIMIT / PROCESSES as u64)).collect();
+        for child in &mut children {
+            writeln!(child.stdin.as_mut().unwrap()).unwrap();
+        }
+        let admitted: u64 = children.into_iter().map(admitted).sum();
+        assert!(admitted <= LIMIT && admitted * 100 >= LIMIT * 99, "{quota}: {admitted}");
+    }
+}
+
+#[test]
+fn a_killed_process_takes_only_its_lease_along() {
+    let quota = "1000000/52w fixed_window";
+    let server = Server::start(Kind::Redis, &[]);
+    let mut killed = lessee(&server, quota, 1_000_000);
+    let mut other = lessee(&server, quota, 20_000);
+    for child in [&mut killed, &mut other] {
+        writeln!(child.stdin.as_mut().unwrap()).unwrap();
+    }
+    let mut dots = vec![0; 5_000];
+    killed.stdout.as_mut().unwrap().read_exact(&mut dots).unwrap();
+    killed.kill().unwrap();
+    let admitted = dots.len() as u64 + admitted(killed) + admitted(other);
+    let decision = limiter(&server, quota, None).blocking().peek("key").unwrap();
+    let used = 1_000_000 - decision.remaining();
+    // Two leases at most: one that is spent and one that was just taken.
+    assert!((admitted..=admitted + 200).contains(&used), "{used} used, {admitted} admitted");
+}
+
+#[test]
+fn what_is_not_spent_comes_back() {
+    for quota in ["100000/52w token_bucket", "100000/52w fixed_window", "100000/52w buckets=1"] {
+        let server = Server::start(Kind::Redis, &[]);
+        let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_secs(60)).unwrap()));
+        let plain = limiter(&server, quota, None).blocking();
+        let blocking = leased.blocking();
+        let mut asked = 0;
+        while leased.stats().lease_units_held <= 10 {
+            assert!(blocking.check("key").unwrap().allowed());
+            asked += 1;
+        }
+        assert!(leased.stats().leased > 0);
+        leased.close();
+        let stats = leased.stats();
+        assert_eq!((stats.lease_units_held, stats.lease_units_lost), (0, 0), "{stats:?}");
+        assert!(stats.lease_units_returned > 0, "{stats:?}");
+        assert_eq!(used(&plain), asked, "{quota}");
+    }
+}
+
+#[test]
+fn who_looks_sees_what_can_be_spent_here() {
+    let server = Server::start(Kind::Redis, &[]);
+    let quota = "100000/52w token_bucket";
+    let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_secs(60)).unwrap()));
+    let blocking = leased.blocking();
+    let mut asked = 0;
+    for _ in 0..50 {
+        for _ in 0..100 {
+            assert!(blocking.check("key").unwrap().allowed());
+            asked += 1;
+        }
+        // Units that are being taken at the moment are neither here nor there.
+        let remaining = blocking.peek("key").unwrap().remaining();
+        assert!(
+            (100_000 - asked - 1_000..=100_000 - asked).contains(&remaining),
+            "{remaining} after {asked}"
+        );
+    }
+    assert!(leased.stats().lease_units_returned > 0);
+}
+
+fn used(plain: &polylimit::blocking::Limiter) -> u64 {
+    100_000 - plain.peek("key").unwrap().remaining()
+}
+
+#[test]
+fn an_idle_key_gives_its_units_back() {
+    let quota = "100000/52w token_bucket";
+    let server = Server::start(Kind::Redis, &[]);
+    let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_millis(100)).unwrap()));
+    let blocking = leased.blocking();
+    let mut asked = 0;
+    while leased.stats().lease_units_held < 10 {
+        assert!(blocking.check("key").unwrap().allowed());
+        asked += 1;
+    }
+    until("all is given back", || leased.stats().lease_units_held == 0);
+    let plain = limiter(&server, quota, None).blocking();
+    until("all has arrived", || used(&plain) == asked);
+}
+
+#[test]
+fn nobody_is_denied_what_is_held_here() {
+    let quota = "500/52w token_bucket";
+    let server = Server::start(Kind::Redis, &[]);
+    let leased = limiter(&server, quota, Some(Lease::new(100, Duration::from_secs(60)).unwrap()));
+    let blocking = leased.blocking();
+    let mut asked = 0;
+    while leased.stats().lease_units_held < 10 {
+        assert!(blocking.check("key").unwrap().allowed());
+        asked += 1;
+    }
+    // More than the lease, and more than the store has beside it.
+    let decision = blocking.check(Request::new("key").cost(500 - asked)).unwrap();
+    assert_eq!((decision.allowed(), decision.source()), (true, Source::Store));
+    assert!(!blocking.check("key").unwrap().allowed());
+}
+
+#[test]
+fn a_reset_leaves_nothing_to_spend_twice() {
+    let quota = "500/52w fixed_window";
+    let server = Server::start(Kind::Redis, &[]);
+    let leased = limiter(&server, quota, Some(Lease::new(100, Duration::from_secs(60)).unwrap()));
+    let blocking = leased.blocking();
+    while leased.stats().lease_units_held < 10 {
+        assert!(blocking.check("key").unwrap().allowed());
+    }
+    let _ = blocking.reset("key").unwrap();
+    let admitted = (0..1_000).filter(|_| blocking.check("key").unwrap().allowed()).count();
+    assert_eq!(admitted, 500);
+}
