@@ -89,6 +89,7 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// Starts a call. If its answer is known at once, that is returned; otherwise a [`drain`](Self::drain) hands it out.
+    /// When the limiter is closed meanwhile, it fails with [`Closed`](ErrorKind::Closed).
     pub fn submit(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
         if let Some(answer) = limiter.try_call(call) {
             return Some(answer);
@@ -97,14 +98,22 @@ impl<T: Send + 'static> Completions<T> {
             Ok(calls) => calls.lock(),
             Err(error) => return Some(Err(error)),
         };
-        let runtime = match limiter.shared().runtime() {
-            Ok(runtime) => runtime.clone(),
+        let (runtime, closed) = match limiter.shared().driver() {
+            Ok(driver) => (driver.handle().clone(), driver.closed()),
             Err(error) => return Some(Err(error)),
         };
         let number = calls.started;
         calls.started += 1;
         let (limiter, call) = (limiter.clone(), OwnedCall::of(call));
-        let finished = async move { Finished { number, tag, answer: call.run(&limiter).await } };
+        let finished = async move {
+            let answer = tokio::select! {
+                biased;
+                answer = call.run(&limiter) => answer,
+                // Nothing drives it from here on.
+                () = closed => Err(Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")),
+            };
+            Finished { number, tag, answer }
+        };
         calls.running.push(Box::pin(InRuntime { runtime, future: Box::pin(finished) }));
         // It is polled, so that it is on its way.
         let mut known = None;

@@ -1,6 +1,10 @@
 //! What an operation answers.
 
+mod parts;
+
 use std::time::Duration;
+
+pub use parts::DecisionParts;
 
 /// Where an answer came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +193,11 @@ impl Decision {
         self.allowed
     }
 
+    /// The limit, in units per period: the least over the quotas.
+    pub fn limit(&self) -> u64 {
+        self.total.limit
+    }
+
     /// Whole units that can still be spent right now, after this decision: the least over the quotas.
     pub fn remaining(&self) -> u64 {
         self.total.remaining
@@ -273,6 +282,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The limit, in units per period: the least over the quotas.
+    pub fn limit(&self) -> u64 {
+        self.total.limit
+    }
+
     /// Whole units that can still be spent right now: the least over the quotas.
     pub fn remaining(&self) -> u64 {
         self.total.remaining

@@ -56,6 +56,13 @@ impl Driver {
         self.threads.open.close();
     }
 
+    /// Waits until no thread drives it any longer.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let threads = Arc::clone(&self.threads);
+        // There are no permits: it answers when it is closed.
+        async move { drop(threads.open.acquire().await) }
+    }
+
     /// Has a thread drive it for good.
     pub(crate) fn run_for_good(&self) -> Result<(), Error> {
         if self.threads.for_good.swap(true, Ordering::Relaxed) {

@@ -82,7 +82,7 @@ pub use call::{Answer, Call};
 pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
 pub use clock::{Clock, ManualClock};
 pub use completion::Completions;
-pub use decision::{Decision, Degradation, QuotaUsage, Source, Usage};
+pub use decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
 pub use error::{Error, ErrorKind};
 pub use lease::Lease;
 pub use limiter::{Limiter, LimiterBuilder};

@@ -174,6 +174,12 @@ impl Limiter {
         self.shared().registry.policies()
     }
 
+    /// Whether every operation on one key answers without waiting, as the memory store and the local one do; see
+    /// [`try_call`](Self::try_call).
+    pub fn answers_at_once(&self) -> bool {
+        self.shared().store().is_here()
+    }
+
     /// How many keys the memory store or the local one holds a state for, spent ones that were not cleaned yet included;
     /// `None` for a store elsewhere, and for one that cannot be opened.
     pub fn keys(&self) -> Option<usize> {
@@ -326,13 +332,13 @@ impl Shared {
     }
 
     /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
-    pub(crate) fn runtime(&self) -> Result<&tokio::runtime::Handle, Error> {
+    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
         let driver = match &self.store {
             Store::Redis(store) => store.driver()?,
             Store::Memory(_) | Store::Local(_) => self.timers()?,
         };
         driver.run_for_good()?;
-        Ok(driver.handle())
+        Ok(driver)
     }
 
     fn timers(&self) -> Result<&Driver, Error> {

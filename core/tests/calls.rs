@@ -162,3 +162,21 @@ fn a_closed_limiter_says_so() {
     let changed = limiter.set_policy(Policy::parse("other", "1/m").unwrap());
     assert_eq!(changed.unwrap_err().kind(), ErrorKind::Closed);
 }
+
+#[test]
+fn closing_the_limiter_answers_what_waits() {
+    // A server that takes connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}?deadline=60s", silent.local_addr().unwrap());
+    let limiter =
+        Limiter::builder().store(&url).policy(Policy::parse("api", "2/minute").unwrap()).build().unwrap();
+    let (completions, woken) = completions();
+    assert!(completions.submit(&limiter, &Call::Check(Request::new("user")), 1).is_none());
+    limiter.close();
+    let mut answers = Vec::new();
+    while answers.is_empty() {
+        woken.recv_timeout(Duration::from_secs(30)).unwrap();
+        completions.drain(|tag, answer| answers.push((tag, answer.unwrap_err().kind())));
+    }
+    assert_eq!(answers, [(1, ErrorKind::Closed)]);
+}

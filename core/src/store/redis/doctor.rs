@@ -34,6 +34,17 @@ pub enum Severity {
     Problem,
 }
 
+impl Severity {
+    /// The name, the same in every language.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Advice => "advice",
+            Self::Problem => "problem",
+        }
+    }
+}
+
 /// Something that was looked at: what was found, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,12 +59,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
-            Severity::Fine => "fine",
-            Severity::Advice => "advice",
-            Severity::Problem => "problem",
-        };
-        write!(f, "{severity}: {}: {}", self.subject, self.message)
+        write!(f, "{}: {}: {}", self.severity.name(), self.subject, self.message)
     }
 }
 

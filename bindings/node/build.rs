@@ -1,0 +1,5 @@
+//! What an addon asks of the linker.
+
+fn main() {
+    napi_build::setup();
+}

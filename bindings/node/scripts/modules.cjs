@@ -1,0 +1,16 @@
+// Writes the ES modules beside the CommonJS ones: each names what the other exports, so that there is one of everything in a
+// process, however it is loaded.
+const { writeFileSync } = require("node:fs");
+const { join } = require("node:path");
+
+const root = join(__dirname, "..");
+const { exports: entries } = require(join(root, "package.json"));
+
+for (const { require: entry } of Object.values(entries)) {
+  if (entry === undefined) continue;
+  const file = entry.default;
+  const names = Object.keys(require(join(root, file)));
+  const from = JSON.stringify(`./${file.split("/").pop()}`);
+  writeFileSync(join(root, file.replace(/\.js$/, ".mjs")), `export { ${names.sort().join(", ")} } from ${from};\n`);
+  writeFileSync(join(root, file.replace(/\.js$/, ".d.mts")), `export * from ${from};\n`);
+}

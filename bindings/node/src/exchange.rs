@@ -1,0 +1,167 @@
+//! The array of numbers that both sides see, and the answers on their way through it.
+//!
+//! One for each environment, that is for the main thread and for each worker.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use napi::Env;
+use napi::bindgen_prelude::{Float64Array, Function};
+use napi_derive::napi;
+use polylimit::{Answer, Completions, Decision, Error, Policy};
+
+use crate::answer::{Fields, Kind};
+use crate::failure::{Result, failure, guarded, internal};
+use crate::wake::Wake;
+
+/// What an operation came to.
+pub(crate) type Answered = std::result::Result<Answer, Error>;
+
+/// The answers of one environment.
+pub(crate) struct Exchange {
+    pub(crate) fields: Fields,
+    pub(crate) completions: Completions<u32>,
+    finished: RefCell<VecDeque<(u32, Answered)>>,
+    /// The newest answer, if there is more to it than fits into the fields.
+    rest: RefCell<Option<Answered>>,
+    /// The decisions that the next response is about.
+    pub(crate) outcomes: RefCell<Vec<(Policy, Decision)>>,
+    wake: Wake,
+    ticket: Cell<u32>,
+}
+
+impl Exchange {
+    /// A number for a pending operation, from 1 up.
+    pub(crate) fn next_ticket(&self) -> u32 {
+        let ticket = if self.ticket.get() == u32::MAX { 1 } else { self.ticket.get() + 1 };
+        self.ticket.set(ticket);
+        ticket
+    }
+
+    /// Shows an answer to JavaScript; an error is one only when somebody asks for it.
+    pub(crate) fn show(&self, answered: Answered) {
+        match &answered {
+            Ok(Answer::Decision(decision)) => return self.fields.show_decision(decision),
+            Ok(Answer::Usage(usage)) => return self.fields.show_usage(usage),
+            Ok(Answer::Ready) => return self.fields.show(Kind::Ready, 0),
+            Ok(Answer::Decisions(decisions)) => self.fields.show(Kind::Decisions, decisions.len()),
+            Ok(Answer::Findings(findings)) => self.fields.show(Kind::Findings, findings.len()),
+            Ok(_) | Err(_) => self.fields.show(Kind::Failure, 0),
+        }
+        *self.rest.borrow_mut() = Some(answered);
+    }
+}
+
+/// What JavaScript holds of an [`Exchange`].
+#[napi]
+pub struct NativeExchange {
+    pub(crate) exchange: Rc<Exchange>,
+}
+
+/// Something that was looked at by `doctor`.
+#[napi(object, object_from_js = false)]
+pub struct NativeFinding {
+    pub severity: &'static str,
+    pub subject: &'static str,
+    pub message: String,
+}
+
+#[napi]
+impl NativeExchange {
+    /// `drain` is called on JavaScript's thread after operations have finished, once for many.
+    #[napi(constructor)]
+    pub fn new(env: Env, fields: Float64Array, drain: Function<'_, (), ()>) -> Result<Self> {
+        guarded(|| {
+            let wake = Wake::new(env, drain)?;
+            let exchange = Exchange {
+                fields: Fields::new(fields)?,
+                completions: Completions::new(wake.caller()),
+                finished: RefCell::default(),
+                rest: RefCell::default(),
+                outcomes: RefCell::default(),
+                wake,
+                ticket: Cell::new(0),
+            };
+            Ok(Self { exchange: Rc::new(exchange) })
+        })
+    }
+
+    /// Takes over what has finished; `next` shows it.
+    #[napi]
+    pub fn drain(&self) -> Result<()> {
+        guarded(|| {
+            let mut finished = self.exchange.finished.borrow_mut();
+            self.exchange.completions.drain(|ticket, answered| finished.push_back((ticket, answered)));
+            Ok(())
+        })
+    }
+
+    /// Shows the next finished operation and gives its ticket; 0 when there is none.
+    #[napi]
+    pub fn next(&self) -> Result<u32> {
+        guarded(|| {
+            let Some((ticket, answered)) = self.exchange.finished.borrow_mut().pop_front() else {
+                return Ok(0);
+            };
+            self.exchange.show(answered);
+            Ok(ticket)
+        })
+    }
+
+    /// Whether the process stays for the sake of what is pending.
+    #[napi]
+    pub fn keep_alive(&self, stay: bool) -> Result<()> {
+        guarded(|| self.exchange.wake.keep_alive(stay))
+    }
+
+    /// Shows one of several decisions.
+    ///
+    /// # Errors
+    /// Its own, if it has one.
+    #[napi]
+    pub fn item(&self, at: u32) -> Result<()> {
+        guarded(|| {
+            let rest = self.exchange.rest.borrow();
+            let Some(Ok(Answer::Decisions(decisions))) = &*rest else { return Err(lost()) };
+            match decisions.get(at as usize) {
+                Some(Ok(decision)) => {
+                    self.exchange.fields.show_decision(decision);
+                    Ok(())
+                }
+                Some(Err(error)) => Err(failure(error.clone())),
+                None => Err(lost()),
+            }
+        })
+    }
+
+    /// What `doctor` has found.
+    #[napi]
+    pub fn findings(&self) -> Result<Vec<NativeFinding>> {
+        guarded(|| {
+            let Some(Ok(Answer::Findings(findings))) = self.exchange.rest.take() else { return Err(lost()) };
+            let native = findings.into_iter().map(|finding| NativeFinding {
+                severity: finding.severity.name(),
+                subject: finding.subject,
+                message: finding.message,
+            });
+            Ok(native.collect())
+        })
+    }
+
+    /// The failure that was shown.
+    ///
+    /// # Errors
+    /// Always.
+    #[napi]
+    pub fn failure(&self) -> Result<()> {
+        guarded(|| match self.exchange.rest.take() {
+            Some(Err(error)) => Err(failure(error)),
+            _ => Err(lost()),
+        })
+    }
+}
+
+fn lost() -> napi::Error<crate::failure::Code> {
+    internal("an answer was lost on its way to JavaScript: this is a defect in polylimit")
+}

@@ -1,0 +1,203 @@
+//! A limiter as JavaScript holds it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use napi::bindgen_prelude::{FromNapiValue, Unknown};
+use napi::{Env, JsValue};
+use napi_derive::napi;
+use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Outage, Policy, Request};
+
+use crate::clock::NativeClock;
+use crate::exchange::NativeExchange;
+use crate::failure::{Result, failure, guarded, refused};
+use crate::number::{cost, microseconds, number};
+use crate::operation::{self, Bound};
+use crate::text::Text;
+
+/// A policy: its name, its quotas as text, and what it answers while its store cannot be asked.
+#[napi(object, object_to_js = false)]
+pub struct PolicyRow {
+    pub name: String,
+    pub quotas: String,
+    pub outage: Option<String>,
+}
+
+/// An option by its name in the core, as text.
+#[napi(object, object_to_js = false)]
+pub struct OptionText {
+    pub name: String,
+    pub text: String,
+}
+
+/// An option that there is.
+#[napi(object, object_from_js = false)]
+pub struct OptionRow {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub allowed: &'static str,
+    pub default: Option<&'static str>,
+    pub kind: &'static str,
+}
+
+/// One count.
+#[napi(object, object_from_js = false)]
+pub struct Count {
+    pub name: &'static str,
+    pub count: f64,
+}
+
+/// What one of several checks asks.
+#[napi(object, object_to_js = false)]
+pub struct CheckRow<'env> {
+    pub key: Unknown<'env>,
+    pub policy: Option<String>,
+    pub cost: Option<f64>,
+}
+
+/// A limiter of the core, bound to the exchange of its environment.
+#[napi]
+pub struct NativeLimiter {
+    pub(crate) bound: Rc<Bound>,
+}
+
+#[napi]
+impl NativeLimiter {
+    #[napi(constructor)]
+    pub fn new(
+        exchange: &NativeExchange,
+        url: String,
+        policies: Vec<PolicyRow>,
+        options: Vec<OptionText>,
+        clock: Option<&NativeClock>,
+    ) -> Result<Self> {
+        guarded(|| {
+            let mut builder = Limiter::builder().store(&url);
+            for PolicyRow { name, quotas, outage } in policies {
+                if let Some(outage) = outage {
+                    builder = builder.outage(&name, outage.parse::<Outage>().map_err(failure)?);
+                }
+                builder = builder.policy(Policy::parse(&name, &quotas).map_err(failure)?);
+            }
+            for OptionText { name, text } in options {
+                builder = builder.option(&name, &text);
+            }
+            if let Some(clock) = clock {
+                builder = builder.clock(clock.clock.clone());
+            }
+            let limiter = builder.build().map_err(failure)?;
+            Ok(Self { bound: Rc::new(Bound::new(limiter, Rc::clone(&exchange.exchange))) })
+        })
+    }
+
+    /// The function that does the operations on one key.
+    #[napi(
+        ts_return_type = "(operation: Operation, key: string | Uint8Array, policy?: string, cost?: number, timeoutMs?: number) => void"
+    )]
+    pub fn operate(&self, env: Env) -> Result<Unknown<'_>> {
+        guarded(|| {
+            let function = operation::function(env, Rc::clone(&self.bound))?;
+            // SAFETY: both are valid, the function having just been made.
+            unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
+        })
+    }
+
+    /// Checks several; leaves the decisions, or their ticket.
+    #[napi]
+    pub fn check_many(&self, env: Env, checks: Vec<CheckRow<'_>>) -> Result<()> {
+        guarded(|| {
+            let mut keys = Vec::with_capacity(checks.len());
+            for check in &checks {
+                let mut text = Text::new();
+                // SAFETY: the value is one of this call.
+                let key = unsafe { text.bytes(env.raw(), check.key.raw()) };
+                keys.push(key.ok_or_else(operation::no_key)?.to_vec());
+            }
+            let requests = checks.iter().zip(&keys).map(|(check, key)| {
+                let mut request = Request::new(key);
+                if let Some(units) = check.cost {
+                    request = request.cost(cost(units)?);
+                }
+                Ok(check.policy.as_deref().map_or(request, |policy| request.policy(policy)))
+            });
+            let requests = requests.collect::<Result<Vec<_>>>()?;
+            self.bound.submit(&Call::CheckMany(&requests))
+        })
+    }
+
+    /// Waits for the store.
+    #[napi]
+    pub fn ready(&self, timeout_ms: f64) -> Result<()> {
+        guarded(|| {
+            let timeout = Duration::from_micros(microseconds("timeoutMs", timeout_ms)?);
+            self.bound.submit(&Call::Ready(timeout))
+        })
+    }
+
+    /// Looks at the store.
+    #[napi]
+    pub fn doctor(&self) -> Result<()> {
+        guarded(|| self.bound.submit(&Call::Doctor))
+    }
+
+    /// Adds a policy or changes its numbers.
+    #[napi]
+    pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
+        guarded(|| {
+            let policy = Policy::parse(&name, &quotas).map_err(failure)?;
+            self.bound.limiter.set_policy(policy).map_err(failure)
+        })
+    }
+
+    /// Each policy's name, and its quotas as text.
+    #[napi]
+    pub fn policies(&self) -> Vec<Vec<String>> {
+        let policies = self.bound.limiter.policies();
+        let row = |policy: &Policy| {
+            let quotas = policy.quotas().iter().map(ToString::to_string);
+            std::iter::once(policy.name().to_owned()).chain(quotas).collect()
+        };
+        policies.iter().map(row).collect()
+    }
+
+    #[napi]
+    pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
+        guarded(|| self.bound.limiter.set_credentials(username.as_deref(), &password).map_err(failure))
+    }
+
+    /// How many decisions came from where, and what they took.
+    #[napi]
+    pub fn stats(&self) -> Vec<Count> {
+        self.bound.limiter.stats().iter().map(|(name, count)| Count { name, count: number(count) }).collect()
+    }
+
+    #[napi]
+    pub fn keys(&self) -> Option<f64> {
+        self.bound.limiter.keys().map(|keys| number(keys as u64))
+    }
+
+    #[napi]
+    pub fn close(&self) -> Result<()> {
+        guarded(|| {
+            self.bound.limiter.close();
+            Ok(())
+        })
+    }
+}
+
+/// Every option of a limiter.
+#[napi]
+pub fn limiter_options() -> Vec<OptionRow> {
+    let row = |option: polylimit::StoreOption| OptionRow {
+        name: option.name,
+        about: option.about,
+        allowed: option.allowed,
+        default: option.default,
+        kind: match option.kind {
+            OptionKind::Duration => "duration",
+            OptionKind::Number => "number",
+            _ => "text",
+        },
+    };
+    LimiterBuilder::options().into_iter().map(row).collect()
+}

@@ -1,0 +1,128 @@
+"use strict";
+
+const assert = require("node:assert/strict");
+const { once } = require("node:events");
+const http = require("node:http");
+const { test } = require("node:test");
+
+const express = require("express");
+const { MemoryStore, rateLimit } = require("express-rate-limit");
+const { Limiter, ManualClock } = require("polylimit");
+const { PolylimitStore } = require("polylimit/express-rate-limit");
+
+const { withRedis } = require("./support/redis.cjs");
+const { request, requests, statuses } = require("./support/request.cjs");
+const { until } = require("./support/until.cjs");
+
+async function serving(options, body) {
+  const app = express();
+  const limit = rateLimit({ windowMs: 60_000, limit: 3, standardHeaders: "draft-6", legacyHeaders: false, ...options });
+  app.use(limit);
+  app.get("/", (req, response) => response.json(req.rateLimit));
+  app.get("/failed", (_, response) => response.status(500).end());
+  app.use((error, _req, response, _next) => response.status(500).send(error.code));
+  const server = http.createServer(app).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    return await body(server.address().port, limit);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+/** What a client of express-rate-limit sees of a store, step by step. */
+async function story(store) {
+  return serving({ store, keyGenerator: (req) => req.headers.user ?? "ann" }, async (port, limit) => {
+    const seen = [];
+    const note = ({ status, headers, text }) => {
+      const { limit: most, used, remaining } = status === 200 ? JSON.parse(text) : {};
+      seen.push([
+        status,
+        headers["ratelimit-limit"],
+        headers["ratelimit-remaining"],
+        headers["ratelimit-reset"],
+        most,
+        used,
+        remaining,
+      ]);
+    };
+    for (let count = 0; count < 5; count++) note(await request(port));
+    note(await request(port, "/", { headers: { user: "bob" } }));
+    seen.push((await limit.getKey("ann")).totalHits, await limit.getKey("nobody"));
+    await limit.resetKey("ann");
+    seen.push(await limit.getKey("ann"));
+    note(await request(port));
+    return seen;
+  });
+}
+
+test("express-rate-limit cannot tell it from its own memory store", async () => {
+  const ours = await story(new PolylimitStore({ limiter: "memory:" }));
+  assert.deepEqual(ours, await story(new MemoryStore()));
+  assert.deepEqual(ours[2].slice(0, 3), [200, "3", "0"]);
+  assert.equal(ours[3][0], 429);
+});
+
+test("express-rate-limit: a window starts with the first request and ends after windowMs", async () => {
+  const clock = new ManualClock(Date.now() * 1000);
+  const store = new PolylimitStore({ limiter: new Limiter("memory:", { clock }) });
+  await serving({ store }, async (port) => {
+    assert.deepEqual(statuses(await requests(port, 5)), { 200: 3, 429: 2 });
+    clock.advanceMs(59_999.999);
+    assert.equal((await request(port)).status, 429);
+    clock.advanceMs(0.001);
+    assert.equal((await request(port)).status, 200);
+  });
+});
+
+test("express-rate-limit: several servers share one limit on Redis, by prefix", async () => {
+  await withRedis(async ({ url }) => {
+    const store = (prefix) => new PolylimitStore({ limiter: new Limiter(url, { deadline: "10s" }), prefix });
+    await serving({ store: store("a:"), limit: 50 }, (one) =>
+      serving({ store: store("a:"), limit: 50 }, (two) =>
+        serving({ store: store("b:"), limit: 50 }, async (other) => {
+          const answers = (await Promise.all([requests(one, 60), requests(two, 60)])).flat();
+          assert.deepEqual(statuses(answers), { 200: 50, 429: 70 });
+          assert.equal(JSON.parse((await request(other)).text).used, 1);
+        }),
+      ),
+    );
+  });
+});
+
+test("express-rate-limit: skipped requests are given back", async () => {
+  const store = new PolylimitStore({ limiter: "memory:" });
+  await serving({ store, skipFailedRequests: true, keyGenerator: () => "k" }, async (port, limit) => {
+    for (let count = 0; count < 5; count++) {
+      assert.equal((await request(port, "/failed")).status, 500);
+      await until(async () => (await limit.getKey("k")) === undefined, "it is given back");
+    }
+    assert.deepEqual(statuses(await requests(port, 4)), { 200: 3, 429: 1 });
+  });
+});
+
+test("express-rate-limit: what happens without the store is as its policy says", async () => {
+  const at = (outage) => new PolylimitStore({ limiter: new Limiter("redis://127.0.0.1:1", { outage }) });
+  await serving({ store: at("local") }, async (port) => {
+    assert.deepEqual(statuses(await requests(port, 5)), { 200: 3, 429: 2 });
+  });
+  await serving({ store: at("allow") }, async (port) => {
+    assert.deepEqual(statuses(await requests(port, 5)), { 200: 5 });
+  });
+  await serving({ store: at("deny") }, async (port) => {
+    assert.equal((await request(port)).text, "store_unavailable");
+  });
+  await serving({ store: at("deny"), passOnStoreError: true }, async (port) => {
+    assert.equal((await request(port)).status, 200);
+  });
+});
+
+test("express-rate-limit: an option that there is not is refused, by name", () => {
+  assert.throws(() => new PolylimitStore({ limiter: "memory:", prefx: "a" }), {
+    code: "invalid_argument",
+    message: /"prefx"/,
+  });
+  assert.throws(() => new PolylimitStore({ limiter: 5 }), { code: "invalid_argument", message: /^url is 5/ });
+  assert.throws(() => new PolylimitStore({ limiter: "memory:", prefix: 5 }), { message: /^prefix is 5/ });
+});

@@ -1,0 +1,311 @@
+"use strict";
+
+const assert = require("node:assert/strict");
+const { fork } = require("node:child_process");
+const { once } = require("node:events");
+const http = require("node:http");
+const { join } = require("node:path");
+const { test } = require("node:test");
+
+const { ClientAddressRules, Limiter, ManualClock } = require("polylimit");
+const { rateLimit } = require("polylimit/express");
+
+const { localStore } = require("./support/local.cjs");
+const { withRedis } = require("./support/redis.cjs");
+const { request, requests, statuses } = require("./support/request.cjs");
+const { until } = require("./support/until.cjs");
+
+const VERSIONS = ["express4", "express"];
+
+/** Serves an application while a body runs. */
+async function serving(app, body) {
+  const server = http.createServer(app).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    return await body(server.address().port);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+function limiterOf(quotas, options = {}) {
+  const clock = new ManualClock(1_700_000_000_000_000);
+  return { clock, limiter: new Limiter("memory:", { policies: { api: quotas }, clock, ...options }) };
+}
+
+for (const version of VERSIONS) {
+  const express = require(version);
+
+  const workers = async (url) => {
+    const program = join(__dirname, "programs", "express_workers.cjs");
+    const primary = fork(program, [version, url, "4", "100"]);
+    try {
+      const [{ port }] = await once(primary, "message");
+      const answers = await requests(port, 400);
+      assert.deepEqual(statuses(answers), { 200: 100, 429: 300 });
+      const pids = new Set(answers.filter(({ status }) => status === 200).map(({ text }) => text));
+      assert.ok(pids.size > 1, "several workers have answered");
+    } finally {
+      primary.disconnect();
+      await once(primary, "exit");
+    }
+  };
+
+  test(`${version}: four workers admit exactly the limit on a local store`, async () => {
+    const { url, remove } = localStore();
+    try {
+      await workers(url);
+    } finally {
+      remove();
+    }
+  });
+
+  test(`${version}: four workers admit exactly the limit on Redis`, async () => {
+    await withRedis(({ url }) => workers(url));
+  });
+
+  test(`${version}: the response has the fields, and the request the decision`, async () => {
+    const { limiter } = limiterOf("2/minute fixed_window");
+    const app = express();
+    app.use(rateLimit({ limiter, headers: "both" }));
+    app.get("/", ({ rateLimit: { policy, remaining, all } }, response) =>
+      response.json({ policy, remaining, all: all.length }),
+    );
+    await serving(app, async (port) => {
+      const first = await request(port);
+      assert.deepEqual(JSON.parse(first.text), { policy: "api", remaining: 1, all: 1 });
+      assert.equal(first.headers["ratelimit-policy"], '"api";q=2;w=60');
+      assert.equal(first.headers.ratelimit, '"api";r=1;t=60');
+      assert.equal(first.headers["x-ratelimit-limit"], "2");
+      assert.equal(first.headers["x-ratelimit-remaining"], "1");
+      assert.equal(first.headers["x-ratelimit-reset"], "60");
+      assert.equal(first.headers["retry-after"], undefined);
+      await request(port);
+      const denied = await request(port);
+      assert.equal(denied.status, 429);
+      assert.equal(denied.headers["retry-after"], "60");
+      assert.equal(denied.headers["content-type"], "application/problem+json");
+      assert.equal(denied.headers.vary, "Accept");
+      const problem = JSON.parse(denied.text);
+      assert.equal(problem.type, "https://iana.org/assignments/http-problem-types#quota-exceeded");
+      assert.deepEqual(problem["violated-policies"], ["api"]);
+      const accepted = {
+        "text/plain": "text",
+        "text/html,*/*;q=0.8": "text",
+        "application/json": "json",
+        "*/*": "json",
+        "text/*;q=0.5, application/*": "json",
+      };
+      for (const [accept, form] of Object.entries(accepted)) {
+        const { headers, text } = await request(port, "/", { headers: { accept } });
+        assert.match(headers["content-type"], form === "text" ? /^text\/plain/ : /^application\/problem\+json/, accept);
+        assert.match(text, form === "text" ? /retry in 60 s/ : /^\{/);
+      }
+      const head = await request(port, "/", { method: "HEAD" });
+      assert.deepEqual([head.status, head.text], [429, ""]);
+    });
+  });
+
+  test(`${version}: other styles of fields`, async () => {
+    const names = async (headers) => {
+      const { limiter } = limiterOf("1/minute");
+      const app = express();
+      app.use(rateLimit({ limiter, headers }));
+      app.get("/", (_, response) => response.end());
+      return serving(app, async (port) => {
+        await request(port);
+        const { headers: fields } = await request(port);
+        return Object.keys(fields).filter((name) => /ratelimit|retry/.test(name));
+      });
+    };
+    assert.deepEqual(await names("legacy"), [
+      "x-ratelimit-limit",
+      "x-ratelimit-remaining",
+      "x-ratelimit-reset",
+      "retry-after",
+    ]);
+    assert.deepEqual(await names("ietf"), ["ratelimit-policy", "ratelimit", "retry-after"]);
+    assert.deepEqual(await names("none"), ["retry-after"]);
+  });
+
+  test(`${version}: key, cost, skip and onDenied are functions of the request`, async () => {
+    const { limiter } = limiterOf("10/minute");
+    const app = express();
+    app.use(
+      rateLimit({
+        limiter,
+        key: async (req) => req.get("x-api-key"),
+        cost: (req) => Number(req.query.cost ?? 1),
+        skip: (req) => req.path === "/health",
+        onDenied: (denial, req, res) =>
+          res.json({ status: denial.status, remaining: denial.rateLimit.remaining, path: req.path }),
+      }),
+    );
+    app.use((req, res) => res.send(String(req.rateLimit?.remaining)));
+    // Express keeps quiet about errors then.
+    app.set("env", "test");
+    await serving(app, async (port) => {
+      const by = (key) => ({ headers: { "x-api-key": key } });
+      assert.equal((await request(port, "/?cost=4", by("a"))).text, "6");
+      assert.equal((await request(port, "/?cost=4", by("b"))).text, "6");
+      const denied = await request(port, "/x?cost=7", by("a"));
+      assert.equal(denied.status, 429);
+      assert.equal(denied.headers["retry-after"], (await request(port, "/?cost=7", by("a"))).headers["retry-after"]);
+      assert.deepEqual(JSON.parse(denied.text), { status: 429, remaining: 6, path: "/x" });
+      assert.deepEqual(await request(port, "/health", by("a")).then(({ status, text }) => [status, text]), [
+        200,
+        "undefined",
+      ]);
+      assert.equal((await request(port, "/?cost=-1", by("a"))).status, 500);
+      assert.equal((await request(port, "/")).status, 500);
+    });
+  });
+
+  test(`${version}: only the responses that count are counted`, async () => {
+    const { limiter } = limiterOf("2/minute");
+    const app = express();
+    app.use(rateLimit({ limiter, key: () => "login", count: (_, res) => res.statusCode === 401 }));
+    app.get("/good", (_, response) => response.end());
+    app.get("/bad", (_, response) => response.status(401).end());
+    await serving(app, async (port) => {
+      for (let attempt = 0; attempt < 5; attempt++) {
+        assert.equal((await request(port, "/good")).status, 200);
+        await until(async () => (await limiter.peek("login")).remaining === 2, "it is given back");
+      }
+      assert.equal((await request(port, "/bad")).status, 401);
+      assert.equal((await request(port, "/bad")).status, 401);
+      assert.equal((await request(port, "/good")).status, 429);
+    });
+  });
+
+  test(`${version}: of several policies one denial spends nothing`, async () => {
+    const limiter = new Limiter("memory:", {
+      policies: { api: "5/minute fixed_window", login: "2/minute fixed_window" },
+    });
+    const app = express();
+    app.use(rateLimit({ limiter, key: () => "k", policy: ["api", "login", "9/hour"] }));
+    app.get("/", (req, response) => response.send(req.rateLimit.policy));
+    await serving(app, async (port) => {
+      assert.equal((await request(port)).text, "login");
+      const { headers } = await request(port);
+      assert.match(headers["ratelimit-policy"], /^"api";q=5;w=60, "login";q=2;w=60, "[^"]+";q=9;w=3600$/);
+      for (let denied = 0; denied < 5; denied++) {
+        const { status, text, headers: fields } = await request(port);
+        assert.equal(status, 429);
+        assert.deepEqual(JSON.parse(text)["violated-policies"], ["login"]);
+        assert.match(fields.ratelimit, /^"api";r=3;/);
+      }
+      assert.equal((await limiter.peek("k", "api")).remaining, 3);
+    });
+  });
+
+  test(`${version}: several middlewares on one request tell of all`, async () => {
+    const limiter = new Limiter("memory:", { policies: { api: "5/minute", login: "2/minute" } });
+    const app = express();
+    app.use(rateLimit({ limiter, policy: "api" }));
+    app.get("/login", rateLimit({ limiter, policy: "login" }), (req, response) => response.send(req.rateLimit.policy));
+    await serving(app, async (port) => {
+      const { text, headers } = await request(port, "/login");
+      assert.equal(text, "login");
+      assert.equal(headers["ratelimit-policy"], '"api";q=5;w=60, "login";q=2;w=60');
+    });
+  });
+
+  test(`${version}: the client is who trusted proxies say, in whichever way they are trusted`, async () => {
+    const counted = async (options, trustProxy, forwarded) => {
+      const { limiter } = limiterOf("100/minute");
+      const keys = [];
+      const app = express();
+      if (trustProxy !== undefined) app.set("trust proxy", trustProxy);
+      app.use(rateLimit({ limiter, ...options }));
+      app.get("/", (_, response) => response.end());
+      app.use((error, _req, response, _next) => response.status(500).send(error.message));
+      const answer = await serving(app, (port) => request(port, "/", { headers: { "x-forwarded-for": forwarded } }));
+      for (const key of ["127.0.0.1", "203.0.113.7", "198.51.100.1", "2001:db8:1:2::/64"]) {
+        if ((await limiter.peek(key)).remaining === 99) keys.push(key);
+      }
+      return keys[0] ?? answer.text;
+    };
+    const chain = "198.51.100.1, 203.0.113.7";
+    const rules = { trust: "loopback", header: "x-forwarded-for" };
+    assert.equal(await counted({}, undefined, chain), "127.0.0.1");
+    assert.equal(await counted({}, false, chain), "127.0.0.1");
+    assert.equal(await counted({}, 1, chain), "203.0.113.7");
+    assert.equal(await counted({}, "loopback", chain), "203.0.113.7");
+    assert.equal(await counted({}, "loopback", "2001:db8:1:2:3::4"), "2001:db8:1:2::/64");
+    assert.match(await counted({}, true, chain), /^trust proxy is true, so that a client names its own address/);
+    assert.equal(await counted({ clientAddress: rules }, true, chain), "203.0.113.7");
+    assert.equal(await counted({ clientAddress: new ClientAddressRules(rules) }, undefined, chain), "203.0.113.7");
+    assert.equal(await counted({ clientAddress: {} }, "loopback", chain), "127.0.0.1");
+  });
+
+  test(`${version}: Redis is stopped in the middle, and comes back`, async () => {
+    await withRedis(async (server) => {
+      const outages = [];
+      const policies = { api: { quotas: "1000/day", outage: "local" }, strict: { quotas: "1000/day", outage: "deny" } };
+      const limiter = new Limiter(server.url, { policies, deadline: "5s", reconnectMax: 20 });
+      const app = express();
+      const onOutage = ({ rateLimit: { source } }) => outages.push(source);
+      app.get("/api", rateLimit({ limiter, policy: "api", onOutage }), (req, response) =>
+        response.send(req.rateLimit.source),
+      );
+      app.get("/strict", rateLimit({ limiter, policy: "strict" }), (req, response) =>
+        response.send(req.rateLimit.source),
+      );
+      app.get("/kind", rateLimit({ limiter, policy: "strict", onOutage: () => "allow" }), (_, response) =>
+        response.send("kind"),
+      );
+      await serving(app, async (port) => {
+        await limiter.ready(10_000);
+        assert.equal((await request(port, "/api")).text, "store");
+        assert.equal((await request(port, "/strict")).text, "store");
+        await server.kill();
+        const local = await until(async () => {
+          const answer = await request(port, "/api");
+          return answer.text === "local" && answer;
+        }, "this process decides");
+        assert.equal(local.status, 200);
+        assert.ok(outages.includes("local"));
+        const strict = await request(port, "/strict");
+        assert.equal(strict.status, 503);
+        assert.equal(
+          JSON.parse(strict.text).type,
+          "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        );
+        assert.ok(Number(strict.headers["retry-after"]) >= 1);
+        assert.deepEqual(await request(port, "/kind").then(({ status, text }) => [status, text]), [200, "kind"]);
+        await server.begin();
+        await until(async () => (await request(port, "/strict")).text === "store", "Redis decides again");
+        assert.deepEqual(statuses(await requests(port, 50, "/strict")), { 200: 50 });
+      });
+      limiter.close();
+    });
+  });
+}
+
+test("an option that there is not is refused, by name", () => {
+  const { limiter } = limiterOf("1/s");
+  const refusals = [
+    [{ limiter, keys: 1 }, /^option "keys" is not known: use one of limiter, policy, key/],
+    [{}, /^limiter is undefined: allowed is a Limiter/],
+    [{ limiter: {} }, /^limiter is an object: allowed is a Limiter/],
+    [{ limiter, policy: 5 }, /^policy is 5/],
+    [{ limiter, policy: [] }, /^policy is an array/],
+    [{ limiter, key: "ip" }, /^key is a string: allowed is a function/],
+    [{ limiter, cost: "1" }, /^cost is a string/],
+    [{ limiter, count: "failed" }, /^count is a string/],
+    [{ limiter, skip: true }, /^skip is true/],
+    [{ limiter, onDenied: {} }, /^onDenied is an object/],
+    [{ limiter, onOutage: "allow" }, /^onOutage is a string/],
+    [{ limiter, headers: "all" }, /header style "all" is not known/],
+    [{ limiter, headers: false }, /^headers is false/],
+    [{ limiter, resetForm: "soon" }, /reset form "soon" is not known/],
+    [{ limiter, clientAddress: { trust: "everybody", header: "forwarded" } }, /everybody/],
+    [{ limiter: new Limiter("memory:") }, /^policy is missing/],
+    [undefined, /^options is undefined/],
+  ];
+  for (const [options, message] of refusals) {
+    assert.throws(() => rateLimit(options), { name: "PolylimitError", code: "invalid_argument", message });
+  }
+});

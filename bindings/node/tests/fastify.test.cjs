@@ -1,0 +1,160 @@
+"use strict";
+
+const assert = require("node:assert/strict");
+const { test } = require("node:test");
+
+const fastify = require("fastify");
+const { Limiter } = require("polylimit");
+const { rateLimit, rateLimitHook } = require("polylimit/fastify");
+
+const { localStore } = require("./support/local.cjs");
+const { withRedis } = require("./support/redis.cjs");
+const { request, requests, statuses } = require("./support/request.cjs");
+const { until } = require("./support/until.cjs");
+
+/** Serves an application while a body runs. */
+async function serving(app, body) {
+  await app.listen({ port: 0, host: "127.0.0.1" });
+  try {
+    return await body(app.server.address().port);
+  } finally {
+    app.server.closeAllConnections();
+    await app.close();
+  }
+}
+
+async function admitsExactly(url) {
+  const options = url.startsWith("redis") ? { deadline: "10s" } : {};
+  // Each has connections of its own, as two processes have.
+  const limiters = [1, 2].map(() => new Limiter(url, { policies: { api: "100/day" }, ...options }));
+  const apps = limiters.map((limiter) => {
+    const app = fastify();
+    app.register(rateLimit, { limiter });
+    app.get("/", async ({ rateLimit: { remaining } }) => ({ remaining }));
+    return app;
+  });
+  await serving(apps[0], (one) =>
+    serving(apps[1], async (other) => {
+      const answers = (await Promise.all([requests(one, 150), requests(other, 150)])).flat();
+      assert.deepEqual(statuses(answers), { 200: 100, 429: 200 });
+      const remaining = answers.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).remaining);
+      assert.equal(new Set(remaining).size, 100, "each remaining is told once");
+    }),
+  );
+  for (const limiter of limiters) limiter.close();
+}
+
+test("fastify: exactly the limit passes on a local store", async () => {
+  const { url, remove } = localStore();
+  try {
+    await admitsExactly(url);
+  } finally {
+    remove();
+  }
+});
+
+test("fastify: exactly the limit passes on Redis", async () => {
+  await withRedis(({ url }) => admitsExactly(url));
+});
+
+test("fastify: the reply has the fields, and a denial a problem document or text", async () => {
+  const limiter = new Limiter("memory:", { policies: { api: "1/minute fixed_window" } });
+  const app = fastify();
+  app.register(rateLimit, { limiter, headers: "both" });
+  app.get("/", async (req) => req.rateLimit.policy);
+  await serving(app, async (port) => {
+    const first = await request(port);
+    assert.equal(first.text, "api");
+    assert.equal(first.headers["ratelimit-policy"], '"api";q=1;w=60');
+    assert.equal(first.headers["x-ratelimit-remaining"], "0");
+    const denied = await request(port);
+    assert.equal(denied.status, 429);
+    // Fastify adds the charset.
+    assert.equal(denied.headers["content-type"], "application/problem+json; charset=utf-8");
+    assert.equal(denied.headers["retry-after"], "60");
+    assert.equal(JSON.parse(denied.text).status, 429);
+    const text = await request(port, "/", { headers: { accept: "text/plain" } });
+    assert.match(text.text, /retry in 60 s/);
+  });
+});
+
+test("fastify: a hook limits one route, and only what counts", async () => {
+  const limiter = new Limiter("memory:", { policies: { login: "2/minute" } });
+  const app = fastify();
+  const onRequest = rateLimitHook({
+    limiter,
+    key: (req) => req.headers["x-user"],
+    count: (_, reply) => reply.statusCode === 401,
+    skip: (req) => req.headers["x-user"] === "root",
+    onDenied: ({ status }, _, reply) => reply.send({ denied: status }),
+  });
+  app.get("/login", { onRequest }, async (req, reply) => {
+    reply.code(req.headers["x-password"] === "right" ? 200 : 401);
+    return {};
+  });
+  app.get("/free", async () => ({}));
+  await serving(app, async (port) => {
+    const login = (user, password) =>
+      request(port, "/login", { headers: { "x-user": user, "x-password": password } }).then(({ status }) => status);
+    for (let attempt = 0; attempt < 5; attempt++) {
+      assert.equal(await login("ann", "right"), 200);
+      await until(async () => (await limiter.peek("ann")).remaining === 2, "it is given back");
+    }
+    assert.deepEqual([await login("ann", "wrong"), await login("ann", "wrong")], [401, 401]);
+    const denied = await request(port, "/login", { headers: { "x-user": "ann" } });
+    assert.deepEqual([denied.status, JSON.parse(denied.text)], [429, { denied: 429 }]);
+    for (let attempt = 0; attempt < 5; attempt++) assert.equal(await login("root", "wrong"), 401);
+    const free = await request(port, "/free");
+    assert.deepEqual([free.status, free.headers.ratelimit], [200, undefined]);
+  });
+});
+
+test("fastify: the client is who trusted proxies say", async () => {
+  const counted = async (options, trustProxy) => {
+    const limiter = new Limiter("memory:", { policies: { api: "9/minute" } });
+    const app = fastify({ trustProxy });
+    app.register(rateLimit, { limiter, ...options });
+    app.get("/", async () => "");
+    return serving(app, async (port) => {
+      const { status, text } = await request(port, "/", {
+        headers: { "x-forwarded-for": "198.51.100.1, 203.0.113.7" },
+      });
+      if (status !== 200) return text;
+      for (const key of ["127.0.0.1", "203.0.113.7", "198.51.100.1"]) {
+        if ((await limiter.peek(key)).remaining === 8) return key;
+      }
+      return "nobody";
+    });
+  };
+  assert.equal(await counted({}, undefined), "127.0.0.1");
+  assert.equal(await counted({}, "127.0.0.1"), "203.0.113.7");
+  assert.equal(await counted({}, ["127.0.0.0/8", "10.0.0.0/8"]), "203.0.113.7");
+  assert.match(await counted({}, true), /trustProxy is true/);
+  const clientAddress = { trust: ["loopback"], header: "x-forwarded-for" };
+  assert.equal(await counted({ clientAddress }, true), "203.0.113.7");
+});
+
+test("fastify: an outage with deny is a 503, and Redis is used when it is back", async () => {
+  await withRedis(async (server) => {
+    const policies = { api: { quotas: "1000/day", outage: "deny" } };
+    const limiter = new Limiter(server.url, { policies, deadline: "5s", reconnectMax: "20ms" });
+    const app = fastify();
+    app.register(rateLimit, { limiter });
+    app.get("/", async (req) => req.rateLimit.source);
+    await serving(app, async (port) => {
+      await limiter.ready(10_000);
+      assert.equal((await request(port)).text, "store");
+      await server.kill();
+      await until(async () => (await request(port)).status === 503, "it is denied");
+      await server.begin();
+      await until(async () => (await request(port)).text === "store", "Redis decides again");
+    });
+    limiter.close();
+  });
+});
+
+test("fastify: an option that there is not fails the start", async () => {
+  const app = fastify();
+  app.register(rateLimit, { limiter: new Limiter("memory:", { policies: { api: "1/s" } }), max: 5 });
+  await assert.rejects(async () => app.ready(), { code: "invalid_argument", message: /^option "max" is not known/ });
+});

@@ -1,0 +1,126 @@
+"use strict";
+
+const assert = require("node:assert/strict");
+const { once } = require("node:events");
+const { test } = require("node:test");
+
+const { serve } = require("@hono/node-server");
+const { Hono } = require("hono");
+const { Limiter } = require("polylimit");
+const { rateLimit, rateLimitOf } = require("polylimit/fetch");
+const { rateLimit: honoRateLimit } = require("polylimit/hono");
+
+const { withRedis } = require("./support/redis.cjs");
+const { request, requests, statuses } = require("./support/request.cjs");
+
+const URL = "http://localhost/";
+
+function limiterOf(quotas) {
+  return new Limiter("memory:", { policies: { api: quotas } });
+}
+
+test("fetch: a handler is called for what is admitted", async () => {
+  const limiter = limiterOf("1/minute fixed_window");
+  const handler = async (req, info) => new Response(`${info.name} ${rateLimitOf(req).remaining}`, { status: 201 });
+  const limited = rateLimit(handler, { limiter, peer: (_, info) => info.address });
+  const ann = { name: "ann", address: "192.0.2.1" };
+  const first = await limited(new Request(URL), ann);
+  assert.deepEqual([first.status, await first.text()], [201, "ann 0"]);
+  assert.equal(first.headers.get("ratelimit-policy"), '"api";q=1;w=60');
+  const denied = await limited(new Request(URL), ann);
+  assert.deepEqual([denied.status, denied.headers.get("content-type")], [429, "application/problem+json"]);
+  assert.deepEqual([denied.headers.get("retry-after"), denied.headers.get("vary")], ["60", "Accept"]);
+  const text = await limited(new Request(URL, { headers: { accept: "text/plain" } }), ann);
+  assert.match(await text.text(), /retry in 60 s/);
+  assert.equal((await limited(new Request(URL), { name: "bob", address: "192.0.2.2" })).status, 201);
+});
+
+test("fetch: responses that cannot be changed get the fields too", async () => {
+  const limited = rateLimit(() => Response.redirect("http://localhost/other"), {
+    limiter: limiterOf("1/minute"),
+    key: () => "k",
+  });
+  const response = await limited(new Request(URL));
+  assert.deepEqual([response.status, response.headers.get("location")], [302, "http://localhost/other"]);
+  assert.match(response.headers.get("ratelimit"), /^"api";r=0/);
+});
+
+test("fetch: only what counts is counted, and onDenied answers", async () => {
+  const limiter = limiterOf("1/minute");
+  const limited = rateLimit((req) => new Response(null, { status: req.method === "POST" ? 401 : 200 }), {
+    limiter,
+    key: () => "k",
+    count: (response) => response.status === 401,
+    skip: (req) => req.method === "PUT",
+    onDenied: ({ status, rateLimit: { allowed } }) => Response.json({ allowed }, { status }),
+  });
+  for (let attempt = 0; attempt < 3; attempt++) assert.equal((await limited(new Request(URL))).status, 200);
+  assert.equal((await limited(new Request(URL, { method: "POST" }))).status, 401);
+  const denied = await limited(new Request(URL));
+  assert.deepEqual([denied.status, await denied.json()], [429, { allowed: false }]);
+  assert.match(denied.headers.get("retry-after"), /^\d+$/);
+  assert.equal((await limited(new Request(URL, { method: "PUT" }))).status, 200);
+});
+
+test("fetch: whose a request is has to be told", () => {
+  const refusal = { code: "invalid_argument", message: /^neither key nor peer is given/ };
+  assert.throws(() => rateLimit(() => new Response(), { limiter: limiterOf("1/s") }), refusal);
+  assert.throws(() => rateLimit(5, { limiter: limiterOf("1/s"), key: () => "k" }), { message: /^handler is 5/ });
+});
+
+/** Serves an application while a body runs. */
+async function serving(app, body) {
+  const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
+  if (!server.listening) await once(server, "listening");
+  try {
+    return await body(server.address().port);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+test("hono: exactly the limit passes on Redis, and the fields are right", async () => {
+  await withRedis(async ({ url }) => {
+    const limiter = new Limiter(url, { policies: { api: "50/day" }, deadline: "10s" });
+    const app = new Hono();
+    app.use(honoRateLimit({ limiter, headers: "both" }));
+    app.get("/", (context) => context.text(String(context.get("rateLimit").remaining)));
+    await serving(app, async (port) => {
+      const answers = await requests(port, 120);
+      assert.deepEqual(statuses(answers), { 200: 50, 429: 70 });
+      const passed = answers.filter(({ status }) => status === 200);
+      assert.equal(new Set(passed.map(({ text }) => text)).size, 50);
+      for (const { headers, text } of passed) assert.equal(headers["x-ratelimit-remaining"], text);
+      const denied = await request(port);
+      assert.equal(denied.headers["content-type"], "application/problem+json");
+      assert.equal(denied.headers["ratelimit-policy"], '"api";q=50;w=86400');
+    });
+    limiter.close();
+  });
+});
+
+test("hono: proxies that are trusted, what counts, and onDenied", async () => {
+  const limiter = limiterOf("1/minute");
+  const app = new Hono();
+  app.use(
+    honoRateLimit({
+      limiter,
+      clientAddress: { trust: "loopback", header: "forwarded" },
+      count: (context) => context.res.status === 401,
+      onDenied: ({ status }, context) => context.json({ denied: status }, status),
+    }),
+  );
+  app.get("/good", (context) => context.text("good"));
+  app.get("/bad", (context) => context.text("bad", 401));
+  await serving(app, async (port) => {
+    const from = (address, path) => request(port, path, { headers: { forwarded: `for=${address}` } });
+    for (let attempt = 0; attempt < 3; attempt++) assert.equal((await from("203.0.113.7", "/good")).status, 200);
+    assert.equal((await from("203.0.113.7", "/bad")).status, 401);
+    const denied = await from("203.0.113.7", "/good");
+    assert.deepEqual([denied.status, denied.text], [429, '{"denied":429}']);
+    assert.match(denied.headers["retry-after"], /^\d+$/);
+    assert.equal((await from("203.0.113.8", "/bad")).status, 401);
+    assert.equal((await limiter.peek("203.0.113.8")).remaining, 0);
+  });
+});

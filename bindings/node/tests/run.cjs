@@ -1,0 +1,28 @@
+// Runs the test files, tells as they pass, and ends in a line of the form that cargo's have: run.cjs FILE...
+"use strict";
+
+const { run } = require("node:test");
+
+let [passed, failed] = [0, 0];
+
+/** A test that hangs is one that fails. */
+const TIMEOUT_MS = 300_000;
+
+run({ files: process.argv.slice(2), concurrency: 2, timeout: TIMEOUT_MS })
+  .on("test:pass", ({ name, nesting }) => {
+    if (nesting > 0) return;
+    passed += 1;
+    console.log(`ok: ${name}`);
+  })
+  .on("test:fail", ({ name, nesting, details: { error } }) => {
+    if (nesting > 0) return;
+    failed += 1;
+    console.log(`FAILED: ${name}\n${(error.cause ?? error).stack ?? error}`);
+  })
+  .on("test:stderr", ({ message }) => process.stderr.write(message))
+  .on("end", () => {
+    console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed;`);
+    process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
+  })
+  // It ends when it has been read.
+  .resume();

@@ -1,0 +1,23 @@
+// Runs a program of tests/programs in a process of its own.
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { once } = require("node:events");
+const { join } = require("node:path");
+
+/** Its exit code or signal, and what it wrote. */
+async function run(name, ...parameters) {
+  const program = join(__dirname, "..", "programs", name);
+  const child = spawn(process.execPath, ["--expose-gc", program, ...parameters], { stdio: ["ignore", "pipe", "pipe"] });
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (data) => {
+    out += data;
+  });
+  child.stderr.on("data", (data) => {
+    err += data;
+  });
+  const [code, signal] = await once(child, "close");
+  return { code, signal, out, err };
+}
+
+module.exports = { run };

@@ -1,0 +1,68 @@
+// A real Redis server for a test, on a free port of this machine, without persistence.
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { once } = require("node:events");
+const { connect, createServer } = require("node:net");
+
+const { until } = require("./until.cjs");
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** Whether somebody answers there. */
+function answers(port) {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1", () => socket.write("PING\r\n"));
+    socket.once("data", (data) => {
+      socket.destroy();
+      resolve(data.toString().startsWith("+PONG"));
+    });
+    socket.once("error", () => resolve(false));
+    socket.once("close", () => resolve(false));
+  });
+}
+
+class Redis {
+  constructor(port) {
+    this.port = port;
+    this.url = `redis://127.0.0.1:${port}`;
+  }
+
+  static async start(port) {
+    const server = new Redis(port ?? (await freePort()));
+    await server.begin();
+    return server;
+  }
+
+  async begin() {
+    const options = ["--port", this.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(String);
+    this.process = spawn("redis-server", options, { stdio: "ignore" });
+    this.ended = once(this.process, "exit");
+    await until(() => answers(this.port), "redis-server answers");
+  }
+
+  /** Ends it at once; what it held is gone. */
+  async kill() {
+    this.process.kill("SIGKILL");
+    await this.ended;
+  }
+}
+
+/** Runs a body while a server is there. */
+async function withRedis(body) {
+  const server = await Redis.start();
+  try {
+    return await body(server);
+  } finally {
+    await server.kill();
+  }
+}
+
+module.exports = { Redis, withRedis, freePort };

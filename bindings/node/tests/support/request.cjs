@@ -1,0 +1,41 @@
+// HTTP requests by Node's own client, each on a connection of its own unless an agent is given.
+"use strict";
+
+const http = require("node:http");
+
+/** Sends a request and gives status, headers and text. */
+function request(port, path = "/", { headers = {}, agent, method = "GET", localAddress } = {}) {
+  return new Promise((resolve, reject) => {
+    const options = { host: "127.0.0.1", port, path, headers, agent, method, localAddress };
+    const sent = http.request(options, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (part) => {
+        text += part;
+      });
+      response.on("end", () => resolve({ status: response.statusCode, headers: response.headers, text }));
+      response.on("error", reject);
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
+}
+
+/** Sends so many, some at a time, and gives all answers. */
+async function requests(port, count, path, options) {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
+  try {
+    return await Promise.all(Array.from({ length: count }, () => request(port, path, { agent, ...options })));
+  } finally {
+    agent.destroy();
+  }
+}
+
+/** How many answers there are of each status. */
+function statuses(answers) {
+  const counts = {};
+  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
+  return counts;
+}
+
+module.exports = { request, requests, statuses };

@@ -1,0 +1,106 @@
+// Is compiled, and not run: what the types promise, checked by the strictest compiler.
+
+import type { Request } from "express";
+import express from "express";
+import { rateLimit as limitRequests } from "express-rate-limit";
+import fastify from "fastify";
+import { Hono } from "hono";
+import {
+  type Decision,
+  type ErrorCode,
+  Limiter,
+  ManualClock,
+  PolylimitError,
+  Quota,
+  type Source,
+  type Usage,
+} from "polylimit";
+import { rateLimit } from "polylimit/express";
+import { PolylimitStore } from "polylimit/express-rate-limit";
+import { rateLimit as fastifyRateLimit, rateLimitHook } from "polylimit/fastify";
+import { rateLimit as fetchRateLimit } from "polylimit/fetch";
+import { rateLimit as honoRateLimit } from "polylimit/hono";
+
+const clock = new ManualClock(0);
+const quota: Quota = Quota.perMinute(100, { algorithm: "token_bucket", burst: 20 });
+using limiter = new Limiter("redis://localhost", {
+  policies: { api: "100/minute", login: { quotas: [quota, "1000/day"], outage: "deny" } },
+  clock,
+  deadline: "20ms",
+  reconnectMax: 20,
+});
+
+// @ts-expect-error there is no such option
+new Limiter("memory:", { maxKey: 5 });
+// @ts-expect-error nor such an outage
+new Limiter("memory:", { policies: { api: { quotas: "1/s", outage: "maybe" } } });
+// @ts-expect-error a cost is a number
+limiter.check("user", { cost: "5" });
+// @ts-expect-error and no BigInt
+limiter.check("user", { cost: 5n });
+// @ts-expect-error a key is text or bytes
+limiter.check(5);
+// @ts-expect-error a timeout is needed
+limiter.acquire("user", {});
+
+async function decide(): Promise<number> {
+  const decision: Decision = await limiter.check(new Uint8Array(4), { policy: "api", cost: 2 });
+  const usage: Usage = await limiter.take("user", "100/minute");
+  const source: Source = decision.source;
+  // @ts-expect-error a decision does not change
+  decision.remaining = 5;
+  // @ts-expect-error it may be never
+  const wait: number = decision.retryAfterMs;
+  for (const one of await limiter.checkMany(["a", { key: "b", cost: 2 }])) {
+    if (one instanceof Error) throw one;
+    if (!one.allowed) return one.retryAfterMs ?? Number.POSITIVE_INFINITY;
+  }
+  try {
+    limiter.checkSync("user");
+  } catch (error) {
+    const code: ErrorCode | undefined = error instanceof PolylimitError ? error.code : undefined;
+    return code === "closed" ? 1 : 0;
+  }
+  return usage.taken + wait + source.length;
+}
+
+const app = express();
+app.use(
+  rateLimit({ limiter, policy: ["api", "login"], key: (req: Request) => req.get("x-api-key") ?? "", headers: "both" }),
+);
+app.use(
+  rateLimit({
+    limiter,
+    count: (_, res) => res.statusCode === 401,
+    onDenied: ({ problem }, _, res) => res.end(problem.text),
+  }),
+);
+app.get("/", (req, res) => {
+  const remaining: number | undefined = req.rateLimit?.remaining;
+  res.json({ remaining });
+});
+// @ts-expect-error there is no such style
+app.use(rateLimit({ limiter, headers: "all" }));
+app.use(limitRequests({ windowMs: 60_000, limit: 100, store: new PolylimitStore({ limiter, prefix: "web:" }) }));
+
+const server = fastify();
+server.register(fastifyRateLimit, { limiter, key: (request) => request.ip, onOutage: ({ error }) => void error });
+server.get(
+  "/",
+  { onRequest: rateLimitHook({ limiter, policy: "5/minute" }) },
+  async (request) => request.rateLimit?.policy,
+);
+
+const hono = new Hono();
+hono.use(honoRateLimit({ limiter, clientAddress: { trust: "private", header: "x-forwarded-for" } }));
+hono.get("/", (context) => context.text(String(context.get("rateLimit")?.remaining)));
+
+const handler = fetchRateLimit(
+  (_request: globalThis.Request, info: { address: string }) => new Response(info.address),
+  {
+    limiter,
+    peer: (_, { address }) => address,
+  },
+);
+
+export { decide, handler };

@@ -1,0 +1,61 @@
+/** Checks what people pass, and says the name of what is wrong. */
+
+import { PolylimitError } from "./failure";
+
+export function invalidArgument(message: string): PolylimitError {
+  return new PolylimitError("invalid_argument", message);
+}
+
+/** What was read, for a message. Never a text as it is: it may be a key. */
+export function described(value: unknown): string {
+  switch (typeof value) {
+    case "bigint":
+      return `the BigInt ${value}n`;
+    case "number":
+    case "boolean":
+    case "undefined":
+      return String(value);
+    case "string":
+      return "a string";
+    case "object":
+      return value === null ? "null" : Array.isArray(value) ? "an array" : "an object";
+    default:
+      return `a ${typeof value}`;
+  }
+}
+
+export function refused(name: string, value: unknown, allowed: string): PolylimitError {
+  return invalidArgument(`${name} is ${described(value)}: allowed is ${allowed}`);
+}
+
+/** A number; the core says which ones. */
+export function number(name: string, value: unknown, allowed: string): number {
+  if (typeof value !== "number") throw refused(name, value, allowed);
+  return value;
+}
+
+export function text(name: string, value: unknown, allowed: string): string {
+  if (typeof value !== "string") throw refused(name, value, allowed);
+  return value;
+}
+
+export function optionalFunction<F>(name: string, value: F | undefined): F | undefined {
+  if (value !== undefined && typeof value !== "function") throw refused(name, value, "a function");
+  return value;
+}
+
+/** A plain object of options, every one of which has to be known. */
+export function known<T extends object>(what: string, options: T, names: readonly string[]): T {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw refused(what, options, "an object of options");
+  }
+  for (const name of Object.keys(options)) {
+    if (!names.includes(name)) throw unknownOption(name, names);
+  }
+  return options;
+}
+
+export function unknownOption(name: string, names: readonly string[]): PolylimitError {
+  const near = names.join(", ");
+  return invalidArgument(`option ${JSON.stringify(name.slice(0, 40))} is not known: use one of ${near}`);
+}

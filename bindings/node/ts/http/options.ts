@@ -1,0 +1,99 @@
+/** The options that every framework has, by the same names. */
+
+import { known, number, optionalFunction, refused, text } from "../argument";
+import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
+import type { Decision } from "../decision";
+import type { HeaderFields, HeaderOptions, Problem } from "../headers";
+import type { Key, Limiter } from "../limiter";
+import { nativeLimiter } from "../limiter";
+
+export type MaybePromise<T> = T | Promise<T>;
+
+/** What was decided about a request: the decision, and under which policy. Of several, the one that says most. */
+export interface RateLimit extends Decision {
+  readonly policy: string;
+  /** Each policy's decision, in order. */
+  readonly all: readonly { readonly policy: string; readonly decision: Decision }[];
+}
+
+/** A request that was denied, and what is answered unless told otherwise. */
+export interface Denial {
+  readonly rateLimit: RateLimit;
+  readonly status: number;
+  readonly problem: Problem;
+  /** The fields of the response; a framework that has a response before there is an answer has set them already. */
+  readonly fields: HeaderFields;
+}
+
+/** A request that the store did not decide: another decided in its place, or nobody could. */
+export interface OutageEvent {
+  /** What was decided in its place; `undefined` when nobody could. */
+  readonly rateLimit: RateLimit | undefined;
+  /** Why nobody could. */
+  readonly error: unknown;
+}
+
+/**
+ * What is to be limited, and how. `Context` is what the framework hands to its handlers, `Finished` what there is when a
+ * response is done, and `Denied` what answers a denied request.
+ */
+export interface RateLimitOptions<Context extends unknown[], Finished extends unknown[], Denied> extends HeaderOptions {
+  /** The limiter that decides. */
+  readonly limiter: Limiter;
+  /**
+   * A policy's name, quotas such as `"100/minute"`, or a list of them, which are decided together: a request that one of
+   * them denies spends nothing from any. It may be left out where the limiter has one policy.
+   */
+  readonly policy?: string | readonly string[];
+  /** Whom to count; the client's address unless told otherwise. */
+  readonly key?: (...context: Context) => MaybePromise<Key>;
+  /** The units that a request spends, a number or a function of the request; 1 unless told otherwise. */
+  readonly cost?: number | ((...context: Context) => MaybePromise<number>);
+  /**
+   * Which requests count: `"every"`, unless told otherwise, or those for whose response a function says so, such as failed
+   * log-ins. What a request costs is reserved before it is handled, and given back when its response does not count.
+   */
+  readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
+  /** Requests that are let through without a decision. */
+  readonly skip?: (...context: Context) => MaybePromise<boolean>;
+  /** Answers a denied request in place of the problem document. */
+  readonly onDenied?: (denial: Denial, ...context: Context) => Denied;
+  /**
+   * Hears of each request that the store did not decide. It may return `"allow"` to let the request through; otherwise
+   * what was decided in the store's place holds, and an error goes where the framework's errors go.
+   */
+  readonly onOutage?: (event: OutageEvent, ...context: Context) => unknown;
+  /** Whose word about the client's address is taken; the rules, or their options. */
+  readonly clientAddress?: ClientAddressRules | ClientAddressOptions;
+}
+
+const NAMES = [
+  "limiter",
+  "policy",
+  "key",
+  "cost",
+  "count",
+  "skip",
+  "onDenied",
+  "headers",
+  "resetForm",
+  "onOutage",
+  "clientAddress",
+];
+
+/** Refuses what cannot be right, by its name. `more` are options that only one framework has. */
+export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
+  known("options", options, [...NAMES, ...more]);
+  const { limiter, policy, cost, count, ...others } = options as Record<string, unknown>;
+  nativeLimiter(limiter as Limiter);
+  const policies = Array.isArray(policy) ? policy : [policy];
+  const allowed = "a policy's name or quotas, or a list of at least one of them";
+  if (policies.length === 0) throw refused("policy", policy, allowed);
+  if (policy !== undefined) for (const one of policies) text("policy", one, allowed);
+  for (const name of ["key", "skip", "onDenied", "onOutage"]) optionalFunction(name, others[name]);
+  if (cost !== undefined && typeof cost !== "function") number("cost", cost, "a number of units, or a function");
+  if (count !== undefined && count !== "every" && typeof count !== "function") {
+    throw refused("count", count, '"every", or a function');
+  }
+  return options;
+}

@@ -1,0 +1,315 @@
+import { type NativeLimiter, Operation } from "./addon";
+import { described, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
+import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
+import { answered, exchange } from "./exchange";
+import { calling, failure } from "./failure";
+import { camelCase, optionTexts } from "./limiter_options";
+import { ManualClock, nativeClock } from "./manual_clock";
+import { native } from "./native";
+import { Quota } from "./quota";
+import type { Outage, StoreOptions } from "./tables";
+
+/** Whom or what a policy is applied to, such as a user or an address: text or bytes, up to 1 MiB. */
+export type Key = string | Uint8Array;
+
+/** Quotas as text (`"100/minute; 1000/hour"`), as a `Quota`, or several of them. */
+export type Quotas = string | Quota | readonly (string | Quota)[];
+
+/** A policy: its quotas, or with what it answers while its store cannot be asked. */
+export type Policy = Quotas | { readonly quotas: Quotas; readonly outage?: Outage };
+
+/** The options of a limiter: those of its store, and these. */
+export interface LimiterOptions extends StoreOptions {
+  /** The policies by their names. Requests can name others as quotas. */
+  readonly policies?: Readonly<Record<string, Policy>>;
+  /** By which clock to decide; the server's for Redis and the system's otherwise, unless told otherwise. */
+  readonly clock?: ManualClock;
+}
+
+/** What a request says beside its key. */
+export interface RequestOptions {
+  /** A policy's name, or quotas such as `"100/minute"`. It may be left out where the limiter has one policy. */
+  readonly policy?: string;
+  /** The units that the request spends: a whole number from 0 to 10^12; 1 unless told otherwise. */
+  readonly cost?: number;
+}
+
+export interface AcquireOptions extends RequestOptions {
+  /** How many milliseconds it may wait. */
+  readonly timeoutMs: number;
+}
+
+/** One of several checks. */
+export interface Check extends RequestOptions {
+  readonly key: Key;
+}
+
+/** Something that `doctor` looked at. */
+export interface Finding {
+  readonly severity: "fine" | "advice" | "problem";
+  readonly subject: string;
+  /** What was found and what to do about it; holds no password and no key. */
+  readonly message: string;
+}
+
+/** A policy as the limiter has it. */
+export interface PolicyView {
+  readonly name: string;
+  readonly quotas: readonly Quota[];
+}
+
+type Operate = (operation: Operation, key: Key, policy?: string, cost?: number, timeoutMs?: number) => void;
+
+const COST = "a whole number from 0 to 1000000000000 units";
+const TIMEOUT = "a number of milliseconds";
+const POLICY = 'a policy\'s name, or quotas such as "100/minute"';
+const REQUEST = ["policy", "cost"];
+const ACQUIRE = ["policy", "cost", "timeoutMs"];
+const CHECK = ["key", "policy", "cost"];
+
+const natives = new WeakMap<Limiter, NativeLimiter>();
+
+/**
+ * Decides whether requests may proceed, for one or more policies.
+ *
+ * A denial is a value, never an error. Every operation fails with a `PolylimitError` of code `invalid_argument` when the
+ * key, the cost, the policy or an option is none that is allowed, and with `closed` after `close`. A promise that is
+ * pending keeps the process alive; nothing else does.
+ */
+export class Limiter {
+  /** For `using`: closes the limiter. */
+  declare [Symbol.dispose]: () => void;
+  readonly #native: NativeLimiter;
+  readonly #operate: Operate;
+
+  /**
+   * @param url where the states are kept: `memory:`, `local:<name>`, `redis://host`, `rediss://`, `redis-cluster://`, ...
+   * @throws PolylimitError `invalid_argument`. A store that cannot be reached is no error here.
+   */
+  constructor(url: string, options: LimiterOptions = {}) {
+    text("url", url, 'a store such as "memory:" or "redis://localhost"');
+    if (typeof options !== "object" || options === null) throw refused("options", options, "an object of options");
+    const { policies = {}, clock, ...store } = options;
+    if (clock !== undefined && !(clock instanceof ManualClock)) throw refused("clock", clock, "a ManualClock");
+    const rows = policyRows(policies);
+    const texts = optionTexts(store);
+    this.#native = calling(() => new native.NativeLimiter(exchange, url, rows, texts, clock && nativeClock(clock)));
+    this.#operate = this.#native.operate() as Operate;
+    natives.set(this, this.#native);
+  }
+
+  /**
+   * Decides, and spends the cost from every quota of the policy when all admit it.
+   *
+   * @param options the policy and the cost, or only the policy
+   */
+  check(key: Key, options?: RequestOptions | string): Promise<Decision> {
+    return this.#promise(Operation.Check, key, options, readDecision);
+  }
+
+  /** The decision that a check would give now; leaves no trace. */
+  peek(key: Key, options?: RequestOptions | string): Promise<Decision> {
+    return this.#promise(Operation.Peek, key, options, readDecision);
+  }
+
+  /** Spends as much of the cost as every quota admits, and says how much it took. */
+  take(key: Key, options?: RequestOptions | string): Promise<Usage> {
+    return this.#promise(Operation.Take, key, options, readUsage);
+  }
+
+  /** Spends the cost whether it fits or not, for a cost that is learnt afterwards; up to 8 times the capacity. */
+  charge(key: Key, options?: RequestOptions | string): Promise<Usage> {
+    return this.#promise(Operation.Charge, key, options, readUsage);
+  }
+
+  /** Gives back up to what is used, the newest first. */
+  refund(key: Key, options?: RequestOptions | string): Promise<Usage> {
+    return this.#promise(Operation.Refund, key, options, readUsage);
+  }
+
+  /** Forgets the key under its policy; the cost does not matter. */
+  reset(key: Key, options?: RequestOptions | string): Promise<Usage> {
+    return this.#promise(Operation.Reset, key, options, readUsage);
+  }
+
+  /**
+   * Waits until the request is admitted and, in a leaky bucket, until its turn has come. Says at once that the timeout
+   * cannot be met: then the decision is a denial, and nothing was spent. Those who wait for one key are served in order.
+   */
+  acquire(key: Key, options: AcquireOptions): Promise<Decision> {
+    try {
+      known("options", options, ACQUIRE);
+      const timeoutMs = number("timeoutMs", options.timeoutMs, TIMEOUT);
+      this.#operate(Operation.Acquire, key, policyOf(options), costOf(options), timeoutMs);
+      return answered(readDecision);
+    } catch (thrown) {
+      return Promise.reject(failure(thrown));
+    }
+  }
+
+  /**
+   * Decides without a promise. Only a store that answers at once can: `memory:` and `local:`; any other is an
+   * `invalid_argument`.
+   */
+  checkSync(key: Key, options?: RequestOptions | string): Decision {
+    try {
+      this.#ask(Operation.CheckSync, key, options);
+      return readDecision();
+    } catch (thrown) {
+      throw failure(thrown);
+    }
+  }
+
+  /**
+   * Checks several requests in one call, of one or more policies. Each is decided on its own, in order; one that cannot be
+   * decided is an error in its place.
+   */
+  checkMany(checks: readonly (Check | string)[]): Promise<(Decision | Error)[]> {
+    try {
+      if (!Array.isArray(checks)) throw refused("checks", checks, "an array");
+      this.#native.checkMany(checks.map(checkRow));
+      return answered(readDecisions);
+    } catch (thrown) {
+      return Promise.reject(failure(thrown));
+    }
+  }
+
+  /** Waits until the store answers. Nothing needs it; a service that starts may want it. */
+  ready(timeoutMs: number): Promise<void> {
+    return this.#call(() => this.#native.ready(number("timeoutMs", timeoutMs, TIMEOUT)), nothing);
+  }
+
+  /** Looks at the store with the eyes of an operator. A store that cannot be reached is a finding. */
+  doctor(): Promise<Finding[]> {
+    return this.#call(
+      () => this.#native.doctor(),
+      () => exchange.findings() as Finding[],
+    );
+  }
+
+  /** Registers a policy, or changes the numbers of the one of that name. What was used is kept. */
+  setPolicy(name: string, quotas: Quotas): void {
+    text("name", name, "a policy's name");
+    const written = quotasText(name, quotas);
+    calling(() => this.#native.setPolicy(name, written));
+  }
+
+  /** All policies, those made of quotas in requests included. */
+  get policies(): PolicyView[] {
+    return this.#native
+      .policies()
+      .map(([name, ...quotas]) => ({ name, quotas: quotas.map((quota) => Quota.parse(quota)) }));
+  }
+
+  /** How many keys a store in this process or on this host holds; `undefined` for one elsewhere. */
+  get keys(): number | undefined {
+    return this.#native.keys() ?? undefined;
+  }
+
+  /** What became of the operations so far: every count only grows. */
+  stats(): Record<string, number> {
+    return Object.fromEntries(this.#native.stats().map(({ name, count }) => [camelCase(name), count]));
+  }
+
+  /** Authenticates new connections with another password, and user name if there is one. */
+  setCredentials(username: string | undefined, password: string): void {
+    if (username !== undefined) text("username", username, "text");
+    text("password", password, "text");
+    calling(() => this.#native.setCredentials(username, password));
+  }
+
+  /** Ends its use: connections are closed, and what comes after fails with `closed`. Closing again does nothing. */
+  close(): void {
+    calling(() => this.#native.close());
+  }
+
+  #promise<T>(operation: Operation, key: Key, options: RequestOptions | string | undefined, read: () => T): Promise<T> {
+    try {
+      this.#ask(operation, key, options);
+      return answered(read);
+    } catch (thrown) {
+      return Promise.reject(failure(thrown));
+    }
+  }
+
+  #ask(operation: Operation, key: Key, options: RequestOptions | string | undefined): void {
+    if (options === undefined || typeof options === "string") {
+      if (options === undefined) this.#operate(operation, key);
+      else this.#operate(operation, key, options);
+      return;
+    }
+    for (const name in options) {
+      if (name !== "policy" && name !== "cost") throw unknownOption(name, REQUEST);
+    }
+    if (typeof options !== "object" || options === null) throw refused("options", options, "an object, or a policy");
+    this.#operate(operation, key, policyOf(options), costOf(options));
+  }
+
+  #call<T>(start: () => void, read: () => T): Promise<T> {
+    try {
+      start();
+      return answered(read);
+    } catch (thrown) {
+      return Promise.reject(failure(thrown));
+    }
+  }
+}
+
+// There is no such symbol in the oldest Node that is supported.
+if (Symbol.dispose !== undefined) {
+  Object.defineProperty(Limiter.prototype, Symbol.dispose, { value: Limiter.prototype.close });
+}
+
+/** The addon's side of a limiter, for those who write responses. */
+export function nativeLimiter(limiter: Limiter): NativeLimiter {
+  const found = natives.get(limiter);
+  if (found === undefined) throw refused("limiter", limiter, "a Limiter");
+  return found;
+}
+
+function nothing(): void {}
+
+function policyOf({ policy }: RequestOptions): string | undefined {
+  return policy === undefined ? undefined : text("policy", policy, POLICY);
+}
+
+function costOf({ cost }: RequestOptions): number | undefined {
+  return cost === undefined ? undefined : number("cost", cost, COST);
+}
+
+function checkRow(check: Check | string, at: number): { key: unknown; policy?: string; cost?: number } {
+  if (typeof check === "string") return { key: check };
+  known(`checks[${at}]`, check, CHECK);
+  const { key } = check;
+  if (key === undefined) throw invalidArgument(`checks[${at}] has no key`);
+  return { key, policy: policyOf(check), cost: costOf(check) };
+}
+
+function policyRows(policies: Readonly<Record<string, Policy>>): { name: string; quotas: string; outage?: string }[] {
+  if (typeof policies !== "object" || policies === null || Array.isArray(policies)) {
+    throw refused("policies", policies, "an object of quotas by their policy's name");
+  }
+  return Object.entries(policies).map(([name, policy]) => {
+    if (typeof policy === "object" && policy !== null && !Array.isArray(policy) && !(policy instanceof Quota)) {
+      const { quotas, outage } = known(`policy ${name}`, policy as { quotas: Quotas; outage?: Outage }, [
+        "quotas",
+        "outage",
+      ]);
+      if (outage !== undefined) text("outage", outage, "the name of what to answer");
+      return { name, quotas: quotasText(name, quotas), outage };
+    }
+    return { name, quotas: quotasText(name, policy as Quotas) };
+  });
+}
+
+function quotasText(name: string, quotas: Quotas): string {
+  const several = Array.isArray(quotas) ? (quotas as readonly unknown[]) : [quotas];
+  const texts = several.map((quota) => {
+    if (quota instanceof Quota) return quota.text;
+    if (typeof quota === "string") return quota;
+    throw invalidArgument(
+      `policy ${name} is ${described(quota)}: allowed are text such as "100/minute", a Quota, or an array of them`,
+    );
+  });
+  return texts.join("; ");
+}

@@ -1,0 +1,119 @@
+// Runs a file of conformance cases through the Node faces of polylimit, and prints how many operations agreed.
+//
+// Usage: node runner.cjs FILE STORE, where STORE is `memory` or the URL of one.
+"use strict";
+
+const { readFileSync } = require("node:fs");
+const { isDeepStrictEqual } = require("node:util");
+
+const { Limiter, ManualClock, Quota } = require("../../../bindings/node");
+
+const US_OF_A_MS = 1000;
+
+const promises = {
+  name: "node",
+  answer: (limiter, key, op, options) => limiter[op](key, options),
+};
+const sync = {
+  name: "node (sync)",
+  answer: (limiter, key, op, options) =>
+    op === "check" ? limiter.checkSync(key, options) : promises.answer(limiter, key, op, options),
+};
+
+async function main([path, store, ...more]) {
+  if (store === undefined || more.length > 0) throw new Error("usage: runner.cjs FILE STORE");
+  const file = JSON.parse(readFileSync(path, "utf8"));
+  if (file.format !== 1) throw new Error(`${path}: format ${file.format} is not known: this runner reads format 1`);
+  if (file.cases.every(({ ops }) => ops.length === 0)) throw new Error(`${path}: there is no operation in it`);
+  // Only a store in this process or on this host answers without a promise.
+  const faces = store === "memory" || store.startsWith("local:") ? [promises, sync] : [promises];
+  const started = Date.now();
+  let allAgree = true;
+  for (const face of faces) {
+    let [agreed, operations] = [0, 0];
+    for (const [number, one] of file.cases.entries()) {
+      operations += one.ops.length;
+      const difference = await runCase(one, `${face.name} ${started} ${number}`, face, store);
+      agreed += difference?.at ?? one.ops.length;
+      if (difference !== undefined) {
+        const { at, message } = difference;
+        console.log(`${face.name} ${store}: case ${JSON.stringify(one.name)}, operation ${at}: ${message}`);
+      }
+    }
+    console.log(`${face.name} ${store}: ${agreed} of ${operations} operations agree`);
+    allAgree &&= agreed === operations;
+  }
+  return allAgree ? 0 : 1;
+}
+
+/** Where a case went wrong. The operations after it mean nothing: they build on it. */
+async function runCase(one, key, face, store) {
+  const clock = new ManualClock(0);
+  // What the store does not answer must not look as if it did.
+  const policies = { case: { quotas: one.quotas.map(quotaOf), outage: "deny" } };
+  const limiter = new Limiter(store === "memory" ? "memory:" : store, { policies, clock });
+  try {
+    return await differs(one, key, face, limiter, clock);
+  } finally {
+    // A manual clock's keys do not expire.
+    await limiter.reset(key);
+    limiter.close();
+  }
+}
+
+async function differs({ ops }, key, face, limiter, clock) {
+  for (const [at, { at_us: atUs, op, cost, quotas, expect = {} }] of ops.entries()) {
+    clock.setUs(atUs);
+    if (op === "change") {
+      limiter.setPolicy("case", quotas.map(quotaOf));
+      continue;
+    }
+    const answer = await face.answer(limiter, key, op, { policy: "case", cost });
+    const got = answer.source === "store" ? shown(answer, expect) : { source: answer.source };
+    const expected = inMilliseconds(expect);
+    if (!isDeepStrictEqual(got, expected)) {
+      const message = [
+        `${op} of ${cost} at ${atUs} us`,
+        `  expected ${JSON.stringify(expected)}`,
+        `  got      ${JSON.stringify(got)}`,
+      ].join("\n");
+      return { at, message };
+    }
+  }
+  return undefined;
+}
+
+/** The fields that an operation answers; which of them are expected depends on the operation. */
+function shown(answer, expect) {
+  const { allowed, remaining, retryAfterMs, resetAfterMs, delayMs, taken } = answer;
+  if (allowed !== undefined) return { allowed, remaining, retryAfterMs, resetAfterMs, delayMs };
+  return expect.taken === undefined ? { remaining, resetAfterMs } : { remaining, resetAfterMs, taken };
+}
+
+function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, ...unknown }) {
+  const rest = Object.keys(unknown);
+  if (rest.length > 0) throw new Error(`expected is ${rest.join(", ")}, which is not known`);
+  const expected = {
+    allowed,
+    remaining,
+    retryAfterMs: retry_after_us && retry_after_us / US_OF_A_MS,
+    resetAfterMs: reset_after_us / US_OF_A_MS,
+    delayMs: delay_us === undefined ? undefined : delay_us / US_OF_A_MS,
+    taken,
+  };
+  return Object.fromEntries(Object.entries(expected).filter(([, value]) => value !== undefined));
+}
+
+function quotaOf({ algorithm, limit, period_us: periodUs, burst, step, buckets, aligned, count_denied: countDenied }) {
+  return new Quota(limit, periodUs / US_OF_A_MS, { algorithm, burst, step, buckets, aligned, countDenied });
+}
+
+main(process.argv.slice(2)).then(
+  (status) => {
+    process.exitCode = status;
+  },
+  (error) => {
+    console.error(`conformance-node: ${error.message}`);
+    process.exitCode = 2;
+  },
+);
