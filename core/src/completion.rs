@@ -56,12 +56,38 @@ struct Calls<T> {
     started: u64,
 }
 
-type Running<T> = Pin<Box<dyn Future<Output = Finished<T>> + Send>>;
+/// A call under way.
+struct Running<T> {
+    number: u64,
+    /// Not there any more once it is over.
+    rest: Option<(T, Answering)>,
+    /// Has it polled again.
+    waker: Option<Waker>,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
 struct Finished<T> {
     number: u64,
     tag: T,
     answer: Result<Answer, Error>,
+}
+
+impl<T: Unpin> Future for Running<T> {
+    /// Nothing for a call that was abandoned.
+    type Output = Option<Finished<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some((_, answering)) = &mut self.rest else { return Poll::Ready(None) };
+        let Poll::Ready(answer) = answering.as_mut().poll(context) else {
+            if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                self.waker = Some(context.waker().clone());
+            }
+            return Poll::Pending;
+        };
+        let number = self.number;
+        Poll::Ready(self.rest.take().map(|(tag, _)| Finished { number, tag, answer }))
+    }
 }
 
 /// Wakes the loop once until it has come.
@@ -78,7 +104,7 @@ impl Wake for WakeOnce {
     }
 }
 
-impl<T: Send + 'static> Completions<T> {
+impl<T: Send + Unpin + 'static> Completions<T> {
     /// For a loop that `wake` wakes. It is called on any thread, and once until the loop has called
     /// [`drain`](Self::drain); it must not call anything here.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
@@ -105,23 +131,22 @@ impl<T: Send + 'static> Completions<T> {
         let number = calls.started;
         calls.started += 1;
         let (limiter, call) = (limiter.clone(), OwnedCall::of(call));
-        let finished = async move {
-            let answer = tokio::select! {
+        let answer = Box::pin(async move {
+            tokio::select! {
                 biased;
                 answer = call.run(&limiter) => answer,
                 // Nothing drives it from here on.
                 () = closed => Err(Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")),
-            };
-            Finished { number, tag, answer }
-        };
-        calls.running.push(Box::pin(InRuntime { runtime, future: Box::pin(finished) }));
+            }
+        });
+        let rest = Some((tag, Box::pin(InRuntime { runtime, future: answer }) as Answering));
+        calls.running.push(Running { number, rest, waker: None });
         // It is polled, so that it is on its way.
         let mut known = None;
         let mut others = false;
         let mut context = Context::from_waker(&self.waker);
-        while let Poll::Ready(Some(Finished { number: of, tag, answer })) =
-            calls.running.poll_next_unpin(&mut context)
-        {
+        while let Poll::Ready(Some(finished)) = calls.running.poll_next_unpin(&mut context) {
+            let Some(Finished { number: of, tag, answer }) = finished else { continue };
             if of == number {
                 known = Some(answer);
             } else {
@@ -145,14 +170,35 @@ impl<T: Send + 'static> Completions<T> {
             let mut calls = calls.lock();
             finished = std::mem::take(&mut calls.finished);
             let mut context = Context::from_waker(&self.waker);
-            while let Poll::Ready(Some(Finished { tag, answer, .. })) =
-                calls.running.poll_next_unpin(&mut context)
-            {
-                finished.push((tag, answer));
+            while let Poll::Ready(Some(one)) = calls.running.poll_next_unpin(&mut context) {
+                finished.extend(one.map(|Finished { tag, answer, .. }| (tag, answer)));
             }
         }
         for (tag, answer) in finished {
             each(tag, answer);
+        }
+    }
+
+    /// Forgets the call with this tag, if it has not finished: nobody waits for it any more. Who waited in
+    /// [`acquire`](Limiter::acquire) gives up its place; another operation may have been applied.
+    pub fn abandon(&self, tag: &T)
+    where
+        T: PartialEq,
+    {
+        let Ok(calls) = self.calls() else { return };
+        let mut calls = calls.lock();
+        let abandoned = calls
+            .running
+            .iter_mut()
+            .find(|running| running.rest.as_ref().is_some_and(|(other, _)| other == tag))
+            .and_then(|running| running.rest.take().map(|rest| (rest, running.waker.take())));
+        // Neither may be dropped or called under the lock: others wake the loop from there.
+        drop(calls);
+        if let Some((rest, waker)) = abandoned {
+            drop(rest);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 

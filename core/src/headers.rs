@@ -3,6 +3,7 @@
 //! Pure functions over the policies that were applied to one request and what they decided. Nothing here depends on a
 //! web framework; every value is printable ASCII, so that none can end a field or start another.
 
+mod accept;
 mod ietf;
 mod legacy;
 mod problem;

@@ -64,6 +64,7 @@ mod driver;
 mod error;
 mod explanation;
 pub mod headers;
+mod interruption;
 mod known_denied;
 mod lease;
 mod limiter;

@@ -341,6 +341,14 @@ impl Shared {
         Ok(driver)
     }
 
+    /// A runtime of our own, for a thread that waits on it.
+    pub(crate) fn driver_to_wait_on(&self) -> Result<&Driver, Error> {
+        match &self.store {
+            Store::Redis(store) => store.driver_to_wait_on(),
+            Store::Memory(_) | Store::Local(_) => self.timers(),
+        }
+    }
+
     fn timers(&self) -> Result<&Driver, Error> {
         if let Some(driver) = self.timers.get() {
             return Ok(driver);

@@ -1,6 +1,7 @@
 //! The body of a denial: a problem document (RFC 9457), or its text.
 
 use super::Outcome;
+use super::accept::prefers_text;
 use super::quota_report::reports;
 use super::retry_after;
 use crate::decision::Source;
@@ -107,6 +108,16 @@ impl Problem {
             self.detail(),
             violated.join(",")
         )
+    }
+
+    /// The content type and the body for a client with this `accept` field (RFC 9110, section 12.5.1): text where it prefers
+    /// that, and otherwise the problem document.
+    pub fn body(&self, accept: Option<&str>) -> (&'static str, String) {
+        if accept.is_some_and(prefers_text) {
+            (Self::TEXT_TYPE, self.text())
+        } else {
+            (Self::JSON_TYPE, self.json())
+        }
     }
 
     /// The detail and an end of line, for clients that read text.

@@ -245,6 +245,11 @@ impl RedisStore {
         self.runtimes.driver()
     }
 
+    /// The runtime of its own, for a thread that waits on it.
+    pub(crate) fn driver_to_wait_on(&self) -> Result<&Driver, Error> {
+        self.runtimes.to_wait_on().map(|(driver, _)| driver)
+    }
+
     /// Waits on this thread for a future that asks this store.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         self.runtimes.driver()?.block_on(future)

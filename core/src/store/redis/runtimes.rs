@@ -78,6 +78,13 @@ impl Runtimes {
             // A thread of a runtime must not drive another one, and may be the only one to drive its own.
             return Ok(crate::park::block_on(ask(self.of_own()?)));
         }
+        let (driver, topology) = self.to_wait_on()?;
+        driver.block_on(ask(topology))
+    }
+
+    /// Our own runtime and its connections, for a thread that waits on them. A server that is out of reach is looked for
+    /// after it has gone, too.
+    pub(crate) fn to_wait_on(&self) -> Result<(&Driver, Arc<Topology>), Error> {
         let driver = self.driver()?;
         let topology = self.of(driver.handle());
         if !topology.is_healthy() {
@@ -89,7 +96,7 @@ impl Runtimes {
                 }
             });
         }
-        driver.block_on(ask(topology))
+        Ok((driver, topology))
     }
 
     /// Our own runtime, made when it is first needed.

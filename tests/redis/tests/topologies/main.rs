@@ -21,7 +21,12 @@ use polylimit::{Limiter, Outage, Policy};
 /// A limiter of one policy, `p`, that denies what the store does not answer, and asks it each time.
 fn limiter(url: &str, quotas: &str) -> Limiter {
     let policy = Policy::parse("p", quotas).unwrap();
-    Limiter::builder().store(&with(url, "known_denied_max=0")).policy(policy).outage("p", Outage::Deny).build().unwrap()
+    Limiter::builder()
+        .store(&with(url, "known_denied_max=0"))
+        .policy(policy)
+        .outage("p", Outage::Deny)
+        .build()
+        .unwrap()
 }
 
 /// The URL with one more parameter.

@@ -1,0 +1,209 @@
+"""Limits for any ASGI application: a middleware without a framework.
+
+Streaming responses and websockets pass through untouched. :mod:`polylimit.fastapi` has the same for FastAPI and
+Starlette, and a dependency for single routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, MutableMapping
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Callable
+
+from polylimit import guard, keys
+from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
+
+if TYPE_CHECKING:
+    from polylimit import AsyncLimiter
+
+__all__ = ["Denial", "RateLimitMiddleware", "ResponseStart"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: Where a request keeps what was decided about it.
+OUTCOMES = "polylimit.outcomes"
+
+_INTERNAL_SERVER_ERROR = 500
+
+
+@dataclass(frozen=True)
+class ResponseStart:
+    """The beginning of a response, for ``count``."""
+
+    status_code: int
+    headers: list[tuple[bytes, bytes]]
+
+
+class ScopeFacts:
+    """What an ASGI server says about a request."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def peer(self) -> str | None:
+        """Give the address of the other end of the socket; ``None`` for a Unix socket."""
+        client = self._scope.get("client")
+        return client[0] if client and client[0] else None
+
+    def header(self, name: str) -> list[bytes]:
+        """Give the values of all lines of a header, in the order they were received."""
+        wanted = name.encode("latin-1")
+        return [value for field, value in self._scope["headers"] if field.lower() == wanted]
+
+    def user(self) -> str | None:
+        """Give the identity of the user that an authentication middleware found."""
+        user = self._scope.get("user")
+        if user is None or not user.is_authenticated:
+            return None
+        try:
+            return str(user.identity)
+        except NotImplementedError:
+            return str(user.display_name)
+
+
+class RateLimitMiddleware:
+    """Limits every request of an ASGI application.
+
+    Parameters
+    ----------
+    app
+        The application.
+    limiter
+        The :class:`polylimit.AsyncLimiter`. Without one nothing is limited here, and the dependencies of routes
+        have what they need for ``count`` and for the fields of every kind of response.
+    policy
+        A policy's name, quotas such as ``"100/minute"``, or a list of several: they are decided in one round trip.
+        It may be left out where the limiter has one policy.
+    key
+        Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address
+        unless told otherwise.
+    cost
+        Units that a request spends: a number, or a function of the request.
+    count
+        A function of the beginning of the response, which has ``status_code`` and ``headers``: only those for which it
+        is true count. The cost is reserved before and given back after.
+    skip
+        A function of the request: those for which it is true are not limited.
+    on_denied, on_outage
+        A function of the request and the :class:`Denial` that gives the response, an ASGI application: for a request
+        over its limit (429), and for one that is denied because the store cannot be asked (503).
+    headers
+        Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+
+    A function of the request gets the ASGI scope. All but ``count`` may be asynchronous.
+
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        limiter: AsyncLimiter | None = None,
+        policy: Policies = None,
+        key: Key | None = None,
+        cost: Cost = 1,
+        count: Callable[[Any], bool] | None = None,
+        skip: Callable[[Any], Any] | None = None,
+        on_denied: Callable[[Any, Denial], Any] | None = None,
+        on_outage: Callable[[Any, Denial], Any] | None = None,
+        headers: str = "ietf",
+    ) -> None:
+        self.app = app
+        key = keys.client_address() if key is None else key
+        guards = [Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)]
+        self._guards = [] if limiter is None else guards
+
+    def request_of(self, scope: Scope, receive: Receive) -> Any:  # noqa: ARG002
+        """Make what functions of the request get."""
+        return scope
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request; what is no HTTP request passes through."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        outcomes: Outcomes | None = scope.get(OUTCOMES)
+        is_outermost = outcomes is None
+        if outcomes is None:
+            outcomes = scope[OUTCOMES] = Outcomes()
+        sender = Sender(send, outcomes)
+        # The outermost one adds the fields of all.
+        send = sender if is_outermost else send
+        request = self.request_of(scope, receive)
+        try:
+            denial = await decide(self._guards, request, ScopeFacts(scope), outcomes)
+            app = self.app if denial is None else await answer(request, denial, outcomes, scope)
+            await app(scope, receive, send)
+        finally:
+            # An application that fails has no response that could count.
+            if is_outermost and not sender.has_started:
+                start = ResponseStart(_INTERNAL_SERVER_ERROR, [])
+                await guard.give_back_async(outcomes, start)
+
+
+class Sender:
+    """Adds the fields to a response when it starts, and gives back what does not count."""
+
+    def __init__(self, send: Send, outcomes: Outcomes) -> None:
+        self._send = send
+        self._outcomes = outcomes
+        self.has_started = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message on."""
+        if message["type"] == "http.response.start" and not self.has_started:
+            self.has_started = True
+            headers = list(message.get("headers", []))
+            await guard.give_back_async(self._outcomes, ResponseStart(message["status"], headers))
+            message = {**message, "headers": headers + encoded(self._outcomes.fields())}
+        await self._send(message)
+
+
+def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Give fields as ASGI has them."""
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields]
+
+
+async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes: Outcomes) -> Denial | None:
+    """Decide about a request; give the denial if there is one."""
+    asked = []
+    for one in guards:
+        if one.skip is not None and await _settled(one.skip(request)):
+            continue
+        key = await _settled(guard.key_of(one, request, facts))
+        asked.append(Asked(one, key, await _settled(guard.cost_of(one, request))))
+    if not asked:
+        return None
+    await guard.decide_async(asked, outcomes)
+    return outcomes.denial()
+
+
+async def answer(request: Any, denial: Denial, outcomes: Outcomes, scope: Scope) -> App:
+    """Give the response to a denial, as an application."""
+    own = outcomes.answer_of(denial)
+    if own is not None:
+        response: App = await _settled(own(request, denial))
+        return response
+    accept = b", ".join(ScopeFacts(scope).header("accept")).decode("latin-1")
+    content_type, body = denial.problem.body(accept or None)
+    content = body.encode()
+    headers = [
+        (b"content-type", content_type.encode("ascii")),
+        (b"content-length", str(len(content)).encode("ascii")),
+    ]
+
+    async def respond(_scope: Scope, _receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": denial.problem.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": content})
+
+    return respond
+
+
+async def _settled(value: Any) -> Any:
+    return await value if isawaitable(value) else value

@@ -1,0 +1,175 @@
+"""Limits for Flask: an extension for an application or a blueprint, and a decorator for single views.
+
+>>> from flask import Flask
+>>> from polylimit import Limiter
+>>> from polylimit.flask import RateLimit
+>>> app = Flask(__name__)
+>>> limits = RateLimit(app, limiter=Limiter(policies={"api": "100/minute"}), policy="api")
+"""
+
+from __future__ import annotations
+
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
+
+import flask
+
+from polylimit import guard, keys
+from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
+
+if TYPE_CHECKING:
+    from polylimit import Limiter
+
+__all__ = ["Denial", "RateLimit", "limit"]
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+#: Where a view keeps the limits of its decorators, the outermost first.
+_GUARDS = "_polylimit_guards"
+#: Where a request keeps what was decided about it.
+_OUTCOMES = "polylimit.outcomes"
+
+
+class _Facts:
+    def peer(self) -> str | None:
+        return flask.request.environ.get("REMOTE_ADDR") or None
+
+    def header(self, name: str) -> list[bytes]:
+        return [line.encode("latin-1") for line in flask.request.headers.getlist(name)]
+
+    def user(self) -> str | None:
+        from flask_login import current_user
+
+        return str(current_user.get_id()) if current_user.is_authenticated else None
+
+
+class RateLimit:
+    """Limits every request of an application or a blueprint, and with it those that views ask for by :func:`limit`.
+
+    Parameters
+    ----------
+    app
+        The application or blueprint; or call :meth:`init_app` later.
+    limiter
+        The :class:`polylimit.Limiter`.
+    policy
+        A policy's name, quotas such as ``"100/minute"``, or a list of several: they are decided in one round trip.
+        It may be left out where the limiter has one policy.
+    key
+        Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address
+        unless told otherwise.
+    cost
+        Units that a request spends: a number, or a function of the request.
+    count
+        A function of the response: only those for which it is true count. The cost is reserved before and given
+        back after.
+    skip
+        A function of the request: those for which it is true are not limited.
+    on_denied, on_outage
+        A function of the request and the :class:`Denial` that makes the response: for a request over its limit (429),
+        and for one that is denied because the store cannot be asked (503).
+    headers
+        Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+
+    """
+
+    def __init__(
+        self,
+        app: flask.Flask | flask.Blueprint | None = None,
+        *,
+        limiter: Limiter,
+        policy: Policies = None,
+        key: Key | None = None,
+        cost: Cost = 1,
+        count: Callable[[flask.Response], bool] | None = None,
+        skip: Callable[[flask.Request], bool] | None = None,
+        on_denied: Callable[[flask.Request, Denial], Any] | None = None,
+        on_outage: Callable[[flask.Request, Denial], Any] | None = None,
+        headers: str = "ietf",
+    ) -> None:
+        key = keys.client_address() if key is None else key
+        self._guard = Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
+        """Limit the requests of an application or a blueprint."""
+        app.before_request(self._before)
+
+    def _before(self) -> Any:
+        view = flask.current_app.view_functions.get(flask.request.endpoint or "")
+        return _decide([self._guard, *getattr(view, _GUARDS, [])])
+
+
+def limit(
+    limiter: Limiter,
+    policy: Policies = None,
+    *,
+    key: Key | None = None,
+    cost: Cost = 1,
+    count: Callable[[flask.Response], bool] | None = None,
+    skip: Callable[[flask.Request], bool] | None = None,
+    on_denied: Callable[[flask.Request, Denial], Any] | None = None,
+    on_outage: Callable[[flask.Request, Denial], Any] | None = None,
+    headers: str = "ietf",
+) -> Callable[[View], View]:
+    """Limit one view; the options are those of :class:`RateLimit`. It stands below ``@app.route``.
+
+    Several on one view, and that of the application, are decided together.
+    """
+    key = keys.client_address() if key is None else key
+    own = Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)
+
+    def decorate(view: View) -> View:
+        guards = [own, *getattr(view, _GUARDS, [])]
+
+        @wraps(view)
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            denied = _decide(guards)
+            if denied is not None:
+                return denied
+            return flask.current_app.ensure_sync(view)(*args, **kwargs)
+
+        setattr(limited, _GUARDS, guards)
+        return limited  # type: ignore[return-value]
+
+    return decorate
+
+
+def _decide(guards: list[Guard]) -> Any:
+    """Decide what was not decided for this request yet; give the response if it is denied."""
+    request = flask.request
+    # Not in `flask.g`, which several requests of a test may share.
+    outcomes: Outcomes | None = request.environ.get(_OUTCOMES)
+    if outcomes is None:
+        outcomes = request.environ[_OUTCOMES] = Outcomes()
+        flask.after_this_request(partial(_finish, outcomes))
+    known = outcomes.seen
+    facts = _Facts()
+    asked = []
+    for one in guards:
+        if one in known:
+            continue
+        known.append(one)
+        if one.skip is None or not one.skip(request):
+            asked.append(Asked(one, guard.key_of(one, request, facts), guard.cost_of(one, request)))
+    if not asked:
+        return None
+    guard.decide(asked, outcomes)
+    denial = outcomes.denial()
+    return None if denial is None else _denied(outcomes, denial)
+
+
+def _denied(outcomes: Outcomes, denial: Denial) -> Any:
+    answer = outcomes.answer_of(denial)
+    if answer is not None:
+        return flask.current_app.make_response(flask.current_app.ensure_sync(answer)(flask.request, denial))
+    content_type, body = denial.problem.body(flask.request.headers.get("Accept"))
+    return flask.Response(body, denial.problem.status, content_type=content_type)
+
+
+def _finish(outcomes: Outcomes, response: flask.Response) -> flask.Response:
+    guard.give_back(outcomes, response)
+    for name, value in outcomes.fields():
+        response.headers[name] = value
+    return response

@@ -1,0 +1,229 @@
+"""A storage for the ``limits`` package: services that use it (Flask-Limiter, slowapi) move by changing one URL.
+
+Import this module once; then ``polylimit+redis://host:port`` and the other URLs of :class:`polylimit.Limiter` with
+``polylimit+`` before them are URLs of storages, and ``async+polylimit+...`` of asynchronous ones.
+
+What the interface of ``limits`` allows is exact: a window is counted and decided in one atomic step. What it does not
+allow stays as it is there: the fixed window strategy counts what it denies, ``reset`` is refused (it would have to
+forget every key), and the statistics of the sliding window counter are near, not exact.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from limits.aio.storage import MovingWindowSupport as AsyncMovingWindowSupport
+from limits.aio.storage import SlidingWindowCounterSupport as AsyncSlidingWindowCounterSupport
+from limits.aio.storage import Storage as AsyncStorage
+from limits.limits import GRANULARITIES
+from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
+
+from polylimit._core import AsyncLimiter, Limiter, PolylimitError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from polylimit._core import Decision
+
+__all__ = ["AsyncPolylimitStorage", "PolylimitStorage"]
+
+_SCHEMES = [
+    f"polylimit+{scheme}"
+    for scheme in (
+        "memory",
+        "local",
+        "redis",
+        "rediss",
+        "redis+unix",
+        "redis-sentinel",
+        "rediss-sentinel",
+        "redis-cluster",
+        "rediss-cluster",
+    )
+]
+
+#: The interface counts without telling the limit, so that of the quota is as high as one may be.
+_UNLIMITED = 10**12
+
+_NO_RESET = "polylimit cannot forget all keys at once: clear those that are meant, or use another prefix"
+
+#: How long a store may take to answer when it is asked whether it does.
+_CHECK_SECONDS = 1.0
+
+
+def _url(uri: str | None) -> str:
+    url = (uri or "").removeprefix("async+").removeprefix("polylimit+")
+    # Others write the store of this process as memory://
+    return "memory:" if url in ("", "memory://", "memory:") else url
+
+
+def _fixed_window(expiry: int) -> str:
+    return f"{_UNLIMITED}/{expiry}s fixed_window"
+
+
+def _moving_window(limit: int, expiry: int) -> str:
+    return f"{limit}/{expiry}s sliding_log"
+
+
+def _sliding_window(limit: int, expiry: int) -> str:
+    return f"{limit}/{expiry}s buckets=1"
+
+
+def _expiry_of(key: str) -> int:
+    """Give the seconds of a key's window: its last parts are amount, multiples and unit."""
+    _, multiples, granularity = key.rsplit("/", 2)
+    return int(multiples) * int(GRANULARITIES[granularity].GRANULARITY.seconds)
+
+
+def _limit_of(key: str) -> int:
+    return int(key.rsplit("/", 3)[1])
+
+
+class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
+    """Keeps the counts of ``limits`` in a store of polylimit; options are those of :class:`polylimit.Limiter`."""
+
+    STORAGE_SCHEME = _SCHEMES
+
+    def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002
+        super().__init__(uri, wrap_exceptions=wrap_exceptions, **options)
+        #: The limiter that does the counting.
+        self.limiter = Limiter(_url(uri), **options)
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """Give what a store may raise."""
+        return PolylimitError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """Count in a fixed window, and give the count."""
+        return _UNLIMITED - self.limiter.charge(key, _fixed_window(expiry), cost=amount).remaining
+
+    def get(self, key: str) -> int:
+        """Give the count of a fixed window."""
+        return _UNLIMITED - self.limiter.peek(key, _fixed_window(_expiry_of(key))).remaining
+
+    def get_expiry(self, key: str) -> float:
+        """Give the end of a fixed window, in seconds since the Unix epoch."""
+        return time.time() + self.limiter.peek(key, _fixed_window(_expiry_of(key))).reset_after
+
+    def check(self) -> bool:
+        """Tell whether the store answers."""
+        try:
+            self.limiter.ready(_CHECK_SECONDS)
+        except StoreUnavailableError:
+            return False
+        return True
+
+    def reset(self) -> int | None:
+        """Refuse: there is no way to forget all keys at once."""
+        raise NotImplementedError(_NO_RESET)
+
+    def clear(self, key: str) -> None:
+        """Forget a key, in every strategy."""
+        expiry = _expiry_of(key)
+        for quota in (_fixed_window(expiry), _moving_window(_limit_of(key), expiry)):
+            self.limiter.reset(key, quota)
+        self.clear_sliding_window(key, expiry)
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Count in a moving window, if it admits that."""
+        return self.limiter.check(key, _moving_window(limit, expiry), cost=amount).allowed
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        """Give the start of a moving window, in seconds since the Unix epoch, and its count."""
+        quota = _moving_window(limit, expiry)
+        seen = self.limiter.peek(key, quota)
+        # One more than remains is admitted when the oldest entry leaves.
+        return _window(seen, self.limiter.peek(key, quota, cost=seen.remaining + 1), limit, expiry)
+
+    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Count in a sliding window of two counters, if it admits that."""
+        return self.limiter.check(key, _sliding_window(limit, expiry), cost=amount).allowed
+
+    def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        """Give the weighted count as that of the current window, and when nothing counts any more."""
+        limit = _limit_of(key)
+        seen = self.limiter.peek(key, _sliding_window(limit, expiry))
+        return 0, 0.0, limit - seen.remaining, seen.reset_after
+
+    def clear_sliding_window(self, key: str, expiry: int) -> None:
+        """Forget a sliding window."""
+        self.limiter.reset(key, _sliding_window(_limit_of(key), expiry))
+
+
+class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingWindowCounterSupport):
+    """The same for ``limits.aio``."""
+
+    STORAGE_SCHEME = [f"async+{scheme}" for scheme in _SCHEMES]  # noqa: RUF012
+
+    def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002
+        super().__init__(uri, wrap_exceptions=wrap_exceptions, **options)
+        #: The limiter that does the counting.
+        self.limiter = AsyncLimiter(_url(uri), **options)
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """Give what a store may raise."""
+        return PolylimitError
+
+    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """Count in a fixed window, and give the count."""
+        return _UNLIMITED - (await self.limiter.charge(key, _fixed_window(expiry), cost=amount)).remaining
+
+    async def get(self, key: str) -> int:
+        """Give the count of a fixed window."""
+        return _UNLIMITED - (await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).remaining
+
+    async def get_expiry(self, key: str) -> float:
+        """Give the end of a fixed window, in seconds since the Unix epoch."""
+        return time.time() + (await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
+
+    async def check(self) -> bool:
+        """Tell whether the store answers."""
+        try:
+            await self.limiter.ready(_CHECK_SECONDS)
+        except StoreUnavailableError:
+            return False
+        return True
+
+    async def reset(self) -> int | None:
+        """Refuse: there is no way to forget all keys at once."""
+        raise NotImplementedError(_NO_RESET)
+
+    async def clear(self, key: str) -> None:
+        """Forget a key, in every strategy."""
+        expiry = _expiry_of(key)
+        for quota in (_fixed_window(expiry), _moving_window(_limit_of(key), expiry)):
+            await self.limiter.reset(key, quota)
+        await self.clear_sliding_window(key, expiry)
+
+    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Count in a moving window, if it admits that."""
+        return (await self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
+
+    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        """Give the start of a moving window, in seconds since the Unix epoch, and its count."""
+        quota = _moving_window(limit, expiry)
+        seen = await self.limiter.peek(key, quota)
+        return _window(seen, await self.limiter.peek(key, quota, cost=seen.remaining + 1), limit, expiry)
+
+    async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Count in a sliding window of two counters, if it admits that."""
+        return (await self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
+
+    async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        """Give the weighted count as that of the current window, and when nothing counts any more."""
+        limit = _limit_of(key)
+        seen = await self.limiter.peek(key, _sliding_window(limit, expiry))
+        return 0, 0.0, limit - seen.remaining, seen.reset_after
+
+    async def clear_sliding_window(self, key: str, expiry: int) -> None:
+        """Forget a sliding window."""
+        await self.limiter.reset(key, _sliding_window(_limit_of(key), expiry))
+
+
+def _window(seen: Decision, next_one: Decision, limit: int, expiry: int) -> tuple[float, int]:
+    now = time.time()
+    count = limit - seen.remaining
+    if count == 0 or next_one.retry_after is None:
+        return now, count
+    return now + next_one.retry_after - expiry, count

@@ -1,0 +1,73 @@
+//! Keys and costs as a caller gives them.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyFloat, PyInt, PyString};
+
+use crate::error::invalid_argument;
+use crate::utf8::Utf8;
+
+/// Text or bytes; the same bytes are the same key.
+pub(crate) enum Key {
+    Text(Utf8),
+    Bytes(PyBackedBytes),
+}
+
+impl Key {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Key {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = value.cast::<PyString>() {
+            return Ok(Self::Text(Utf8::of(&text, "key")?));
+        }
+        if let Ok(bytes) = value.cast::<PyBytes>() {
+            return Ok(Self::Bytes(bytes.to_owned().into()));
+        }
+        Err(PyTypeError::new_err(format!(
+            "key is of type {}: allowed are str and bytes",
+            value.get_type().name()?
+        )))
+    }
+}
+
+/// Reads a cost; what is no whole number of units is refused as one that is out of range is.
+pub(crate) fn cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = value.py();
+    if value.is_instance_of::<PyInt>() {
+        if let Ok(cost) = value.extract() {
+            return Ok(cost);
+        }
+    } else if !value.is_instance_of::<PyFloat>() {
+        return Err(PyTypeError::new_err(format!(
+            "cost is of type {}: allowed is int",
+            value.get_type().name()?
+        )));
+    }
+    Err(invalid_argument(
+        py,
+        &format!(
+            "cost is {}: allowed is a whole number from 0 to {}",
+            shown(value),
+            polylimit::Request::MAX_COST
+        ),
+    ))
+}
+
+/// A number as text, however long it is.
+fn shown(number: &Bound<'_, PyAny>) -> String {
+    const LONGEST: usize = 40;
+    match number.repr().map(|repr| repr.to_string()) {
+        Ok(text) if text.len() <= LONGEST => text,
+        _ => "a number of many digits".to_owned(),
+    }
+}

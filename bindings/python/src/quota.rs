@@ -1,0 +1,182 @@
+//! `Quota`: an algorithm with its numbers.
+
+use std::fmt::Write as _;
+
+use polylimit::{Algorithm, Quota};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use crate::duration;
+use crate::error::guarded;
+use crate::utf8::Utf8;
+
+/// At most ``limit`` units per ``period``, counted by an algorithm.
+///
+/// ``Quota("100/minute")`` reads the text form; ``Quota(100, 60)`` or ``Quota(100, timedelta(minutes=1))`` makes one of
+/// numbers. ``str(quota)`` is the text form again.
+///
+/// Parameters
+/// ----------
+/// limit
+///     The text form, or units per period from 0 to 10**12; 0 admits nothing.
+/// period
+///     Seconds or a ``timedelta``, from 1 ms to 366 days, in whole microseconds.
+/// algorithm
+///     ``"sliding_window"`` (the default), ``"token_bucket"``, ``"leaky_bucket"``, ``"fixed_window"`` or ``"sliding_log"``.
+/// burst
+///     The capacity of the two buckets in units, from 1 to 10**12; ``limit`` unless told otherwise.
+/// step
+///     Token bucket only: tokens arrive so many at a time.
+/// buckets
+///     Sliding window only: into how many sub-windows the period is cut, from 1 to 60.
+/// aligned
+///     Fixed window only: windows start at multiples of the period since the Unix epoch.
+/// count_denied
+///     Denied requests are charged too.
+///
+/// Raises
+/// ------
+/// InvalidArgumentError
+///     When a number is out of bounds or a setting does not belong to the algorithm.
+#[pyclass(name = "Quota", module = "polylimit", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct PyQuota(pub(crate) Quota);
+
+#[pymethods]
+impl PyQuota {
+    #[new]
+    #[pyo3(signature = (limit, period = None, *, algorithm = None, burst = None, step = None, buckets = None, aligned = None, count_denied = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
+    fn new(
+        py: Python<'_>,
+        limit: &Bound<'_, PyAny>,
+        period: Option<&Bound<'_, PyAny>>,
+        algorithm: Option<&str>,
+        burst: Option<u64>,
+        step: Option<u64>,
+        buckets: Option<u32>,
+        aligned: Option<bool>,
+        count_denied: Option<bool>,
+    ) -> PyResult<Self> {
+        let Some(period) = period else {
+            let is_alone = algorithm.is_none() && burst.or(step).is_none() && buckets.is_none();
+            if !is_alone || aligned.or(count_denied).is_some() {
+                return Err(PyTypeError::new_err(
+                    "a quota of numbers needs a period, and a text has all settings in it",
+                ));
+            }
+            let text = limit.cast::<PyString>().map_err(|_| {
+                PyTypeError::new_err("a quota of numbers needs a period; without one a text is read")
+            })?;
+            let text = Utf8::of(text, "quota")?;
+            return Ok(Self(guarded(py, || text.parse())?));
+        };
+        let limit = limit.extract()?;
+        let period = duration::read("period", period)?;
+        let algorithm = algorithm.map(|name| guarded(py, || name.parse::<Algorithm>())).transpose()?;
+        let mut builder = Quota::builder(limit, period);
+        if let Some(algorithm) = algorithm {
+            builder = builder.algorithm(algorithm);
+        }
+        if let Some(burst) = burst {
+            builder = builder.burst(burst);
+        }
+        if let Some(step) = step {
+            builder = builder.step(step);
+        }
+        if let Some(buckets) = buckets {
+            builder = builder.buckets(buckets);
+        }
+        if let Some(aligned) = aligned {
+            builder = builder.aligned(aligned);
+        }
+        if let Some(count_denied) = count_denied {
+            builder = builder.count_denied(count_denied);
+        }
+        Ok(Self(guarded(py, || builder.build())?))
+    }
+
+    /// Units per period.
+    #[getter]
+    fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+
+    /// The period in seconds.
+    #[getter]
+    fn period(&self) -> f64 {
+        self.0.period().as_secs_f64()
+    }
+
+    /// The name of the algorithm.
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.0.algorithm().name()
+    }
+
+    /// The most units that can be spent at once.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    /// How many tokens a stepped token bucket gets at a time; ``None`` for every other quota.
+    #[getter]
+    fn step(&self) -> Option<u64> {
+        self.0.step()
+    }
+
+    /// How many sub-windows a sliding window has; ``None`` for every other algorithm.
+    #[getter]
+    fn buckets(&self) -> Option<u32> {
+        self.0.buckets()
+    }
+
+    /// Whether a fixed window starts at multiples of the period since the Unix epoch.
+    #[getter]
+    fn aligned(&self) -> bool {
+        self.0.aligned()
+    }
+
+    /// Whether denied requests are charged too.
+    #[getter]
+    fn count_denied(&self) -> bool {
+        self.0.count_denied()
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Quota('{}')", self.0)
+    }
+
+    fn __getnewargs__(&self) -> (String,) {
+        (self.0.to_string(),)
+    }
+}
+
+/// The text of quotas: a text, a quota, or several of either.
+pub(crate) fn text_of(quotas: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(text) = quotas.cast::<PyString>() {
+        return Ok(Utf8::of(text, "quota")?.to_string());
+    }
+    if let Ok(quota) = quotas.cast::<PyQuota>() {
+        return Ok(quota.get().0.to_string());
+    }
+    if !quotas.is_instance_of::<PyList>() && !quotas.is_instance_of::<PyTuple>() {
+        return Err(PyTypeError::new_err(format!(
+            "quotas are of type {}: allowed are str, Quota, and a list or tuple of them",
+            quotas.get_type().name()?
+        )));
+    }
+    let mut text = String::new();
+    for quota in quotas.try_iter()? {
+        let separator = if text.is_empty() { "" } else { "; " };
+        write!(text, "{separator}{}", text_of(&quota?)?)
+            .map_err(|error| PyTypeError::new_err(error.to_string()))?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,85 @@
+//! How a limiter is made: URL, policies, clock, outage policies and options.
+
+use polylimit::{Limiter, LimiterBuilder, OptionKind, Outage};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
+
+use crate::error::guarded;
+use crate::utf8::Utf8;
+use crate::{clock, duration, policy};
+
+/// Makes the limiter of both faces.
+pub(crate) fn build(
+    py: Python<'_>,
+    url: &str,
+    policies: Option<&Bound<'_, PyAny>>,
+    clock: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Limiter> {
+    let mut builder = Limiter::builder().store(url);
+    if let Some(policies) = policies {
+        for policy in policy::read_all(policies)? {
+            builder = builder.policy(policy);
+        }
+    }
+    if let Some(clock) = clock {
+        builder = builder.clock(clock::read(clock)?);
+    }
+    for (name, value) in options.into_iter().flatten() {
+        let name = name.cast_into::<PyString>()?;
+        let name = Utf8::of(&name, "option")?;
+        if value.is_none() {
+            continue;
+        }
+        builder = match value.cast::<PyMapping>() {
+            Ok(outages) if &*name == "outage" => with_outages(builder, outages)?,
+            _ => builder.option(&name, &text(&name, &value)?),
+        };
+    }
+    guarded(py, || builder.build())
+}
+
+/// What single policies answer while the store cannot be asked.
+fn with_outages(mut builder: LimiterBuilder, outages: &Bound<'_, PyMapping>) -> PyResult<LimiterBuilder> {
+    let dict = PyDict::new(outages.py());
+    dict.update(outages)?;
+    for (policy, outage) in &dict {
+        let (policy, outage): (String, String) = (policy.extract()?, outage.extract()?);
+        let outage = guarded(outages.py(), || outage.parse::<Outage>())?;
+        builder = builder.outage(&policy, outage);
+    }
+    Ok(builder)
+}
+
+/// The value of an option as the core reads it.
+fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Utf8::of(text, name)?.to_string());
+    }
+    let is_number = (value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>())
+        && !value.is_instance_of::<PyBool>();
+    if !is_number && !value.is_instance_of::<PyDelta>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "option {name} is of type {kind}: allowed are str, numbers, and timedelta for durations"
+        )));
+    }
+    let is_duration = LimiterBuilder::options()
+        .iter()
+        .any(|option| option.name == name && option.kind == OptionKind::Duration);
+    if is_duration || value.is_instance_of::<PyDelta>() {
+        return Ok(format!("{}us", duration::read(name, value)?.as_micros()));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        // Six decimals, as the core has them; one third has no shorter form.
+        return Ok(format!("{:.6}", value.extract::<f64>()?));
+    }
+    Ok(value.str()?.to_string())
+}
+
+/// A limiter with its policies; neither its URL nor its options, which may hold secrets.
+pub(crate) fn shown(face: &str, limiter: &Limiter) -> String {
+    let policies: Vec<_> = limiter.policies().iter().map(ToString::to_string).collect();
+    format!("{face}({})", policies.join(", "))
+}

@@ -1,0 +1,59 @@
+//! Text as the interpreter itself holds it in UTF-8: without a copy.
+
+use std::ffi::c_char;
+use std::ops::Deref;
+
+use pyo3::exceptions::PyUnicodeEncodeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::error::invalid_argument;
+
+unsafe extern "C" {
+    /// In the stable ABI from 3.10 on. 3.9 exports it with the same signature, and will not change any more.
+    fn PyUnicode_AsUTF8AndSize(text: *mut ffi::PyObject, length: *mut ffi::Py_ssize_t) -> *const c_char;
+}
+
+/// A text, kept alive for as long as its bytes are read.
+pub(crate) struct Utf8 {
+    _object: Py<PyString>,
+    start: *const u8,
+    length: usize,
+}
+
+// SAFETY: a `str` never changes, and neither do the bytes that it keeps until it is freed.
+unsafe impl Send for Utf8 {}
+// SAFETY: as above.
+unsafe impl Sync for Utf8 {}
+
+impl Utf8 {
+    /// Reads a text that the caller calls `name`; half of a surrogate pair is no text.
+    pub(crate) fn of(text: &Bound<'_, PyString>, name: &str) -> PyResult<Self> {
+        let py = text.py();
+        let mut length = 0;
+        // SAFETY: `text` is a `str`, and this thread is attached to the interpreter.
+        let start = unsafe { PyUnicode_AsUTF8AndSize(text.as_ptr(), &raw mut length) };
+        if start.is_null() {
+            let error = PyErr::fetch(py);
+            if error.is_instance_of::<PyUnicodeEncodeError>(py) {
+                return Err(invalid_argument(
+                    py,
+                    &format!("{name} has half of a surrogate pair: it is no text"),
+                ));
+            }
+            return Err(error);
+        }
+        let length = usize::try_from(length).unwrap_or(0);
+        Ok(Self { _object: text.clone().unbind(), start: start.cast(), length })
+    }
+}
+
+impl Deref for Utf8 {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // SAFETY: the interpreter gave so many bytes of UTF-8, and keeps them for as long as the object lives.
+        unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(self.start, self.length)) }
+    }
+}

@@ -1,0 +1,45 @@
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+from redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def session_redis():
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def redis(session_redis):
+    """A server that other tests use, too: keys have to differ."""
+    return session_redis.url + "?deadline=10s"
+
+
+@pytest.fixture
+def own_redis():
+    """A server that may be stopped."""
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def local():
+    name = f"test-{uuid.uuid4().hex}"
+    yield f"local:{name}?size=1MiB"
+    Path(f"/dev/shm/polylimit-{os.getuid()}-{name}").unlink(missing_ok=True)
+
+
+@pytest.fixture(params=["memory", "local", "redis"])
+def store(request):
+    """The URL of each store."""
+    return "memory:" if request.param == "memory" else request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def key():
+    return f"user:{uuid.uuid4().hex}"

@@ -1,0 +1,67 @@
+"""A real Redis server for as long as a test needs one."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+
+class RedisServer:
+    """A server on a free port of 127.0.0.1; it can be stopped and started again."""
+
+    def __init__(self) -> None:
+        program = shutil.which("redis-server") or shutil.which("valkey-server")
+        assert program, "no redis-server here: tests/setup installs it"
+        self._program = program
+        self._folder = tempfile.mkdtemp(prefix="polylimit-redis-")
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self._folder]
+        with (Path(self._folder) / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until(lambda: self.command("PING") == b"+PONG\r\n", "redis-server answers")
+
+    def stop(self) -> None:
+        """Kill it, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def command(self, *words: str) -> bytes | None:
+        """Send a command; the beginning of its reply, or nothing from a server that is not there."""
+        text = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(text.encode())
+            return connection.recv(65536)
+        return None
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def until(condition, what: str, seconds: float = 20) -> None:
+    """Wait until something is so, with a bound."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.01)

@@ -1,0 +1,189 @@
+import asyncio
+import gc
+import threading
+import warnings
+import weakref
+
+import polylimit
+import pytest
+import uvloop
+from polylimit import AsyncLimiter, InvalidArgumentError, ManualClock, Request
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    """Runs a coroutine in a new loop of either kind."""
+
+    def run(main):
+        loop = asyncio.new_event_loop() if request.param == "asyncio" else uvloop.new_event_loop()
+        try:
+            return loop.run_until_complete(main)
+        finally:
+            loop.close()
+
+    return run
+
+
+def test_every_operation_on_every_store(run, store, key):
+    async def main():
+        async with AsyncLimiter(store, {"api": "10/day fixed_window"}) as limiter:
+            await limiter.ready(10)
+            assert (await limiter.check(key)).remaining == 9
+            assert (await limiter.peek(key, "api", cost=10)).retry_after > 0
+            assert (await limiter.take(key, cost=100)).taken == 9
+            assert (await limiter.charge(key, cost=5)).remaining == 0
+            assert (await limiter.refund(key, cost=7)).remaining == 2
+            assert not await limiter.check(key, cost=3)
+            assert (await limiter.reset(key)).remaining == 10
+            assert await limiter.acquire(key, timeout=5)
+            assert not await limiter.acquire(key, cost=10, timeout=1)
+            decisions = await limiter.check_many([key, Request(key, "5/day")])
+            assert [decision.remaining for decision in decisions] == [8, 4]
+            assert isinstance(await limiter.doctor(), list)
+        with pytest.raises(polylimit.ClosedError):
+            await limiter.check(key)
+
+    run(main())
+
+
+def test_what_is_known_at_once_is_the_first_step():
+    operation = AsyncLimiter().check("a", "1/day")
+    with pytest.raises(StopIteration) as stopped:
+        operation.send(None)
+    assert stopped.value.value.allowed
+    with pytest.raises(RuntimeError, match="cannot reuse"):
+        operation.send(None)
+
+
+def test_many_at_once_are_counted_exactly(run, redis, key):
+    async def main():
+        async with AsyncLimiter(redis, {"api": "100/day"}) as limiter:
+            decisions = await asyncio.gather(*(limiter.check(key) for _ in range(500)))
+            assert sum(map(bool, decisions)) == 100
+            tasks = [asyncio.create_task(limiter.peek(key)) for _ in range(50)]
+            assert not any(await asyncio.gather(*tasks))
+            assert not await asyncio.wait_for(limiter.check(key), 10)
+
+    run(main())
+
+
+def test_loops_in_several_threads(redis, key):
+    limiter = AsyncLimiter(redis, {"api": "300/day"})
+    allowed = []
+
+    async def main():
+        decisions = await asyncio.gather(*(limiter.check(key) for _ in range(200)))
+        allowed.append(sum(map(bool, decisions)))
+
+    kinds = [asyncio.new_event_loop, uvloop.new_event_loop] * 2
+
+    def work(new_loop):
+        for _ in range(2):
+            loop = new_loop()
+            loop.run_until_complete(main())
+            loop.close()
+        allowed.append(0)
+
+    threads = [threading.Thread(target=work, args=[kind]) for kind in kinds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(allowed), sum(allowed)) == (12, 300)
+
+
+def test_who_is_cancelled_is_counted_and_nothing_is_left(run, own_redis, key):
+    async def main():
+        async with AsyncLimiter(own_redis.url, {"api": "100/day fixed_window"}, deadline=30) as limiter:
+            await limiter.ready(10)
+            own_redis.command("CLIENT", "PAUSE", "500")
+            tasks = [asyncio.ensure_future(limiter.check(key)) for _ in range(50)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(result, asyncio.CancelledError) for result in results)
+
+            async def settled():
+                while (await limiter.peek(key)).remaining != 50:
+                    await asyncio.sleep(0.01)
+
+            await asyncio.wait_for(settled(), 10)
+            assert (await limiter.check(key)).remaining == 49
+
+    run(main())
+
+
+def test_a_cancelled_acquire_gives_up_its_place(run):
+    async def main():
+        clock = ManualClock(0)
+        limiter = AsyncLimiter(policies={"api": "1/minute fixed_window"}, clock=clock)
+        assert await limiter.check("a")
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(limiter.acquire("a", timeout=1000), 0.05)
+        waiting = asyncio.ensure_future(limiter.acquire("a", timeout=1000))
+        await asyncio.sleep(0.01)
+        clock.advance(60)
+        assert await waiting
+
+    run(main())
+
+
+def test_errors_come_where_it_is_awaited_or_sooner(run):
+    async def main():
+        limiter = AsyncLimiter()
+        with pytest.raises(InvalidArgumentError):
+            await limiter.check("a", "nobody")
+        with pytest.raises(InvalidArgumentError):
+            await limiter.check("a", "1/s", cost=-1)
+        with pytest.raises(TypeError):
+            await limiter.check(5)
+
+    run(main())
+
+
+def test_who_forgets_to_await_is_told():
+    limiter = AsyncLimiter()
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        limiter.check("a", "1/s")
+    operation = limiter.check("a", "1/s")
+    with pytest.raises(TypeError, match="has to be awaited"):
+        bool(operation)
+    operation.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        limiter.close()
+
+
+def test_a_loop_that_has_gone_leaves_nothing(redis, key):
+    limiter = AsyncLimiter(redis, {"api": "1000/day"})
+
+    class Loop(asyncio.SelectorEventLoop):
+        pass
+
+    def use():
+        loop = Loop()
+        loop.run_until_complete(limiter.check(key))
+        # One that is on its way when the loop ends.
+        task = loop.create_task(limiter.check(key))
+        loop.run_until_complete(asyncio.sleep(0))
+        task.cancel()
+        loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.close()
+        return weakref.ref(loop)
+
+    loops = [use() for _ in range(5)]
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * 5
+
+
+def test_both_faces_share_their_states():
+    limiter = AsyncLimiter(policies={"api": "2/day"})
+    assert limiter.blocking.check("a").remaining == 1
+    assert asyncio.run(limiter.check("a")).remaining == 0
+    assert not limiter.blocking.asynchronous.blocking.check("a")
+
+
+def test_outside_of_a_loop_it_says_so(redis):
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        AsyncLimiter(redis).check("a", "1/day").send(None)

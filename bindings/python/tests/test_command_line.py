@@ -1,0 +1,41 @@
+import subprocess
+import sys
+
+
+def run(*arguments):
+    done = subprocess.run([sys.executable, "-m", "polylimit", *arguments], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_check(local, redis, key):
+    for url in (local, redis):
+        statuses = [run("check", url, key, "2/day")[0] for _ in range(3)]
+        assert statuses == [0, 0, 1]
+        status, out, _ = run("check", "--cost", "5", url, key, "9/day")
+        assert (status, out[:37]) == (0, "Decision(allowed=True, remaining=4, r")
+
+
+def test_doctor(local, own_redis):
+    assert run("doctor", local) == (0, "fine: the store answers\n", "")
+    status, out, err = run("doctor", own_redis.url)
+    assert (status, err) == (0, "")
+    assert "fine: version: " in out
+    own_redis.stop()
+    status, out, _ = run("doctor", own_redis.url)
+    assert status == 1
+    assert out.startswith("problem: connection: ")
+
+
+def test_what_it_cannot_read():
+    for arguments in (
+        ["check", "memory:", "key", "100/month"],
+        ["check", "http://user:hunter2@host", "key", "1/s"],
+        ["check", "memory:"],
+        ["heal"],
+        [],
+    ):
+        status, out, err = run(*arguments)
+        assert (status, out) == (2, "")
+        assert "hunter2" not in err
+        assert "Traceback" not in err
+        assert err

@@ -1,0 +1,84 @@
+"""What the documentation shows has to run, and the wheel has to hold all that it needs."""
+
+import doctest
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent
+SNIPPETS = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [Path(sys.executable).parent / "maturin", "build", "--locked", "--quiet", "--profile", "dev", "--out", folder],
+        cwd=PACKAGE,
+        check=True,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+CAPTURED = {"capture_output": True, "text": True, "check": False}
+
+
+# The oldest and the newest that the system has, beside the one of the tests.
+INTERPRETERS = [sys.executable, *filter(shutil.which, ("python3.9", "python3.13", "python3.14"))]
+
+
+def runs(interpreter):
+    return subprocess.run([interpreter, "-c", "import ensurepip, venv"], **CAPTURED).returncode == 0
+
+
+@pytest.mark.parametrize("interpreter", [*filter(runs, INTERPRETERS)])
+def test_the_wheel_in_a_fresh_environment(wheel, tmp_path, interpreter):
+    assert "-cp39-abi3-" in wheel.name
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"polylimit/py.typed", "polylimit/_core.pyi", "polylimit/__main__.py", "polylimit/django.py"} <= names
+    subprocess.run([interpreter, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    subprocess.run(install, check=True)
+    program = "from polylimit import Limiter; print(Limiter().check('a', '2/day').remaining)"
+    assert subprocess.run([python, "-I", "-c", program], **CAPTURED).stdout == "1\n"
+    done = subprocess.run([python, "-I", "-m", "polylimit", "check", "memory:", "a", "1/day"], **CAPTURED)
+    assert (done.returncode, done.stderr) == (0, "")
+    packages = subprocess.run([python, "-m", "pip", "list", "--format", "freeze"], **CAPTURED).stdout
+    assert {line.split("==")[0] for line in packages.split()} <= {"pip", "setuptools", "polylimit"}
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_a_snippet_of_the_readme(number, redis, tmp_path):
+    snippet = SNIPPETS[number].replace("redis://localhost:6379", redis)
+    (tmp_path / "snippet.py").write_text(snippet)
+    command = [sys.executable, "-W", "error", "-c", snippet]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_there_are_snippets():
+    assert len(SNIPPETS) >= 6
+
+
+def test_every_option_is_in_the_readme():
+    from polylimit import options
+
+    readme = (PACKAGE / "README.md").read_text()
+    assert [option.name for option in options() if f"`{option.name}`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", ["polylimit", "polylimit.flask", "polylimit.fastapi"])
+def test_the_examples_of_a_module(name):
+    tested = doctest.testmod(importlib.import_module(name))
+    assert tested.attempted > 0
+    assert tested.failed == 0

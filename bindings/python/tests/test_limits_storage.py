@@ -1,0 +1,131 @@
+"""The public behaviour of `limits`, Flask-Limiter and slowapi over our storage."""
+
+import asyncio
+import time
+
+import limits
+import pytest
+from limits import strategies
+from limits.aio import strategies as aio_strategies
+from limits.errors import StorageError
+from limits.storage import storage_from_string
+from polylimit import InvalidArgumentError
+from polylimit.limits import AsyncPolylimitStorage, PolylimitStorage
+
+NAMES = ["FixedWindowRateLimiter", "MovingWindowRateLimiter", "SlidingWindowCounterRateLimiter"]
+
+
+@pytest.fixture
+def uri(store):
+    return f"polylimit+{store}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_strategy(name, uri, key):
+    storage = storage_from_string(uri)
+    assert isinstance(storage, PolylimitStorage)
+    assert storage.check()
+    limiter = getattr(strategies, name)(storage)
+    item = limits.parse("10 per 2 hours")
+    fresh = limiter.get_window_stats(item, key, "x")
+    assert fresh.remaining == 10
+    assert limiter.hit(item, key, "x", cost=7)
+    assert not limiter.test(item, key, "x", cost=4)
+    assert limiter.test(item, key, "x", cost=3)
+    stats = limiter.get_window_stats(item, key, "x")
+    assert stats.remaining == 3
+    assert time.time() < stats.reset_time <= time.time() + 7201
+    assert [limiter.hit(item, key, "x") for _ in range(4)] == [True, True, True, False]
+    assert limiter.get_window_stats(item, key, "x").remaining == 0
+    assert limiter.hit(item, key, "another")
+    limiter.clear(item, key, "x")
+    assert limiter.get_window_stats(item, key, "x").remaining == 10
+    with pytest.raises(NotImplementedError, match="all keys"):
+        storage.reset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_asynchronous_strategy(name, uri, key):
+    async def main():
+        storage = storage_from_string(f"async+{uri}")
+        assert isinstance(storage, AsyncPolylimitStorage)
+        assert await storage.check()
+        limiter = getattr(aio_strategies, name)(storage)
+        item = limits.parse("10/hour")
+        assert (await limiter.get_window_stats(item, key)).remaining == 10
+        assert await limiter.hit(item, key, cost=7)
+        assert not await limiter.test(item, key, cost=4)
+        stats = await limiter.get_window_stats(item, key)
+        assert stats.remaining == 3
+        assert time.time() < stats.reset_time <= time.time() + 3601
+        assert [await limiter.hit(item, key) for _ in range(4)] == [True, True, True, False]
+        await limiter.clear(item, key)
+        assert (await limiter.get_window_stats(item, key)).remaining == 10
+        with pytest.raises(NotImplementedError, match="all keys"):
+            await storage.reset()
+
+    asyncio.run(main())
+
+
+def test_errors_are_wrapped_as_those_of_other_storages():
+    storage = storage_from_string("polylimit+memory://", wrap_exceptions=True)
+    with pytest.raises(StorageError):
+        storage.acquire_entry("k" * 2**21, 1, 1)
+    with pytest.raises(InvalidArgumentError):
+        storage_from_string("polylimit+memory://").acquire_entry("k" * 2**21, 1, 1)
+
+
+def test_a_store_that_is_not_there():
+    assert not storage_from_string("polylimit+redis://127.0.0.1:1").check()
+
+
+def test_flask_limiter(redis):
+    import flask
+    from flask_limiter import Limiter
+
+    app = flask.Flask(__name__)
+    limiter = Limiter(
+        lambda: flask.request.headers["x-client"],
+        app=app,
+        storage_uri=f"polylimit+{redis}",
+        strategy="moving-window",
+        default_limits=["5/hour"],
+        headers_enabled=True,
+    )
+
+    @app.get("/")
+    def root():
+        return "root"
+
+    @app.get("/two")
+    @limiter.limit("2/minute")
+    def two():
+        return "two"
+
+    web = app.test_client()
+    headers = {"x-client": str(time.time_ns())}
+    responses = [web.get("/", headers=headers) for _ in range(7)]
+    assert [response.status_code for response in responses] == [200] * 5 + [429] * 2
+    assert [response.headers["X-RateLimit-Remaining"] for response in responses[:5]] == ["4", "3", "2", "1", "0"]
+    assert [web.get("/two", headers=headers).status_code for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_slowapi(redis):
+    from fastapi import FastAPI, Request
+    from fastapi.testclient import TestClient
+    from slowapi import Limiter, _rate_limit_exceeded_handler
+    from slowapi.errors import RateLimitExceeded
+
+    limiter = Limiter(key_func=lambda request: request.headers["x-client"], storage_uri=f"polylimit+{redis}")
+    app = FastAPI()
+    app.state.limiter = limiter
+    app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)
+
+    @app.get("/")
+    @limiter.limit("3/minute")
+    async def root(request: Request):
+        return "root"
+
+    web = TestClient(app, headers={"x-client": str(time.time_ns())})
+    assert [web.get("/").status_code for _ in range(5)] == [200, 200, 200, 429, 429]

@@ -1,0 +1,245 @@
+"""What a limiter does to the process that it lives in, and what that does to it."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+from polylimit import Limiter
+
+
+def python(program: str, *arguments: str, seconds: int = 100) -> str:
+    """Runs a program in a process of its own, which has to end well."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+FORKS = """
+    import os, sys, threading
+    from polylimit import Limiter
+    limiter = Limiter(sys.argv[1], {"api": "1000000/day"})
+    over = threading.Event()
+    def load():
+        while not over.is_set():
+            limiter.check("load")
+    threads = [threading.Thread(target=load) for _ in range(3)]
+    for thread in threads: thread.start()
+    failed = 0
+    for _ in range(50):
+        children = []
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                try:
+                    os._exit(0 if limiter.check("fork").source == "store" else 1)
+                finally:
+                    os._exit(2)
+            children.append(child)
+        failed += sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    over.set()
+    for thread in threads: thread.join()
+    used = 1_000_000 - limiter.peek("fork").remaining
+    print(failed, used, limiter.check("fork").source)
+"""
+
+
+def test_a_thousand_forks_under_load_on_redis(redis):
+    assert python(FORKS, redis) == "0 1000 store\n"
+
+
+def test_a_thousand_forks_under_load_on_the_local_store(local):
+    assert python(FORKS, local) == "0 1000 store\n"
+
+
+def test_a_thousand_forks_under_load_in_memory():
+    # The children's states are their own.
+    assert python(FORKS, "memory:") == "0 0 store\n"
+
+
+def test_forks_of_an_event_loop(redis):
+    printed = python(
+        """
+        import asyncio, os, sys
+        from polylimit import AsyncLimiter
+        limiter = AsyncLimiter(sys.argv[1], {"api": "1000/day"})
+        async def use(times):
+            for _ in range(times):
+                assert (await limiter.check("async fork")).source == "store"
+        asyncio.run(use(5))
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                try:
+                    asyncio.run(use(5))
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+        asyncio.run(use(5))
+        print(1000 - asyncio.run(limiter.peek("async fork")).remaining)
+        """,
+        redis,
+    )
+    assert printed == "110\n"
+
+
+def _use(url, key, times):
+    limiter = Limiter(url, {"api": "100/day"})
+    return sum(limiter.check(key).allowed for _ in range(times))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(method, local, redis, key):
+    for url in (local, redis):
+        with ProcessPoolExecutor(4, mp_context=get_context(method)) as pool:
+            allowed = [pool.submit(_use, url, key, 50) for _ in range(4)]
+            assert sum(future.result() for future in allowed) == 100
+
+
+@pytest.mark.parametrize("pending", ["check", "acquire"])
+def test_the_end_with_decisions_pending(own_redis, pending):
+    own_redis.command("CLIENT", "PAUSE", "60000")
+    python(
+        """
+        import asyncio, math, sys, threading, time
+        from polylimit import AsyncLimiter, Limiter
+        url, pending = sys.argv[1:]
+        blocking = Limiter(url, {"api": "1/day"}, deadline=60)
+        memory = Limiter(policies={"api": "1/day"})
+        memory.check("a")
+        def wait():
+            blocking.check("a") if pending == "check" else memory.acquire("a", timeout=math.inf)
+        for _ in range(4):
+            threading.Thread(target=wait, daemon=True).start()
+        limiter = blocking.asynchronous if pending == "check" else memory.asynchronous
+        async def main():
+            operation = limiter.check if pending == "check" else lambda key: limiter.acquire(key, timeout=math.inf)
+            tasks = [asyncio.ensure_future(operation("a")) for _ in range(100)]
+            await asyncio.sleep(0.2)
+            assert not any(task.done() for task in tasks)
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(main())
+        finally:
+            for task in asyncio.all_tasks(loop): task.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+            loop.close()
+        """,
+        own_redis.url,
+        pending,
+    )
+
+
+INTERRUPTED = """
+    import math, sys, threading, time
+    from polylimit import Limiter
+    url, operation = sys.argv[1:]
+    limiter = Limiter(url, {"api": "1/day"}, **({} if url == "memory:" else {"deadline": 60}))
+    if operation == "acquire" and url == "memory:":
+        limiter.check("a")
+    print("ready", flush=True)
+    try:
+        if operation == "acquire":
+            limiter.acquire("a", timeout=math.inf)
+        elif operation == "ready":
+            limiter.ready(60)
+        else:
+            limiter.check("a")
+    except KeyboardInterrupt:
+        print(f"interrupted {time.time_ns()}", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "operation"), [("memory", "acquire"), ("redis", "check"), ("redis", "acquire"), ("redis", "ready")]
+)
+def test_ctrl_c_ends_a_call_that_waits(own_redis, store, operation):
+    own_redis.command("CLIENT", "PAUSE", "60000")
+    url = "memory:" if store == "memory" else own_redis.url
+    waits = []
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(INTERRUPTED), url, operation], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        sent = time.time_ns()
+        process.send_signal(signal.SIGINT)
+        word, at = process.stdout.readline().split()
+        assert (word, process.wait(10)) == ("interrupted", 0)
+        process.stdout.close()
+        waits.append((int(at) - sent) / 1e6)
+    print(f"milliseconds from the signal to the exception: {[round(wait, 1) for wait in waits]}")
+
+
+def test_a_signal_handler_may_use_the_limiter(own_redis):
+    printed = python(
+        """
+        import signal, sys
+        from polylimit import Limiter
+        limiter = Limiter(sys.argv[1], {"api": "100000/day", "one": "1/day"}, deadline=30)
+        heard = []
+        def on_alarm(*_):
+            heard.append(limiter.check("a", "api").source)
+        signal.signal(signal.SIGALRM, on_alarm)
+        limiter.check("b", "one")
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        while len(heard) < 3:
+            limiter.check("a", "api")
+        print(not limiter.acquire("b", "one", timeout=0.5), set(heard))
+        """,
+        own_redis.url,
+    )
+    assert printed == "True {'store'}\n"
+
+
+GROWTH = """
+    import asyncio, gc, os, sys
+    from polylimit import AsyncLimiter, Limiter
+    url, times = sys.argv[1], int(sys.argv[2])
+    def footprint():
+        gc.collect()
+        pages = int(open("/proc/self/statm").read().split()[1])
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), pages * 4 // 1024
+    def use(number):
+        with Limiter(url, {"api": "1000000/day"}) as limiter:
+            assert limiter.check("growth").source == "store"
+        if number % 3 == 0:
+            async def main():
+                async with AsyncLimiter(url, {"api": "1000000/day"}) as limiter:
+                    assert (await limiter.check("growth")).source == "store"
+            asyncio.run(main())
+    for number in range(times // 10):
+        use(number)
+    before = footprint()
+    for number in range(times):
+        use(number)
+    # Threads and connections end on their own, a little later.
+    import time
+    for _ in range(500):
+        after = footprint()
+        if after[:2] <= before[:2]: break
+        time.sleep(0.02)
+    print(*(now - then for now, then in zip(after, before)))
+"""
+
+
+@pytest.mark.parametrize(("name", "times"), [("memory", 10_000), ("local", 2_000), ("redis", 1_500)])
+def test_limiters_made_and_closed_leave_nothing(request, name, times):
+    url = "memory:" if name == "memory" else request.getfixturevalue(name)
+    printed = python("import warnings; warnings.simplefilter('ignore')\n" + textwrap.dedent(GROWTH), url, str(times))
+    descriptors, threads, mebibytes = map(int, printed.split())
+    assert descriptors <= 1
+    assert threads <= 1
+    assert mebibytes <= 8

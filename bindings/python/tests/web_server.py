@@ -1,0 +1,68 @@
+"""A real web server, with worker processes, for as long as a test needs one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+APPS = Path(__file__).parent / "apps"
+
+
+class WebServer:
+    """gunicorn or uvicorn on a socket that is open before it starts, so that no request comes too early."""
+
+    def __init__(self, module: str, *arguments: str, store: str) -> None:
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(512)
+        descriptor = self._listener.fileno()
+        port = self._listener.getsockname()[1]
+        where = ["--bind", f"fd://{descriptor}"] if module == "gunicorn" else ["--fd", str(descriptor)]
+        self.log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *where, *arguments],
+            cwd=APPS,
+            env={**os.environ, "STORE": store, "PYTHONUNBUFFERED": "1"},
+            pass_fds=[descriptor],
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+
+    def __enter__(self) -> WebServer:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.client.close()
+        self._listener.close()
+        self._process.terminate()
+        try:
+            status = self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise
+        self.log.seek(0)
+        log = self.log.read().decode()
+        self.log.close()
+        # What it printed says why, if it did not end well.
+        assert status in (0, -signal.SIGTERM), log
+        assert "Traceback" not in log, log
+
+    def statuses(self, path: str, times: int, **arguments) -> Counter[int]:
+        """How many responses of each status come to so many requests, 16 at a time."""
+
+        def ask(_number: int) -> int:
+            return self.client.get(path, **arguments).status_code
+
+        with ThreadPoolExecutor(16) as pool:
+            return Counter(pool.map(ask, range(times)))

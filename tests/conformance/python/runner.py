@@ -1,0 +1,159 @@
+"""Runs a file of conformance cases through the Python faces of polylimit, and prints how many operations agreed.
+
+Usage: ``runner.py FILE STORE``, where ``STORE`` is ``memory`` or the URL of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from polylimit import AsyncLimiter, Decision, Limiter, ManualClock, PolylimitError, Quota, Usage
+
+Answer = dict[str, Any]
+Ask = Callable[[str, str, int], Answer]
+SETTINGS = ("burst", "step", "buckets", "aligned", "count_denied")
+
+
+class DifferenceError(Exception):
+    """Where a case went wrong. The operations after it mean nothing: they build on it."""
+
+    def __init__(self, at: int, message: str) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+def quotas(numbers: list[dict[str, Any]]) -> list[Quota]:
+    """Give the quotas of a case."""
+    return [
+        Quota(
+            quota["limit"],
+            timedelta(microseconds=quota["period_us"]),
+            algorithm=quota["algorithm"],
+            **{name: quota[name] for name in SETTINGS if name in quota},
+        )
+        for quota in numbers
+    ]
+
+
+def fields(op: str, answer: Decision | Usage) -> Answer:
+    """Give what a case expects of an answer; nothing of one that the store did not make."""
+    if answer.source != "store":
+        return {}
+    names: tuple[str, ...]
+    if isinstance(answer, Decision):
+        names = ("allowed", "remaining", "retry_after_us", "reset_after_us", "delay_us")
+    elif op == "take":
+        names = ("remaining", "reset_after_us", "taken")
+    else:
+        names = ("remaining", "reset_after_us")
+    return {name: getattr(answer, name) for name in names}
+
+
+def blocking(limiter: Limiter) -> Ask:
+    """Ask the face that waits."""
+
+    def ask(op: str, key: str, cost: int) -> Answer:
+        if op == "reset":
+            return fields(op, limiter.reset(key))
+        return fields(op, getattr(limiter, op)(key, cost=cost))
+
+    return ask
+
+
+def asynchronous(limiter: AsyncLimiter, loop: asyncio.AbstractEventLoop) -> Ask:
+    """Ask the face for event loops."""
+
+    def ask(op: str, key: str, cost: int) -> Answer:
+        if op == "reset":
+            return fields(op, loop.run_until_complete(limiter.reset(key)))
+        return fields(op, loop.run_until_complete(getattr(limiter, op)(key, cost=cost)))
+
+    return ask
+
+
+def run_case(case: dict[str, Any], key: str, store: str, loop: asyncio.AbstractEventLoop | None) -> None:
+    """Run one case to its end, or to the first difference."""
+    clock = ManualClock(0)
+    url = "memory:" if store == "memory" else store
+    try:
+        policies = {"case": quotas(case["quotas"])}
+        # What the store does not answer must not look as if it did.
+        limiter = Limiter(url, policies, clock=clock, outage={"case": "deny"})
+    except PolylimitError as error:
+        raise DifferenceError(0, f"refused: {error}") from error
+    with limiter:
+        ask = blocking(limiter) if loop is None else asynchronous(limiter.asynchronous, loop)
+        try:
+            run_operations(case["ops"], key, clock, limiter, ask)
+        finally:
+            # A manual clock's keys do not expire.
+            ask("reset", key, 1)
+
+
+def run_operations(ops: list[Any], key: str, clock: ManualClock, limiter: Limiter, ask: Ask) -> None:
+    """Run the operations of a case."""
+    for at, operation in enumerate(ops):
+        op = operation["op"]
+        try:
+            clock.set(timedelta(microseconds=operation["at_us"]))
+            if op == "change":
+                limiter.set_policy("case", quotas(operation["quotas"]))
+                continue
+            got = ask(op, key, operation.get("cost", 1))
+        except PolylimitError as error:
+            raise DifferenceError(at, f"refused: {error}") from error
+        expected = operation.get("expect", {})
+        if got != expected:
+            shown = f"{op} of {operation.get('cost')} at {operation['at_us']} us"
+            raise DifferenceError(at, f"{shown}\n  expected {expected}\n  got      {got}")
+
+
+def run_face(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Run all cases through one face."""
+    agreed = operations = 0
+    started = time.time_ns()
+    for number, case in enumerate(cases):
+        operations += len(case["ops"])
+        # A store that outlives this process has never seen such a key.
+        key = f"{name} {started} {number}"
+        try:
+            run_case(case, key, store, loop)
+            agreed += len(case["ops"])
+        except DifferenceError as difference:
+            agreed += difference.at
+            sys.stdout.write(f"{name} {store}: case {case['name']!r}, operation {difference.at}: {difference}\n")
+    sys.stdout.write(f"{name} {store}: {agreed} of {operations} operations agree\n")
+    return agreed == operations
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: runner.py FILE STORE\n")
+        return 2
+    path, store = arguments
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        cases = content["cases"]
+        if content["format"] != 1 or not any(case["ops"] for case in cases):
+            raise ValueError("format 1 with at least one operation is needed")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"runner.py: {path}: {error}\n")
+        return 2
+    loop = asyncio.new_event_loop()
+    try:
+        agree = [run_face("python", cases, store, None), run_face("python (async)", cases, store, loop)]
+    finally:
+        loop.close()
+    return 0 if all(agree) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
