@@ -12,6 +12,7 @@ export type ErrorCode =
 export type Source =
   | "store"
   | "known_denied"
+  | "lease"
   | "local"
   | "allow"
   | "deny";
