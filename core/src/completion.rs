@@ -180,12 +180,12 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     }
 
     /// Forgets the call with this tag, if it has not finished: nobody waits for it any more. Who waited in
-    /// [`acquire`](Limiter::acquire) gives up its place; another operation may have been applied.
-    pub fn abandon(&self, tag: &T)
+    /// [`acquire`](Limiter::acquire) gives up its place; another operation may have been applied. Says whether there was one.
+    pub fn abandon(&self, tag: &T) -> bool
     where
         T: PartialEq,
     {
-        let Ok(calls) = self.calls() else { return };
+        let Ok(calls) = self.calls() else { return false };
         let mut calls = calls.lock();
         let abandoned = calls
             .running
@@ -194,12 +194,12 @@ impl<T: Send + Unpin + 'static> Completions<T> {
             .and_then(|running| running.rest.take().map(|rest| (rest, running.waker.take())));
         // Neither may be dropped or called under the lock: others wake the loop from there.
         drop(calls);
-        if let Some((rest, waker)) = abandoned {
-            drop(rest);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        let Some((rest, waker)) = abandoned else { return false };
+        drop(rest);
+        if let Some(waker) = waker {
+            waker.wake();
         }
+        true
     }
 
     /// How many calls were started and not handed out yet.

@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
@@ -96,7 +97,7 @@ impl Driver {
         let drive = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    _ = threads.open.acquire() => {}
+                    _ = threads.open.acquire() => wind_down().await,
                     () = over => {}
                 }
             });
@@ -118,6 +119,19 @@ impl Drop for Driver {
         }
     }
 }
+
+/// Lets what still runs come to its end: whoever waits for it is answered, within a deadline.
+async fn wind_down() {
+    let metrics = Handle::current().metrics();
+    let started = Instant::now();
+    while metrics.num_alive_tasks() > 0 && started.elapsed() < LONGEST_END {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// A deadline is at most a minute.
+const LONGEST_END: Duration = Duration::from_secs(61);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Ends a runtime without waiting for anything, if this is its last owner: dropping it would not be allowed on a thread
 /// of another runtime.

@@ -169,6 +169,15 @@ impl Limiter {
         self.shared().registry.policy(name)
     }
 
+    /// The policy by which a [`Request`] that names this policy, or none, is decided; quotas as text count once somebody has
+    /// asked for them.
+    ///
+    /// # Errors
+    /// Those of an operation whose policy is not known, or that names none where there are several.
+    pub fn policy_for(&self, name: Option<&str>) -> Result<Policy, Error> {
+        self.shared().registry.policy_for(name)
+    }
+
     /// All policies, in the order in which they were registered, those made of quotas in requests included.
     pub fn policies(&self) -> Vec<Policy> {
         self.shared().registry.policies()

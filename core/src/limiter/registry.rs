@@ -75,6 +75,13 @@ impl Registry {
         policies.list.get(policies.find(Some(name))?.0 as usize).cloned()
     }
 
+    /// The policy of that name, the only one, or the one of these quotas if somebody asked for it.
+    pub(super) fn policy_for(&self, name: Option<&str>) -> Result<Policy, Error> {
+        let policies = self.policies.load();
+        let policy = policies.find(name).and_then(|id| policies.list.get(id.0 as usize));
+        policy.cloned().ok_or_else(|| policies.refusal(name))
+    }
+
     pub(super) fn policy_of(&self, id: PolicyId) -> Option<Policy> {
         self.policies.load().list.get(id.0 as usize).cloned()
     }

@@ -14,7 +14,7 @@ use super::context::Context;
 use super::target::Endpoints;
 use super::topology::Topology;
 use crate::driver::Driver;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(2);
@@ -25,8 +25,8 @@ pub(crate) struct Runtimes {
     endpoints: Endpoints,
     context: Arc<Context>,
     topologies: ArcSwap<Vec<(Id, Arc<Topology>)>>,
-    /// Held while they change.
-    changing: Mutex<()>,
+    /// Held while they change. True when none may be made any more.
+    changing: Mutex<bool>,
     driver: OnceLock<Driver>,
 }
 
@@ -49,7 +49,7 @@ impl Runtimes {
     /// The connections of the current runtime, or where there is none those of our own, driven by a thread.
     pub(crate) fn here(&self) -> Result<Arc<Topology>, Error> {
         match Handle::try_current() {
-            Ok(current) => Ok(self.of(&current)),
+            Ok(current) => self.of(&current),
             Err(_) => self.of_own(),
         }
     }
@@ -66,7 +66,7 @@ impl Runtimes {
     pub(crate) fn of_own(&self) -> Result<Arc<Topology>, Error> {
         let driver = self.driver()?;
         driver.run_for_good()?;
-        Ok(self.of(driver.handle()))
+        self.of(driver.handle())
     }
 
     /// Waits on this thread for what is asked of the connections given to it.
@@ -86,7 +86,7 @@ impl Runtimes {
     /// after it has gone, too.
     pub(crate) fn to_wait_on(&self) -> Result<(&Driver, Arc<Topology>), Error> {
         let driver = self.driver()?;
-        let topology = self.of(driver.handle());
+        let topology = self.of(driver.handle())?;
         if !topology.is_healthy() {
             let topology = Arc::clone(&topology);
             driver.run_until(async move {
@@ -110,29 +110,34 @@ impl Runtimes {
 
     /// Lets go of all connections. Whoever waits is answered.
     pub(crate) fn close(&self) {
-        let _changing = self.changing.lock();
+        // One that were made after this would wait for a thread that is not there.
+        let mut closed = self.changing.lock();
+        *closed = true;
         self.topologies.store(Arc::default());
         if let Some(driver) = self.driver.get() {
             driver.close();
         }
     }
 
-    fn of(&self, runtime: &Handle) -> Arc<Topology> {
+    fn of(&self, runtime: &Handle) -> Result<Arc<Topology>, Error> {
         let id = runtime.id();
         if let Some(topology) = find(&self.topologies.load(), id) {
-            return topology;
+            return Ok(topology);
         }
-        let _changing = self.changing.lock();
+        let closed = self.changing.lock();
+        if *closed {
+            return Err(Error::new(ErrorKind::Closed, "the limiter is closed"));
+        }
         let mut topologies = Vec::clone(&self.topologies.load());
         if let Some(topology) = find(&topologies, id) {
-            return topology;
+            return Ok(topology);
         }
         let _entered = runtime.enter();
         let topology = Arc::new(Topology::spawn(&self.endpoints, &self.context));
         topologies.retain(|(_, topology)| !topology.is_dead());
         topologies.push((id, Arc::clone(&topology)));
         self.topologies.store(Arc::new(topologies));
-        topology
+        Ok(topology)
     }
 }
 

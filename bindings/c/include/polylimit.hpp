@@ -1,0 +1,395 @@
+/*
+ * polylimit for C++17: handles that free themselves, errors as exceptions, times as std::chrono. Only this header and
+ * libpolylimit are needed; what the operations mean stands in polylimit.h.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef POLYLIMIT_HPP
+#define POLYLIMIT_HPP
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "polylimit.h"
+
+namespace polylimit {
+
+/** Why no decision could be made. A denial is no error. */
+class Error : public std::runtime_error {
+public:
+    Error(polylimit_status status, const char *message) : std::runtime_error(message), status_(status) {}
+
+    /** One of POLYLIMIT_INVALID_ARGUMENT to POLYLIMIT_INTERNAL. */
+    polylimit_status status() const noexcept { return status_; }
+
+    /** The status as text, such as "invalid_argument"; the same in every language. */
+    const char *code() const noexcept {
+        const char *name = polylimit_status_name(status_);
+        return name ? name : "unknown";
+    }
+
+private:
+    polylimit_status status_;
+};
+
+namespace detail {
+
+/** A buffer for the message of one call. */
+class Message {
+public:
+    char *start() noexcept { return text_; }
+    static constexpr std::size_t capacity() noexcept { return sizeof text_; }
+
+    /** Throws what the call failed with. */
+    void check(polylimit_status status) const {
+        if (status > 0) {
+            throw Error(status, text_);
+        }
+    }
+
+private:
+    char text_[512] = {};
+};
+
+/** Calls `write(buffer, capacity, length_out, message)` with as much room as it needs. */
+template <typename Write> std::string text(Write write) {
+    std::string buffer(256, '\0');
+    for (;;) {
+        Message message;
+        std::size_t length = 0;
+        polylimit_status status = write(buffer.data(), buffer.size(), &length, message);
+        if (status == POLYLIMIT_INVALID_ARGUMENT && length >= buffer.size()) {
+            buffer.resize(length + 1);
+            continue;
+        }
+        message.check(status);
+        buffer.resize(length);
+        return buffer;
+    }
+}
+
+template <typename T> T sized() noexcept {
+    T value = {};
+    value.size = sizeof value;
+    return value;
+}
+
+template <auto Free> struct Freed {
+    template <typename T> void operator()(T *handle) const noexcept { Free(handle); }
+};
+
+} // namespace detail
+
+/** Units that a request spends. What is negative, fractional, not a number or too large is refused when it is made. */
+class Cost {
+public:
+    template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
+    Cost(Number units) : units_(checked(units)) {} // NOLINT: a cost is written as a number
+
+    std::uint64_t units() const noexcept { return units_; }
+
+private:
+    template <typename Number> static std::uint64_t checked(Number units) {
+        if constexpr (std::is_floating_point_v<Number>) {
+            if (!(units >= 0 && units < static_cast<Number>(18446744073709551616.0L)) || std::floor(units) != units) {
+                throw Error(POLYLIMIT_INVALID_ARGUMENT, "cost is no whole number from 0 up to 10^12 units");
+            }
+        } else if constexpr (std::is_signed_v<Number>) {
+            if (units < 0) {
+                throw Error(POLYLIMIT_INVALID_ARGUMENT, "cost is negative: allowed is 0 to 10^12 units");
+            }
+        }
+        return static_cast<std::uint64_t>(units);
+    }
+
+    std::uint64_t units_;
+};
+
+/** Microseconds as a duration; beyond what it can hold, and never, as the longest there is. */
+inline std::chrono::microseconds microseconds(std::uint64_t us) noexcept {
+    constexpr auto most = std::chrono::microseconds::max().count();
+    return std::chrono::microseconds(us > static_cast<std::uint64_t>(most) ? most : static_cast<std::int64_t>(us));
+}
+
+/** The answer to a check, a peek or an acquire. */
+class Decision {
+public:
+    explicit Decision(const polylimit_decision &plain) noexcept : plain_(plain) {}
+
+    bool allowed() const noexcept { return plain_.allowed != 0; }
+    explicit operator bool() const noexcept { return allowed(); }
+    std::uint64_t remaining() const noexcept { return plain_.remaining; }
+    /** How long until the same request would be admitted; nothing is never. */
+    std::optional<std::chrono::microseconds> retry_after() const noexcept {
+        if (plain_.retry_after_us == POLYLIMIT_NEVER) {
+            return std::nullopt;
+        }
+        return microseconds(plain_.retry_after_us);
+    }
+    std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
+    std::chrono::microseconds delay() const noexcept { return microseconds(plain_.delay_us); }
+    /** Where the answer came from, such as "store". */
+    const char *source() const noexcept { return polylimit_source_name(plain_.source); }
+    /** Why this is not what a healthy store would have answered; NULL when it is. */
+    const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
+    const polylimit_decision &plain() const noexcept { return plain_; }
+
+private:
+    polylimit_decision plain_;
+};
+
+/** The answer to a take, a charge, a refund or a reset. */
+class Usage {
+public:
+    explicit Usage(const polylimit_usage &plain) noexcept : plain_(plain) {}
+
+    std::uint64_t remaining() const noexcept { return plain_.remaining; }
+    std::uint64_t taken() const noexcept { return plain_.taken; }
+    std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
+    const char *source() const noexcept { return polylimit_source_name(plain_.source); }
+    const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
+    const polylimit_usage &plain() const noexcept { return plain_; }
+
+private:
+    polylimit_usage plain_;
+};
+
+/** A clock for tests; see polylimit_clock. */
+class ManualClock {
+public:
+    explicit ManualClock(std::uint64_t now_us) {
+        detail::Message message;
+        polylimit_clock *clock = nullptr;
+        message.check(polylimit_clock_new(now_us, &clock, message.start(), message.capacity()));
+        handle_.reset(clock);
+    }
+
+    std::uint64_t now_us() const noexcept { return polylimit_clock_now_us(handle_.get()); }
+
+    void set(std::uint64_t now_us) {
+        detail::Message message;
+        message.check(polylimit_clock_set(handle_.get(), now_us, message.start(), message.capacity()));
+    }
+
+    void advance(std::chrono::microseconds by) {
+        if (by.count() < 0) {
+            throw Error(POLYLIMIT_INVALID_ARGUMENT, "a manual clock advances forward: set it to go back");
+        }
+        detail::Message message;
+        auto by_us = static_cast<std::uint64_t>(by.count());
+        message.check(polylimit_clock_advance(handle_.get(), by_us, message.start(), message.capacity()));
+    }
+
+    const polylimit_clock *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<polylimit_clock, detail::Freed<polylimit_clock_free>> handle_;
+};
+
+/** Names and texts, such as {"policy.api", "100/minute"}; see polylimit_option. */
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+/** What a request may say besides its key. */
+struct Ask {
+    /** A policy's name, or quotas as text; NULL where the limiter has one policy. */
+    const char *policy = nullptr;
+    Cost cost = 1;
+};
+
+/** Decides whether requests may proceed. Any thread may use it at any time. */
+class Limiter {
+public:
+    explicit Limiter(const std::string &url, const Options &options = {}, const ManualClock *clock = nullptr) {
+        std::vector<polylimit_option> plain;
+        plain.reserve(options.size());
+        for (const auto &[name, value] : options) {
+            if (name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
+                throw Error(POLYLIMIT_INVALID_ARGUMENT, "an option has a NUL in it");
+            }
+            plain.push_back({name.c_str(), value.c_str()});
+        }
+        detail::Message message;
+        polylimit_limiter *limiter = nullptr;
+        message.check(polylimit_limiter_open(url.c_str(), plain.data(), plain.size(), clock ? clock->get() : nullptr,
+                                             &limiter, message.start(), message.capacity()));
+        handle_.reset(limiter);
+    }
+
+    Decision check(std::string_view key, const Ask &ask = {}) const {
+        return decide(polylimit_limiter_check, key, ask);
+    }
+    Decision peek(std::string_view key, const Ask &ask = {}) const {
+        return decide(polylimit_limiter_peek, key, ask);
+    }
+    Usage take(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_take, key, ask); }
+    Usage charge(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_charge, key, ask); }
+    Usage refund(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_refund, key, ask); }
+
+    Usage reset(std::string_view key, const char *policy = nullptr) const {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(polylimit_limiter_reset(get(), policy, key.data(), key.size(), &usage, message.start(),
+                                              message.capacity()));
+        return Usage(usage);
+    }
+
+    /** Waits until admitted, at most for `timeout`; a decision that is not allowed says that it would take longer. */
+    Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
+        detail::Message message;
+        auto decision = detail::sized<polylimit_decision>();
+        auto timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
+        message.check(polylimit_limiter_acquire(get(), ask.policy, key.data(), key.size(), ask.cost.units(), timeout_us,
+                                                &decision, message.start(), message.capacity()));
+        return Decision(decision);
+    }
+
+    /** Waits until the store answers; throws store_unavailable when it does not in time. */
+    void ready(std::chrono::microseconds timeout) const {
+        detail::Message message;
+        auto timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
+        message.check(polylimit_limiter_ready(get(), timeout_us, message.start(), message.capacity()));
+    }
+
+    void set_policy(const char *name, const char *quotas) const {
+        detail::Message message;
+        message.check(polylimit_limiter_set_policy(get(), name, quotas, message.start(), message.capacity()));
+    }
+
+    /** The header fields of a response, each as "name: value\r\n". `style` and `reset_form` are as in polylimit.h. */
+    std::string headers(const Decision &decision, const char *policy = nullptr, const char *style = nullptr,
+                        const char *reset_form = nullptr) const {
+        auto now = std::chrono::system_clock::now().time_since_epoch();
+        auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+        polylimit_outcome outcome = {policy, &decision.plain()};
+        return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
+            return polylimit_headers_render(get(), &outcome, 1, style, reset_form, static_cast<std::uint64_t>(now_us),
+                                            buffer, capacity, length, message.start(), message.capacity());
+        });
+    }
+
+    /** The HTTP status and the body of the response to a denied request; nothing when it was allowed. */
+    std::optional<std::pair<unsigned, std::string>> problem(const Decision &decision, const Ask &ask = {},
+                                                            bool json = true) const {
+        polylimit_outcome outcome = {ask.policy, &decision.plain()};
+        std::uint32_t status = 0;
+        std::string body =
+            detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
+                return polylimit_problem_render(get(), &outcome, 1, ask.cost.units(), json ? 1 : 0, &status, buffer,
+                                                capacity, length, message.start(), message.capacity());
+            });
+        if (status == 0) {
+            return std::nullopt;
+        }
+        return std::make_pair(static_cast<unsigned>(status), std::move(body));
+    }
+
+    /** What an operator should know, one finding a line. */
+    std::string doctor() const {
+        return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
+            return polylimit_limiter_doctor(get(), buffer, capacity, length, message.start(), message.capacity());
+        });
+    }
+
+    /** Ends its use: operations after it throw closed. */
+    void close() const noexcept { polylimit_limiter_close(get()); }
+
+    const polylimit_limiter *get() const noexcept { return handle_.get(); }
+
+private:
+    template <typename Call> Decision decide(Call call, std::string_view key, const Ask &ask) const {
+        detail::Message message;
+        auto decision = detail::sized<polylimit_decision>();
+        message.check(call(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &decision, message.start(),
+                           message.capacity()));
+        return Decision(decision);
+    }
+
+    template <typename Call> Usage spend(Call call, std::string_view key, const Ask &ask) const {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(call(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &usage, message.start(),
+                           message.capacity()));
+        return Usage(usage);
+    }
+
+    std::unique_ptr<polylimit_limiter, detail::Freed<polylimit_limiter_free>> handle_;
+};
+
+/** Operations that were submitted and are not drained yet; see polylimit_completions. */
+class Completions {
+public:
+    Completions() {
+        detail::Message message;
+        polylimit_completions *completions = nullptr;
+        message.check(polylimit_completions_open(&completions, message.start(), message.capacity()));
+        handle_.reset(completions);
+    }
+
+    /** The file descriptor to watch: readable when something can be drained. */
+    int fd() const noexcept { return polylimit_completions_fd(get()); }
+    std::size_t pending() const noexcept { return polylimit_completions_pending(get()); }
+
+    /** Starts an operation (one of POLYLIMIT_CHECK to POLYLIMIT_ACQUIRE); its result if it is known at once. */
+    std::optional<polylimit_result> submit(const Limiter &limiter, std::uint32_t operation, std::string_view key,
+                                           std::uint64_t tag, const Ask &ask = {},
+                                           std::chrono::microseconds timeout = {}) const {
+        auto request = detail::sized<polylimit_request>();
+        request.operation = operation;
+        request.policy = ask.policy;
+        request.key = key.data();
+        request.key_length = key.size();
+        request.cost = ask.cost.units();
+        request.timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
+        detail::Message message;
+        polylimit_result result;
+        polylimit_status status = polylimit_completions_submit(get(), limiter.get(), &request, tag, &result,
+                                                               sizeof result, message.start(), message.capacity());
+        message.check(status);
+        if (status == POLYLIMIT_PENDING) {
+            return std::nullopt;
+        }
+        return result;
+    }
+
+    /** Calls `each` with every result that has come. */
+    template <typename Each> void drain(Each each) const {
+        std::vector<polylimit_result> results(64);
+        std::size_t count = 0;
+        do {
+            detail::Message message;
+            message.check(polylimit_completions_drain(get(), results.data(), sizeof results[0], results.size(), &count,
+                                                      message.start(), message.capacity()));
+            for (std::size_t at = 0; at < count; ++at) {
+                each(static_cast<const polylimit_result &>(results[at]));
+            }
+        } while (count == results.size());
+    }
+
+    /** Gives up a pending operation; whether there was one. */
+    bool cancel(std::uint64_t tag) const {
+        detail::Message message;
+        std::uint32_t given_up = 0;
+        message.check(polylimit_completions_cancel(get(), tag, &given_up, message.start(), message.capacity()));
+        return given_up != 0;
+    }
+
+    const polylimit_completions *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<polylimit_completions, detail::Freed<polylimit_completions_free>> handle_;
+};
+
+} // namespace polylimit
+
+#endif

@@ -1,0 +1,145 @@
+//! The names behind the numbers of decisions and statuses, the same in every language.
+
+use std::ffi::{CString, c_char};
+use std::sync::LazyLock;
+
+use polylimit::{Degradation, ErrorKind, Source};
+
+use crate::failure::guard_quietly;
+use crate::status::{POLYLIMIT_OK, POLYLIMIT_PENDING, polylimit_status, status_of};
+
+static STATUSES: LazyLock<Vec<(polylimit_status, CString)>> = LazyLock::new(|| {
+    let kinds = ErrorKind::ALL.into_iter().map(|kind| (status_of(kind), owned(kind.code())));
+    [(POLYLIMIT_OK, owned("ok")), (POLYLIMIT_PENDING, owned("pending"))].into_iter().chain(kinds).collect()
+});
+static SOURCES: LazyLock<Vec<CString>> =
+    LazyLock::new(|| Source::ALL.iter().map(|source| owned(source.name())).collect());
+static DEGRADATIONS: LazyLock<Vec<CString>> =
+    LazyLock::new(|| Degradation::ALL.iter().map(|degradation| owned(degradation.name())).collect());
+
+/// No name has a NUL in it.
+fn owned(name: &str) -> CString {
+    CString::new(name).unwrap_or_default()
+}
+
+/// The name of a status, such as "invalid_argument"; NULL when there is none of that number. Not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn polylimit_status_name(status: polylimit_status) -> *const c_char {
+    guard_quietly(std::ptr::null(), || {
+        pointer(STATUSES.iter().find(|(number, _)| *number == status).map(|(_, name)| name))
+    })
+}
+
+/// The name of a decision's or a usage's `source`, such as "store"; NULL when there is none of that number. Not to be
+/// freed. Further sources may come, so compare names with those that you know.
+#[unsafe(no_mangle)]
+pub extern "C" fn polylimit_source_name(source: u32) -> *const c_char {
+    guard_quietly(std::ptr::null(), || pointer(SOURCES.get(source as usize)))
+}
+
+/// The name of a decision's or a usage's `degraded`, such as "timeout"; NULL for 0, which is not degraded, and when there
+/// is none of that number. Not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn polylimit_degradation_name(degraded: u32) -> *const c_char {
+    guard_quietly(std::ptr::null(), || {
+        pointer((degraded as usize).checked_sub(1).and_then(|at| DEGRADATIONS.get(at)))
+    })
+}
+
+fn pointer(name: Option<&CString>) -> *const c_char {
+    name.map_or(std::ptr::null(), |name| name.as_ptr())
+}
+
+/// The number of a source: its place in the core's list.
+#[inline]
+pub(crate) fn source_number(source: Source) -> u32 {
+    place(Source::ALL.iter().position(|known| *known == source))
+}
+
+/// The number of a degradation: its place in the core's list, from 1 up; 0 is none.
+#[inline]
+pub(crate) fn degradation_number(degraded: Option<Degradation>) -> u32 {
+    degraded.map_or(0, |degraded| place(Degradation::ALL.iter().position(|known| *known == degraded)) + 1)
+}
+
+/// The source of a number.
+pub(crate) fn source(number: u32) -> Option<Source> {
+    Source::ALL.get(number as usize).copied()
+}
+
+/// The degradation of a number that is not 0.
+pub(crate) fn degradation(number: u32) -> Option<Degradation> {
+    (number as usize).checked_sub(1).and_then(|at| Degradation::ALL.get(at)).copied()
+}
+
+/// Every value is in its list, and no list is long.
+fn place(position: Option<usize>) -> u32 {
+    position.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn name(name: *const c_char) -> Option<String> {
+        // SAFETY: what the functions above give is NULL or a static text.
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn every_number_has_its_name_and_no_other_has_one() {
+        for known in Source::ALL {
+            assert_eq!(name(polylimit_source_name(source_number(known))).as_deref(), Some(known.name()));
+            assert_eq!(source(source_number(known)), Some(known));
+        }
+        for known in Degradation::ALL {
+            let number = degradation_number(Some(known));
+            assert_eq!(name(polylimit_degradation_name(number)).as_deref(), Some(known.name()));
+            assert_eq!(degradation(number), Some(known));
+        }
+        for kind in ErrorKind::ALL {
+            assert_eq!(name(polylimit_status_name(kind.number())).as_deref(), Some(kind.code()));
+        }
+        assert_eq!(name(polylimit_status_name(0)).as_deref(), Some("ok"));
+        assert_eq!(name(polylimit_status_name(-1)).as_deref(), Some("pending"));
+        assert_eq!(degradation_number(None), 0);
+        let unknown = [polylimit_degradation_name(0), polylimit_degradation_name(u32::MAX)];
+        let unknown = unknown.into_iter().chain([polylimit_source_name(u32::MAX), polylimit_status_name(99)]);
+        assert!(unknown.into_iter().all(<*const c_char>::is_null));
+    }
+
+    /// Programs keep these numbers in logs and compare them.
+    #[test]
+    fn numbers_never_change() {
+        let sources = Source::ALL.map(Source::name);
+        assert!(
+            sources.starts_with(&["store", "known_denied", "lease", "local", "allow", "deny"]),
+            "{sources:?}"
+        );
+        let degradations = Degradation::ALL.map(Degradation::name);
+        assert!(
+            degradations.starts_with(&[
+                "store_full",
+                "unreachable",
+                "timeout",
+                "late",
+                "shed",
+                "loading",
+                "busy",
+                "out_of_memory",
+                "misconfigured",
+                "no_replicas",
+                "max_clients",
+                "read_only",
+                "cluster_down",
+                "auth",
+                "wrong_type",
+                "protocol",
+                "refused"
+            ]),
+            "{degradations:?}"
+        );
+    }
+}

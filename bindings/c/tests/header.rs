@@ -1,0 +1,21 @@
+//! The header that is checked in is the one that these sources make. `POLYLIMIT_WRITE_HEADER=1` writes it anew.
+
+use std::path::Path;
+
+#[test]
+fn the_header_is_that_of_the_sources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
+    let mut made = Vec::new();
+    cbindgen::generate_with_config(root, config).unwrap().write(&mut made);
+    let made = String::from_utf8(made).unwrap();
+    let path = root.join("include/polylimit.h");
+    if std::env::var_os("POLYLIMIT_WRITE_HEADER").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        kept == made,
+        "include/polylimit.h is out of date: POLYLIMIT_WRITE_HEADER=1 cargo test -p polylimit-c --test header"
+    );
+}

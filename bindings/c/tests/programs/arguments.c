@@ -1,0 +1,192 @@
+/* What callers can pass wrongly: NULL, sizes, lengths, texts, small buffers. */
+#include "check.h"
+
+static void null_is_refused_everywhere(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL), *none = NULL;
+    polylimit_decision decision = {.size = sizeof decision};
+    polylimit_usage usage = {.size = sizeof usage};
+    polylimit_request request = ask(POLYLIMIT_CHECK, "k", 1);
+    polylimit_quota quota = {.size = sizeof quota, .limit = 1, .period_us = 1000000};
+    polylimit_result result;
+    polylimit_option nameless = {NULL, "1/s"}, valueless = {"policy.a", NULL};
+    polylimit_completions *completions = NULL;
+    size_t count = 0;
+    uint32_t number = 0;
+    char text[64];
+    OK(polylimit_completions_open(&completions, MESSAGE));
+#define REFUSED(call) IS(POLYLIMIT_INVALID_ARGUMENT, call)
+    REFUSED(polylimit_limiter_open(NULL, NULL, 0, NULL, &none, MESSAGE));
+    REFUSED(polylimit_limiter_open("memory:", NULL, 1, NULL, &none, MESSAGE));
+    REFUSED(polylimit_limiter_open("memory:", &nameless, 1, NULL, &none, MESSAGE));
+    REFUSED(polylimit_limiter_open("memory:", &valueless, 1, NULL, &none, MESSAGE));
+    REFUSED(polylimit_limiter_open("memory:", NULL, 0, NULL, NULL, MESSAGE));
+    CHECK(strcmp(message, "limiter_out is NULL") == 0);
+    CHECK(none == NULL);
+    REFUSED(polylimit_limiter_check(NULL, NULL, "k", 1, 1, &decision, MESSAGE));
+    REFUSED(polylimit_limiter_check(limiter, NULL, NULL, 1, 1, &decision, MESSAGE));
+    REFUSED(polylimit_limiter_check(limiter, NULL, "k", 1, 1, NULL, MESSAGE));
+    REFUSED(polylimit_limiter_check(limiter, NULL, "k", 1, 1, NULL, NULL, 0));
+    REFUSED(polylimit_limiter_check(limiter, NULL, "k", SIZE_MAX, 1, &decision, MESSAGE));
+    REFUSED(polylimit_limiter_peek(NULL, NULL, "k", 1, 1, &decision, MESSAGE));
+    REFUSED(polylimit_limiter_peek(limiter, NULL, "k", 1, 1, NULL, MESSAGE));
+    REFUSED(polylimit_limiter_acquire(NULL, NULL, "k", 1, 1, 1, &decision, MESSAGE));
+    REFUSED(polylimit_limiter_take(NULL, NULL, "k", 1, 1, &usage, MESSAGE));
+    REFUSED(polylimit_limiter_take(limiter, NULL, "k", 1, 1, NULL, MESSAGE));
+    REFUSED(polylimit_limiter_charge(NULL, NULL, "k", 1, 1, &usage, MESSAGE));
+    REFUSED(polylimit_limiter_refund(NULL, NULL, "k", 1, 1, &usage, MESSAGE));
+    REFUSED(polylimit_limiter_reset(NULL, NULL, "k", 1, &usage, MESSAGE));
+    REFUSED(polylimit_limiter_check_many(NULL, &request, sizeof request, 1, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_limiter_check_many(limiter, NULL, sizeof request, 1, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_limiter_check_many(limiter, &request, sizeof request, 1, NULL, sizeof result, MESSAGE));
+    REFUSED(polylimit_limiter_ready(NULL, 1, MESSAGE));
+    REFUSED(polylimit_limiter_set_policy(limiter, NULL, "1/s", MESSAGE));
+    REFUSED(polylimit_limiter_set_policy(limiter, "a", NULL, MESSAGE));
+    REFUSED(polylimit_limiter_policy(NULL, NULL, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_limiter_set_credentials(limiter, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_limiter_doctor(NULL, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_limiter_stats(limiter, NULL, 0, NULL, MESSAGE));
+    REFUSED(polylimit_limiter_stats(limiter, NULL, 1, &count, MESSAGE));
+    REFUSED(polylimit_completions_open(NULL, MESSAGE));
+    REFUSED(polylimit_completions_submit(NULL, limiter, &request, 1, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_completions_submit(completions, NULL, &request, 1, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_completions_submit(completions, limiter, NULL, 1, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_completions_submit(completions, limiter, &request, 1, NULL, sizeof result, MESSAGE));
+    REFUSED(polylimit_completions_drain(NULL, &result, sizeof result, 1, &count, MESSAGE));
+    REFUSED(polylimit_completions_drain(completions, NULL, sizeof result, 1, &count, MESSAGE));
+    REFUSED(polylimit_completions_drain(completions, &result, sizeof result, 1, NULL, MESSAGE));
+    REFUSED(polylimit_completions_cancel(NULL, 1, &number, MESSAGE));
+    REFUSED(polylimit_completions_cancel(completions, 1, NULL, MESSAGE));
+    REFUSED(polylimit_clock_new(1, NULL, MESSAGE));
+    REFUSED(polylimit_clock_set(NULL, 1, MESSAGE));
+    REFUSED(polylimit_clock_advance(NULL, 1, MESSAGE));
+    REFUSED(polylimit_quota_parse(NULL, &quota, MESSAGE));
+    REFUSED(polylimit_quota_parse("1/s", NULL, MESSAGE));
+    REFUSED(polylimit_quota_text(NULL, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_headers_render(NULL, NULL, 0, NULL, NULL, 0, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_headers_render(limiter, NULL, 1, NULL, NULL, 0, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_problem_render(limiter, NULL, 0, 1, 1, NULL, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_address_rules_new(NULL, 1, NULL, MESSAGE));
+    REFUSED(polylimit_address_rules_key(NULL, "1.2.3.4", NULL, 0, text, sizeof text, &count, MESSAGE));
+    CHECK(polylimit_completions_fd(NULL) == -1 && polylimit_completions_pending(NULL) == 0);
+    CHECK(polylimit_clock_now_us(NULL) == 0 && polylimit_address_rules_header(NULL) == NULL);
+    polylimit_completions_free(completions);
+    polylimit_completions_free(NULL);
+    polylimit_clock_free(NULL);
+    polylimit_address_rules_free(NULL);
+    polylimit_limiter_free(limiter);
+}
+
+static void a_size_that_is_too_small_is_refused(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
+    polylimit_decision decision = {.size = sizeof decision - 1};
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_check(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
+    CHECK(strstr(message, "decision has size 439") != NULL);
+    decision.size = 0;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_peek(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
+    polylimit_usage usage = {.size = 4};
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_take(limiter, NULL, "k", 1, 1, &usage, MESSAGE));
+    polylimit_request request = ask(POLYLIMIT_CHECK, "k", 1);
+    polylimit_result result;
+    request.size = 8;
+    OK(polylimit_limiter_check_many(limiter, &request, sizeof request, 1, &result, sizeof result, MESSAGE));
+    CHECK(result.status == POLYLIMIT_INVALID_ARGUMENT && strstr(result.message, "request has size 8") != NULL);
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_check_many(limiter, &request, 8, 1, &result, sizeof result, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_check_many(limiter, &request, sizeof request, SIZE_MAX / 8, &result, sizeof result, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_check_many(limiter, &request, sizeof request + 1, 1, &result, sizeof result, MESSAGE));
+    CHECK(check(limiter, "k", 1).allowed == 1);
+    polylimit_limiter_free(limiter);
+}
+
+/* A program that was built with the header of a later version has bigger structs: they are used as far as they are known. */
+static void a_bigger_struct_is_used_as_far_as_it_is_known(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
+    struct {
+        polylimit_decision decision;
+        uint64_t later[4];
+    } grown = {.decision = {.size = sizeof grown}, .later = {7, 7, 7, 7}};
+    OK(polylimit_limiter_check(limiter, NULL, "k", 1, 1, &grown.decision, MESSAGE));
+    CHECK(grown.decision.allowed == 1 && grown.decision.size == sizeof grown && grown.later[0] == 7);
+    struct {
+        polylimit_result result;
+        uint64_t later;
+    } results[2] = {{.later = 7}, {.later = 7}};
+    struct {
+        polylimit_request request;
+        uint64_t later;
+    } requests[2] = {{.request = ask(POLYLIMIT_CHECK, "a", 1)}, {.request = ask(POLYLIMIT_CHECK, "b", 1)}};
+    OK(polylimit_limiter_check_many(limiter, &requests[0].request, sizeof *requests, 2, &results[0].result,
+                                    sizeof *results, MESSAGE));
+    CHECK(results[1].result.status == POLYLIMIT_OK && results[1].result.answer.decision.allowed == 1);
+    CHECK(results[0].later == 7 && results[1].later == 7 && results[1].result.size == sizeof(polylimit_result));
+    polylimit_limiter_free(limiter);
+}
+
+static void mistakes_are_named(void) {
+    struct {
+        const char *url, *name, *value, *shown;
+    } wrong[] = {
+        {"nonsense", "policy.a", "1/s", "no known scheme"},
+        {"redis://:hunter2@localhost:0", "policy.a", "1/s", ""},
+        {"memory:", "policy.a", "1 per year", "100/minute"},
+        {"memory:", "policy.a b", "1/s", "policy name"},
+        {"memory:", "outage.a", "deny", "which there is not"},
+        {"memory:", "outage.a", "open", "is not known"},
+        {"memory:", "deadline", "20ms", "is for a Redis store"},
+        {"memory:", "dead\nline", "20ms", "is not known"},
+        {"memory:", "max_keys", "0", "max_keys is 0"},
+        {"memory:", "policy.\xff", "1/s", "is not UTF-8"},
+        {"\xff", "policy.a", "1/s", "is not UTF-8"},
+    };
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
+        polylimit_limiter *limiter = NULL;
+        polylimit_option option = {wrong[at].name, wrong[at].value};
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_open(wrong[at].url, &option, 1, NULL, &limiter, MESSAGE));
+        if (strstr(message, wrong[at].shown) == NULL) {
+            fprintf(stderr, "%s: %s\n", wrong[at].name, message);
+        }
+        CHECK(limiter == NULL && strstr(message, wrong[at].shown) != NULL && strstr(message, "hunter2") == NULL);
+        CHECK(strchr(message, '\n') == NULL);
+    }
+}
+
+static void a_small_buffer_is_told_what_it_needs(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "100/minute", NULL);
+    char text[32];
+    size_t length = 0;
+    for (size_t capacity = 0; capacity <= 10; capacity++) {
+        memset(text, '#', sizeof text);
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_policy(limiter, NULL, text, capacity, &length, MESSAGE));
+        CHECK(length == 10 && text[0] == '#' && strstr(message, "11 are needed") != NULL);
+    }
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_policy(limiter, NULL, NULL, 100, &length, MESSAGE));
+    OK(polylimit_limiter_policy(limiter, NULL, text, 11, &length, MESSAGE));
+    CHECK(strcmp(text, "100/minute") == 0 && text[11] == '#');
+    char tiny[5] = "####";
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_policy(limiter, "nobody", text, 11, &length, tiny, 4));
+    CHECK(strlen(tiny) == 3);
+    polylimit_limiter_free(limiter);
+}
+
+static void names_are_there_for_every_number(void) {
+    for (int32_t status = POLYLIMIT_PENDING; status <= POLYLIMIT_INTERNAL; status++) {
+        CHECK(polylimit_status_name(status) != NULL);
+    }
+    CHECK(strcmp(polylimit_status_name(POLYLIMIT_STORE_UNAVAILABLE), "store_unavailable") == 0);
+    CHECK(polylimit_status_name(POLYLIMIT_INTERNAL + 1) == NULL);
+    CHECK(polylimit_abi_version() == POLYLIMIT_ABI_VERSION && strchr(polylimit_version(), '.') != NULL);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"NULL is refused everywhere", null_is_refused_everywhere},
+        {"a size that is too small is refused", a_size_that_is_too_small_is_refused},
+        {"a bigger struct is used as far as it is known", a_bigger_struct_is_used_as_far_as_it_is_known},
+        {"mistakes are named", mistakes_are_named},
+        {"a small buffer is told what it needs", a_small_buffer_is_told_what_it_needs},
+        {"names are there for every number", names_are_there_for_every_number},
+    };
+    RUN(tests);
+}

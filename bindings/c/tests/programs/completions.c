@@ -1,0 +1,162 @@
+/* The non-blocking face. */
+#include "check.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+static int readable(const polylimit_completions *completions, int timeout_ms) {
+    struct pollfd watched = {.fd = polylimit_completions_fd(completions), .events = POLLIN, .revents = 0};
+    return poll(&watched, 1, timeout_ms) == 1;
+}
+
+static polylimit_completions *open_completions(void) {
+    polylimit_completions *completions = NULL;
+    OK(polylimit_completions_open(&completions, MESSAGE));
+    return completions;
+}
+
+static polylimit_status submit(polylimit_completions *completions, const polylimit_limiter *limiter,
+                               polylimit_request request, uint64_t tag, polylimit_result *result) {
+    return polylimit_completions_submit(completions, limiter, &request, tag, result, sizeof *result, MESSAGE);
+}
+
+static size_t drain(polylimit_completions *completions, polylimit_result *results, size_t capacity) {
+    size_t count = 99;
+    OK(polylimit_completions_drain(completions, results, sizeof *results, capacity, &count, MESSAGE));
+    CHECK(count <= capacity);
+    return count;
+}
+
+static void what_is_known_at_once_is_returned_by_submit(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "2/minute", NULL);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result;
+    IS(POLYLIMIT_OK, submit(completions, limiter, ask(POLYLIMIT_CHECK, "k", 1), 7, &result));
+    CHECK(result.status == POLYLIMIT_OK && result.tag == 7 && result.answer.decision.remaining == 1);
+    CHECK(result.size == sizeof result && result.answer.decision.size == sizeof result.answer.decision);
+    IS(POLYLIMIT_OK, submit(completions, limiter, ask(POLYLIMIT_TAKE, "k", 5), 8, &result));
+    CHECK(result.answer.usage.taken == 1);
+    IS(POLYLIMIT_OK, submit(completions, limiter, ask(POLYLIMIT_PEEK, "k", 1), 9, &result));
+    CHECK(result.answer.decision.allowed == 0);
+    IS(POLYLIMIT_INVALID_ARGUMENT, submit(completions, limiter, ask(99, "k", 1), 9, &result));
+    IS(POLYLIMIT_INVALID_ARGUMENT, submit(completions, limiter, ask(POLYLIMIT_CHECK, "k", UINT64_MAX), 9, &result));
+    CHECK(polylimit_completions_pending(completions) == 0 && !readable(completions, 0));
+    CHECK((fcntl(polylimit_completions_fd(completions), F_GETFD) & FD_CLOEXEC) != 0);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+}
+
+static void what_waits_is_drained_with_its_tag(void) {
+    enum { WAITING = 10 };
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result, results[3];
+    for (uint64_t tag = 0; tag < WAITING; tag++) {
+        char key[8];
+        snprintf(key, sizeof key, "%d", (int)tag);
+        polylimit_request acquire = ask(POLYLIMIT_ACQUIRE, key, 1);
+        acquire.timeout_us = 3600000000;
+        IS(POLYLIMIT_OK, submit(completions, limiter, acquire, 1000, &result));
+        IS(POLYLIMIT_PENDING, submit(completions, limiter, acquire, tag, &result));
+    }
+    CHECK(polylimit_completions_pending(completions) == WAITING);
+    CHECK(drain(completions, results, 3) == 0);
+    OK(polylimit_clock_advance(clock, 60000000, MESSAGE));
+    /* A few at a time: the descriptor stays readable while there are more. */
+    unsigned seen = 0, batches = 0;
+    while (seen != (1 << WAITING) - 1) {
+        CHECK(readable(completions, 10000));
+        size_t count = drain(completions, results, 3);
+        for (size_t at = 0; at < count; at++) {
+            CHECK(results[at].status == POLYLIMIT_OK && results[at].answer.decision.allowed == 1);
+            CHECK(results[at].tag < WAITING && !(seen & 1u << results[at].tag));
+            seen |= 1u << results[at].tag;
+        }
+        batches++;
+    }
+    CHECK(batches >= (WAITING + 2) / 3 && polylimit_completions_pending(completions) == 0 && !readable(completions, 0));
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
+static void what_is_given_up_spends_nothing(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result;
+    polylimit_request acquire = ask(POLYLIMIT_ACQUIRE, "k", 1);
+    acquire.timeout_us = 3600000000;
+    IS(POLYLIMIT_OK, submit(completions, limiter, acquire, 0, &result));
+    IS(POLYLIMIT_PENDING, submit(completions, limiter, acquire, 1, &result));
+    uint32_t given_up = 0;
+    OK(polylimit_completions_cancel(completions, 1, &given_up, MESSAGE));
+    CHECK(given_up == 1);
+    OK(polylimit_completions_cancel(completions, 1, &given_up, MESSAGE));
+    CHECK(given_up == 0);
+    OK(polylimit_clock_advance(clock, 60000000, MESSAGE));
+    CHECK(check(limiter, "k", 1).allowed == 1);
+    CHECK(drain(completions, &result, 1) == 0 && polylimit_completions_pending(completions) == 0);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
+static void a_limiter_may_be_freed_while_operations_wait(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/hour fixed_window", NULL);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result;
+    polylimit_request acquire = ask(POLYLIMIT_ACQUIRE, "k", 1);
+    acquire.timeout_us = 3600000000 * 2;
+    IS(POLYLIMIT_OK, submit(completions, limiter, acquire, 1, &result));
+    IS(POLYLIMIT_PENDING, submit(completions, limiter, acquire, 2, &result));
+    polylimit_limiter_free(limiter);
+    CHECK(readable(completions, 10000));
+    CHECK(drain(completions, &result, 1) == 1 && result.tag == 2 && result.status == POLYLIMIT_CLOSED);
+    CHECK(strlen(result.message) > 0);
+    polylimit_completions_free(completions);
+}
+
+static void completions_may_be_freed_while_operations_wait(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/hour fixed_window", NULL);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result;
+    polylimit_request acquire = ask(POLYLIMIT_ACQUIRE, "k", 1);
+    acquire.timeout_us = 3600000000 * 2;
+    IS(POLYLIMIT_OK, submit(completions, limiter, acquire, 1, &result));
+    IS(POLYLIMIT_PENDING, submit(completions, limiter, acquire, 2, &result));
+    polylimit_completions_free(completions);
+    CHECK(check(limiter, "other", 1).allowed == 1);
+    polylimit_limiter_free(limiter);
+}
+
+static void a_store_that_is_not_there_does_not_block(void) {
+    polylimit_limiter *limiter = open_limiter("redis://127.0.0.1:1", "5/minute", NULL);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result;
+    polylimit_request ready = ask(POLYLIMIT_READY, "", 0);
+    ready.timeout_us = 20000;
+    IS(POLYLIMIT_PENDING, submit(completions, limiter, ready, 5, &result));
+    CHECK(readable(completions, 10000));
+    while (drain(completions, &result, 1) == 0) {
+        CHECK(readable(completions, 10000));
+    }
+    CHECK(result.tag == 5 && result.status == POLYLIMIT_STORE_UNAVAILABLE);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"what is known at once is returned by submit", what_is_known_at_once_is_returned_by_submit},
+        {"what waits is drained with its tag", what_waits_is_drained_with_its_tag},
+        {"what is given up spends nothing", what_is_given_up_spends_nothing},
+        {"a limiter may be freed while operations wait", a_limiter_may_be_freed_while_operations_wait},
+        {"completions may be freed while operations wait", completions_may_be_freed_while_operations_wait},
+        {"a store that is not there does not block", a_store_that_is_not_there_does_not_block},
+    };
+    RUN(tests);
+}

@@ -1,0 +1,127 @@
+/* A program that forks: children use what their parent opened, and the parent goes on. */
+#include "check.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CHILDREN = 40, EACH = 25 };
+
+static atomic_int ended;
+
+static void *keep_using(void *argument) {
+    while (!atomic_load(&ended)) {
+        check(argument, "parent", 1);
+    }
+    return NULL;
+}
+
+/* Each child spends from the budget that all share; what they were admitted comes back by their exit status. */
+static unsigned long fork_children(polylimit_limiter *limiter) {
+    unsigned long admitted = 0;
+    for (int at = 0; at < CHILDREN; at++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            /* A child that hangs is a failure, not a hang of the test. */
+            alarm(60);
+            int own = 0;
+            for (int times = 0; times < EACH; times++) {
+                own += (int)check(limiter, "k", 1).allowed;
+            }
+            polylimit_limiter_free(limiter);
+            _exit(own);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status));
+        admitted += (unsigned long)WEXITSTATUS(status);
+    }
+    return admitted;
+}
+
+static void children_share_the_budget_of(const char *url) {
+    polylimit_limiter *limiter = open_limiter(url, "300/day fixed_window", NULL);
+    CHECK(check(limiter, "k", 1).allowed == 1);
+    pthread_t thread;
+    atomic_store(&ended, 0);
+    CHECK(pthread_create(&thread, NULL, keep_using, limiter) == 0);
+    unsigned long admitted = fork_children(limiter);
+    CHECK(admitted == 299);
+    atomic_store(&ended, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(check(limiter, "k", 1).allowed == 0 && check(limiter, "after", 1).allowed == 1);
+    polylimit_limiter_free(limiter);
+}
+
+static void children_share_redis(void) { children_share_the_budget_of(redis_url()); }
+
+static void children_share_a_local_store(void) {
+    char path[64], url[96];
+    snprintf(path, sizeof path, "/tmp/polylimit-c-forking-%d", (int)getpid());
+    snprintf(url, sizeof url, "file://%s?size=1MiB", path);
+    children_share_the_budget_of(url);
+    CHECK(unlink(path) == 0);
+}
+
+static void children_have_memory_of_their_own(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "10/day fixed_window", NULL);
+    CHECK(fork_children(limiter) == CHILDREN * 10);
+    CHECK(check(limiter, "k", 10).allowed == 1);
+    polylimit_limiter_free(limiter);
+}
+
+static void completions_stay_with_their_process(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
+    polylimit_completions *completions = NULL;
+    OK(polylimit_completions_open(&completions, MESSAGE));
+    polylimit_request acquire = ask(POLYLIMIT_ACQUIRE, "k", 1);
+    acquire.timeout_us = 3600000000;
+    polylimit_result result;
+    IS(POLYLIMIT_OK,
+       polylimit_completions_submit(completions, limiter, &acquire, 1, &result, sizeof result, MESSAGE));
+    IS(POLYLIMIT_PENDING,
+       polylimit_completions_submit(completions, limiter, &acquire, 2, &result, sizeof result, MESSAGE));
+    OK(polylimit_clock_advance(clock, 60000000, MESSAGE));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        size_t count = 0;
+        IS(POLYLIMIT_INTERNAL,
+           polylimit_completions_drain(completions, &result, sizeof result, 1, &count, MESSAGE));
+        CHECK(strstr(message, "open others") != NULL && polylimit_completions_pending(completions) == 0);
+        polylimit_completions *own = NULL;
+        OK(polylimit_completions_open(&own, MESSAGE));
+        polylimit_request request = ask(POLYLIMIT_CHECK, "other", 1);
+        IS(POLYLIMIT_OK, polylimit_completions_submit(own, limiter, &request, 3, &result, sizeof result, MESSAGE));
+        polylimit_completions_free(completions);
+        polylimit_completions_free(own);
+        polylimit_limiter_free(limiter);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    size_t count = 0;
+    while (count == 0) {
+        OK(polylimit_completions_drain(completions, &result, sizeof result, 1, &count, MESSAGE));
+    }
+    CHECK(result.tag == 2 && result.answer.decision.allowed == 1);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"children share redis", children_share_redis},
+        {"children share a local store", children_share_a_local_store},
+        {"children have memory of their own", children_have_memory_of_their_own},
+        {"completions stay with their process", completions_stay_with_their_process},
+    };
+    RUN(tests);
+}

@@ -1,0 +1,165 @@
+/* Every operation of a limiter, by a manual clock. */
+#include "check.h"
+
+static void decisions_are_plain_numbers(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "3/minute token_bucket; 5/hour token_bucket", clock);
+
+    polylimit_decision decision = check(limiter, "user:42", 3);
+    CHECK(decision.allowed == 1 && decision.remaining == 0 && decision.retry_after_us == 0 && decision.delay_us == 0);
+    CHECK(decision.quota_count == 2 && decision.quotas[1].limit == 5 && decision.quotas[1].remaining == 2);
+    CHECK(strcmp(polylimit_source_name(decision.source), "store") == 0 && decision.degraded == 0);
+
+    decision = check(limiter, "user:42", 1);
+    CHECK(decision.allowed == 0 && decision.retry_after_us == 20000000 && decision.reset_after_us == 2160000000);
+    decision = check(limiter, "user:42", 4);
+    CHECK(decision.allowed == 0 && decision.retry_after_us == POLYLIMIT_NEVER);
+
+    OK(polylimit_clock_advance(clock, 20000000, MESSAGE));
+    CHECK(polylimit_clock_now_us(clock) == START_US + 20000000);
+    polylimit_decision peeked = {.size = sizeof peeked};
+    OK(polylimit_limiter_peek(limiter, "api", "user:42", 7, 1, &peeked, MESSAGE));
+    CHECK(peeked.allowed == 1 && peeked.remaining == 1);
+    CHECK(check(limiter, "user:42", 1).allowed == 1);
+
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
+static void usages_are_plain_numbers(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "10/minute fixed_window", clock);
+    polylimit_usage usage = {.size = sizeof usage};
+    OK(polylimit_limiter_take(limiter, NULL, "k", 1, 4, &usage, MESSAGE));
+    CHECK(usage.taken == 4 && usage.remaining == 6 && usage.reset_after_us == 60000000 && usage.quota_count == 1);
+    OK(polylimit_limiter_charge(limiter, NULL, "k", 1, 20, &usage, MESSAGE));
+    CHECK(usage.taken == 0 && usage.remaining == 0);
+    OK(polylimit_limiter_refund(limiter, NULL, "k", 1, 15, &usage, MESSAGE));
+    CHECK(usage.remaining == 1);
+    OK(polylimit_limiter_take(limiter, NULL, "k", 1, 4, &usage, MESSAGE));
+    CHECK(usage.taken == 1 && usage.remaining == 0);
+    OK(polylimit_limiter_reset(limiter, NULL, "k", 1, &usage, MESSAGE));
+    CHECK(usage.remaining == 10 && usage.reset_after_us == 0);
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
+static void keys_are_any_bytes(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
+    polylimit_decision decision = {.size = sizeof decision};
+    const char *keys[] = {"a\0b", "a\0c", "\xff\xfe\0", "   "};
+    for (size_t at = 0; at < 4; at++) {
+        OK(polylimit_limiter_check(limiter, NULL, keys[at], 3, 1, &decision, MESSAGE));
+        CHECK(decision.allowed == 1);
+    }
+    OK(polylimit_limiter_check(limiter, NULL, NULL, 0, 1, &decision, MESSAGE));
+    CHECK(decision.allowed == 1);
+    OK(polylimit_limiter_check(limiter, NULL, "", 0, 1, &decision, MESSAGE));
+    CHECK(decision.allowed == 0);
+    size_t longest = 1 << 20;
+    char *key = calloc(longest + 1, 1);
+    CHECK(key != NULL);
+    OK(polylimit_limiter_check(limiter, NULL, key, longest, 1, &decision, MESSAGE));
+    CHECK(decision.allowed == 1);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_check(limiter, NULL, key, longest + 1, 1, &decision, MESSAGE));
+    CHECK(strstr(message, "1048577 bytes") != NULL);
+    free(key);
+    polylimit_limiter_free(limiter);
+}
+
+static void costs_out_of_range_are_refused(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
+    polylimit_decision decision = {.size = sizeof decision, .remaining = 77};
+    polylimit_usage usage = {.size = sizeof usage, .remaining = 77};
+    uint64_t costs[] = {1000000000001, (uint64_t)-1, (uint64_t)INT64_MIN, UINT64_MAX};
+    for (size_t at = 0; at < 4; at++) {
+        uint64_t cost = costs[at];
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_check(limiter, NULL, "k", 1, cost, &decision, MESSAGE));
+        CHECK(strstr(message, "cost is ") != NULL);
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_peek(limiter, NULL, "k", 1, cost, &decision, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_acquire(limiter, NULL, "k", 1, cost, 1, &decision, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_take(limiter, NULL, "k", 1, cost, &usage, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_charge(limiter, NULL, "k", 1, cost, &usage, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_refund(limiter, NULL, "k", 1, cost, &usage, MESSAGE));
+    }
+    CHECK(decision.remaining == 77 && usage.remaining == 77);
+    polylimit_limiter_free(limiter);
+}
+
+static void an_acquire_waits_for_its_turn(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/20ms fixed_window", NULL);
+    polylimit_decision decision = {.size = sizeof decision};
+    for (int at = 0; at < 3; at++) {
+        OK(polylimit_limiter_acquire(limiter, NULL, "k", 1, 1, 60000000, &decision, MESSAGE));
+        CHECK(decision.allowed == 1);
+    }
+    OK(polylimit_limiter_acquire(limiter, NULL, "k", 1, 2, 60000000, &decision, MESSAGE));
+    CHECK(decision.allowed == 0 && decision.retry_after_us == POLYLIMIT_NEVER);
+    polylimit_limiter_free(limiter);
+}
+
+static void a_batch_has_a_result_for_each(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "2/minute", NULL);
+    polylimit_request requests[5];
+    for (size_t at = 0; at < 5; at++) {
+        requests[at] = ask(POLYLIMIT_CHECK, "k", 1);
+    }
+    requests[1].policy = "nobody";
+    requests[2].policy = "1/hour";
+    requests[4].operation = POLYLIMIT_RESET;
+    polylimit_result results[5];
+    OK(polylimit_limiter_check_many(limiter, requests, sizeof *requests, 5, results, sizeof *results, MESSAGE));
+    CHECK(results[0].status == POLYLIMIT_OK && results[0].answer.decision.remaining == 1);
+    CHECK(results[1].status == POLYLIMIT_INVALID_ARGUMENT && strstr(results[1].message, "nobody") != NULL);
+    CHECK(results[2].status == POLYLIMIT_OK && results[2].answer.decision.quotas[0].limit == 1);
+    CHECK(results[3].status == POLYLIMIT_OK && results[3].answer.decision.remaining == 0 && results[3].tag == 3);
+    CHECK(results[4].status == POLYLIMIT_INVALID_ARGUMENT);
+    OK(polylimit_limiter_check_many(limiter, NULL, sizeof *requests, 0, NULL, sizeof *results, MESSAGE));
+    polylimit_limiter_free(limiter);
+}
+
+static void policies_are_changed_and_read(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "100/min;10/s token_bucket burst=20", NULL);
+    char text[128];
+    size_t length = 0;
+    OK(polylimit_limiter_policy(limiter, NULL, text, sizeof text, &length, MESSAGE));
+    CHECK(strcmp(text, "100/minute; 10/second token_bucket burst=20") == 0 && length == strlen(text));
+    OK(polylimit_limiter_set_policy(limiter, "api", "7/minute", MESSAGE));
+    OK(polylimit_limiter_policy(limiter, "api", text, sizeof text, NULL, MESSAGE));
+    CHECK(strcmp(text, "7/minute") == 0);
+    CHECK(check(limiter, "k", 1).remaining == 6);
+    OK(polylimit_limiter_set_policy(limiter, "login", "1/s", MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_policy(limiter, NULL, text, sizeof text, &length, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_policy(limiter, "login", "1 per year", MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_credentials(limiter, NULL, "hunter2", MESSAGE));
+    CHECK(strstr(message, "hunter2") == NULL);
+    polylimit_limiter_free(limiter);
+}
+
+static void a_closed_limiter_says_so(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
+    polylimit_limiter_close(limiter);
+    polylimit_limiter_close(limiter);
+    polylimit_decision decision = {.size = sizeof decision};
+    IS(POLYLIMIT_CLOSED, polylimit_limiter_check(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
+    IS(POLYLIMIT_CLOSED, polylimit_limiter_acquire(limiter, NULL, "k", 1, 1, 1, &decision, MESSAGE));
+    polylimit_limiter_free(limiter);
+    polylimit_limiter_free(NULL);
+    polylimit_limiter_close(NULL);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"decisions are plain numbers", decisions_are_plain_numbers},
+        {"usages are plain numbers", usages_are_plain_numbers},
+        {"keys are any bytes", keys_are_any_bytes},
+        {"costs out of range are refused", costs_out_of_range_are_refused},
+        {"an acquire waits for its turn", an_acquire_waits_for_its_turn},
+        {"a batch has a result for each", a_batch_has_a_result_for_each},
+        {"policies are changed and read", policies_are_changed_and_read},
+        {"a closed limiter says so", a_closed_limiter_says_so},
+    };
+    RUN(tests);
+}

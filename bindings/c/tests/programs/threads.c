@@ -1,0 +1,155 @@
+/* Many threads on one limiter and on one completions. */
+#include "check.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum { THREADS = 8, EACH = 2000, LIMIT = 5000 };
+
+struct shared {
+    polylimit_limiter *limiter;
+    polylimit_completions *completions;
+    unsigned long admitted[THREADS];
+};
+
+struct thread {
+    struct shared *shared;
+    int number;
+    pthread_t id;
+};
+
+static void run_threads(struct shared *shared, void *(*work)(void *), int count) {
+    struct thread threads[THREADS];
+    for (int at = 0; at < count; at++) {
+        threads[at] = (struct thread){.shared = shared, .number = at};
+        CHECK(pthread_create(&threads[at].id, NULL, work, &threads[at]) == 0);
+    }
+    for (int at = 0; at < count; at++) {
+        CHECK(pthread_join(threads[at].id, NULL) == 0);
+    }
+}
+
+static unsigned long total(const struct shared *shared) {
+    unsigned long sum = 0;
+    for (int at = 0; at < THREADS; at++) {
+        sum += shared->admitted[at];
+    }
+    return sum;
+}
+
+static void *check_many_times(void *argument) {
+    struct thread *thread = argument;
+    for (int at = 0; at < EACH; at++) {
+        thread->shared->admitted[thread->number] += check(thread->shared->limiter, "k", 1).allowed;
+    }
+    return NULL;
+}
+
+static void admits_exactly_the_limit_on(const char *url) {
+    struct shared shared = {.limiter = open_limiter(url, "5000/day fixed_window", NULL)};
+    run_threads(&shared, check_many_times, THREADS);
+    CHECK(total(&shared) == LIMIT);
+    polylimit_limiter_free(shared.limiter);
+}
+
+static void exactly_the_limit_is_admitted_on_memory(void) { admits_exactly_the_limit_on("memory:"); }
+
+static void exactly_the_limit_is_admitted_on_local(void) {
+    char path[64], url[96];
+    snprintf(path, sizeof path, "/tmp/polylimit-c-threads-%d", (int)getpid());
+    snprintf(url, sizeof url, "file://%s?size=1MiB", path);
+    admits_exactly_the_limit_on(url);
+    CHECK(unlink(path) == 0);
+}
+
+static void exactly_the_limit_is_admitted_on_redis(void) { admits_exactly_the_limit_on(redis_url()); }
+
+/* Submits without waiting, drains what comes, from several threads at once. */
+static void *submit_and_drain(void *argument) {
+    struct thread *thread = argument;
+    struct shared *shared = thread->shared;
+    polylimit_result results[16], result;
+    char message[512] = "";
+    for (int at = 0; at < EACH; at++) {
+        polylimit_request request = ask(POLYLIMIT_CHECK, "completed", 1);
+        polylimit_status status =
+            polylimit_completions_submit(shared->completions, shared->limiter, &request, (uint64_t)at, &result,
+                                         sizeof result, MESSAGE);
+        CHECK(status == POLYLIMIT_PENDING || status == POLYLIMIT_OK);
+        if (status == POLYLIMIT_OK) {
+            shared->admitted[thread->number] += result.answer.decision.allowed;
+        }
+        size_t count = 0;
+        if (at % 32 == 31) {
+            OK(polylimit_completions_drain(shared->completions, results, sizeof *results, 16, &count, MESSAGE));
+        }
+        for (size_t drained = 0; drained < count; drained++) {
+            CHECK(results[drained].status == POLYLIMIT_OK);
+            shared->admitted[thread->number] += results[drained].answer.decision.allowed;
+        }
+    }
+    return NULL;
+}
+
+static void completions_are_shared_between_threads(void) {
+    char url[256];
+    snprintf(url, sizeof url, "%s%smax_in_flight=100000", redis_url(), strchr(redis_url(), '?') ? "&" : "?");
+    struct shared shared = {.limiter = open_limiter(url, "5000/day fixed_window", NULL)};
+    OK(polylimit_completions_open(&shared.completions, MESSAGE));
+    run_threads(&shared, submit_and_drain, THREADS);
+    while (polylimit_completions_pending(shared.completions) > 0) {
+        struct pollfd watched = {.fd = polylimit_completions_fd(shared.completions), .events = POLLIN, .revents = 0};
+        CHECK(poll(&watched, 1, 30000) == 1);
+        polylimit_result results[16];
+        size_t count = 0;
+        OK(polylimit_completions_drain(shared.completions, results, sizeof *results, 16, &count, MESSAGE));
+        for (size_t at = 0; at < count; at++) {
+            CHECK(results[at].status == POLYLIMIT_OK);
+            shared.admitted[0] += results[at].answer.decision.allowed;
+        }
+    }
+    CHECK(total(&shared) == LIMIT);
+    polylimit_completions_free(shared.completions);
+    polylimit_limiter_free(shared.limiter);
+}
+
+/* One thread closes; the others are told so and nothing else. */
+static void *use_until_closed(void *argument) {
+    struct thread *thread = argument;
+    char message[512] = "";
+    polylimit_decision decision = {.size = sizeof decision};
+    for (;;) {
+        polylimit_status status =
+            polylimit_limiter_check(thread->shared->limiter, NULL, "k", 1, 1, &decision, MESSAGE);
+        if (status == POLYLIMIT_CLOSED) {
+            return NULL;
+        }
+        CHECK(status == POLYLIMIT_OK);
+        if (thread->number == 0 && ++thread->shared->admitted[0] == EACH) {
+            polylimit_limiter_close(thread->shared->limiter);
+        }
+        if (thread->number == 1) {
+            polylimit_status changed =
+                polylimit_limiter_set_policy(thread->shared->limiter, "api", "7/minute", MESSAGE);
+            CHECK(changed == POLYLIMIT_OK || changed == POLYLIMIT_CLOSED);
+        }
+    }
+}
+
+static void closing_and_changing_is_safe_while_others_use_it(void) {
+    struct shared shared = {.limiter = open_limiter("memory:", "5000/day", NULL)};
+    run_threads(&shared, use_until_closed, THREADS);
+    polylimit_limiter_free(shared.limiter);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"exactly the limit is admitted on memory", exactly_the_limit_is_admitted_on_memory},
+        {"exactly the limit is admitted on local", exactly_the_limit_is_admitted_on_local},
+        {"exactly the limit is admitted on redis", exactly_the_limit_is_admitted_on_redis},
+        {"completions are shared between threads", completions_are_shared_between_threads},
+        {"closing and changing is safe while others use it", closing_and_changing_is_safe_while_others_use_it},
+    };
+    RUN(tests);
+}

@@ -1,0 +1,94 @@
+/* polylimit.hpp: what it adds to the header. */
+#include <polylimit.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <poll.h>
+#include <string>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                               \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+template <typename Work> static polylimit_status status_of(Work work) {
+    try {
+        work();
+    } catch (const polylimit::Error &error) {
+        CHECK(std::string(error.what()).size() > 0 && std::string(error.code()).size() > 0);
+        return error.status();
+    }
+    return POLYLIMIT_OK;
+}
+
+static_assert(std::is_move_constructible_v<polylimit::Limiter> && !std::is_copy_constructible_v<polylimit::Limiter>);
+
+static void decides() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute fixed_window"}}, &clock);
+    auto decision = limiter.check("user:42", {nullptr, 3});
+    CHECK(decision && decision.remaining() == 0 && decision.retry_after() == 0us && decision.reset_after() == 1min);
+    decision = limiter.check("user:42");
+    CHECK(!decision && decision.retry_after() == 1min && std::string(decision.source()) == "store");
+    CHECK(decision.degraded() == nullptr);
+    CHECK(limiter.check("user:42", {nullptr, 4}).retry_after() == std::nullopt);
+    CHECK(limiter.headers(decision, nullptr, "legacy").find("x-ratelimit-limit: 3\r\n") == 0);
+    auto problem = limiter.problem(decision);
+    CHECK(problem && problem->first == 429 && problem->second[0] == '{');
+    clock.advance(1min);
+    CHECK(limiter.peek("user:42") && limiter.take("user:42", {nullptr, 5}).taken() == 3);
+    CHECK(limiter.refund("user:42").remaining() == 1 && limiter.charge("user:42").remaining() == 0);
+    CHECK(!limiter.acquire("user:42", 1s) && limiter.reset("user:42").remaining() == 3);
+    CHECK(limiter.check("x", {"1/s; 2/m"}).remaining() == 0 && limiter.doctor().empty());
+    limiter.set_policy("api", "9/minute fixed_window");
+    auto moved = std::move(limiter);
+    CHECK(moved.check("user:42").remaining() == 8);
+    moved.close();
+    CHECK(status_of([&] { moved.check("user:42"); }) == POLYLIMIT_CLOSED);
+}
+
+static void refuses() {
+    polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute"}});
+    auto refused = [&](auto cost) {
+        return status_of([&] { limiter.check("k", {nullptr, cost}); }) == POLYLIMIT_INVALID_ARGUMENT;
+    };
+    CHECK(refused(-1) && refused(-1L) && refused(std::nan("")) && refused(1e308) && refused(18446744073709551616.0));
+    CHECK(refused(-0.5f) && refused(1.5) && refused(1000000000001) && refused(UINT64_MAX) && refused(INFINITY));
+    CHECK(limiter.check("k", {nullptr, 3.0}).remaining() == 0);
+    CHECK(status_of([] { polylimit::Limiter("nonsense"); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([] { polylimit::ManualClock(UINT64_MAX); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([] { polylimit::Limiter("redis://127.0.0.1:1").ready(1ms); }) == POLYLIMIT_STORE_UNAVAILABLE);
+    CHECK(status_of([] { polylimit::Limiter("memory:", {{"policy.a", std::string("1/s\0", 4)}}); }) ==
+          POLYLIMIT_INVALID_ARGUMENT);
+}
+
+static void completes() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "1/minute fixed_window"}}, &clock);
+    polylimit::Completions completions;
+    CHECK(completions.submit(limiter, POLYLIMIT_CHECK, "k", 1)->answer.decision.allowed == 1);
+    CHECK(!completions.submit(limiter, POLYLIMIT_ACQUIRE, "k", 2, {}, 1h));
+    CHECK(!completions.submit(limiter, POLYLIMIT_ACQUIRE, "k", 3, {}, 1h));
+    CHECK(completions.pending() == 2 && completions.cancel(2) && !completions.cancel(2));
+    clock.advance(1min);
+    std::uint64_t tag = 0;
+    while (tag == 0) {
+        pollfd watched = {completions.fd(), POLLIN, 0};
+        CHECK(poll(&watched, 1, 10000) == 1);
+        completions.drain([&](const polylimit_result &result) { tag = result.tag; });
+    }
+    CHECK(tag == 3 && completions.pending() == 0);
+}
+
+int main() {
+    decides();
+    refuses();
+    completes();
+    std::printf("test result: ok. 3 passed; 0 failed;\n");
+}

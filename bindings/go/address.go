@@ -1,0 +1,92 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import (
+	"net/netip"
+	"runtime"
+	"strconv"
+	"unsafe"
+)
+
+// AddressRules say who is trusted to say for whom a request was forwarded, and how much of an address is counted as one
+// client. The zero value trusts nobody: then the peer is the client, an IPv4 address is counted by itself and an IPv6
+// address by its /64.
+type AddressRules struct {
+	// Trust are the networks of the proxies: addresses, prefixes, "loopback", "link-local", "private".
+	Trust []string
+	// Header is the one header that those proxies write: "x-forwarded-for" or "forwarded".
+	Header string
+	// IPv4Prefix and IPv6Prefix are how many bits of an address are counted as one client, where they are not nil.
+	IPv4Prefix, IPv6Prefix *uint8
+}
+
+// AddressKeys finds what to limit a client by. Any goroutine may use it at any time.
+type AddressKeys struct {
+	rules  *C.polylimit_address_rules
+	header string
+}
+
+// Keys checks the rules.
+func (r AddressRules) Keys() (*AddressKeys, error) {
+	var options []Option
+	for _, network := range r.Trust {
+		options = append(options, Option{name: "trust", value: network})
+	}
+	if r.Header != "" {
+		options = append(options, Option{name: "header", value: r.Header})
+	}
+	for name, bits := range map[string]*uint8{"ipv4_prefix": r.IPv4Prefix, "ipv6_prefix": r.IPv6Prefix} {
+		if bits != nil {
+			options = append(options, Option{name: name, value: strconv.Itoa(int(*bits))})
+		}
+	}
+	plain, err := plainOptions(options)
+	defer freePlain(plain)
+	if err != nil {
+		return nil, err
+	}
+	array := inC(plain)
+	defer C.free(unsafe.Pointer(array))
+	keys := &AddressKeys{}
+	var told message
+	status := C.polylimit_address_rules_new(array, C.size_t(len(plain)), &keys.rules, &told[0], C.size_t(len(told)))
+	if err := told.failed(status); err != nil {
+		return nil, err
+	}
+	if header := C.polylimit_address_rules_header(keys.rules); header != nil {
+		keys.header = C.GoString(header)
+	}
+	runtime.AddCleanup(keys, func(rules *C.polylimit_address_rules) { C.polylimit_address_rules_free(rules) }, keys.rules)
+	return keys, nil
+}
+
+// Header is the name of the header field whose lines Key needs; empty when it needs none.
+func (k *AddressKeys) Header() string { return k.header }
+
+// Key is what to limit a client by: one text for all addresses that are counted together, such as "203.0.113.7" or
+// "2001:db8:1:2::/64". The peer is the other end of the connection; the lines are those of Header, in the order in which
+// they came.
+func (k *AddressKeys) Key(peer netip.Addr, lines []string) (string, error) {
+	defer runtime.KeepAlive(k)
+	cPeer, err := cText(peer.WithZone("").String(), "peer")
+	if err != nil {
+		return "", err
+	}
+	defer free(cPeer)
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	plain := make([]C.polylimit_line, len(lines))
+	for at, line := range lines {
+		if line != "" {
+			start := unsafe.StringData(line)
+			pinner.Pin(start)
+			plain[at] = C.polylimit_line{start: (*C.char)(unsafe.Pointer(start)), length: C.size_t(len(line))}
+		}
+	}
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_address_rules_key(k.rules, cPeer, unsafe.SliceData(plain), C.size_t(len(plain)),
+			buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}

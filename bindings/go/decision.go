@@ -1,0 +1,192 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import (
+	"math"
+	"time"
+	"unsafe"
+)
+
+// Never stands for a wait that never ends: the cost exceeds what a quota can ever admit. A wait that ends and is longer
+// than a time.Duration can hold (292 years) is given as Never - 1.
+const Never = time.Duration(math.MaxInt64)
+
+// QuotaUsage is one quota's own view of a key, after the operation.
+type QuotaUsage struct {
+	// Limit is the quota's limit, in units per period.
+	Limit uint64
+	// Remaining is the whole units that this quota would still admit right now.
+	Remaining uint64
+	// ResetAfter is how long until nothing counts as used under this quota, if nothing else arrives.
+	ResetAfter time.Duration
+}
+
+// Decision is the answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
+type Decision struct {
+	// Allowed: every quota admits the request.
+	Allowed bool
+	// Remaining is the whole units that can still be spent right now, after this decision: the least over the quotas.
+	Remaining uint64
+	// RetryAfter is how long until the same request, alone, would be admitted, exact to the microsecond: 0 when allowed,
+	// Never when never.
+	RetryAfter time.Duration
+	// ResetAfter is how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+	ResetAfter time.Duration
+	// Delay is how long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
+	Delay time.Duration
+	// Source is where the answer came from: "store", or what answered while the store was not asked.
+	Source string
+	// Degraded is why this is not what a healthy store would have answered for this key alone; empty when it is.
+	Degraded string
+
+	numbers plainNumbers
+}
+
+// Quotas is each quota's own view, in the policy's order.
+func (d *Decision) Quotas() []QuotaUsage { return d.numbers.quotas() }
+
+// ResetAfterUs is ResetAfter in microseconds, also where a time.Duration cannot hold it.
+func (d *Decision) ResetAfterUs() uint64 { return d.numbers.resetAfterUs }
+
+// Usage is the answer to a take, a charge, a refund or a reset: what is left after it.
+type Usage struct {
+	// Remaining is the whole units that can still be spent right now: the least over the quotas.
+	Remaining uint64
+	// ResetAfter is how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+	ResetAfter time.Duration
+	// Taken is the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+	Taken uint64
+	// Source and Degraded are as in Decision.
+	Source, Degraded string
+
+	numbers plainNumbers
+}
+
+// Quotas is each quota's own view, in the policy's order.
+func (u *Usage) Quotas() []QuotaUsage { return u.numbers.quotas() }
+
+// ResetAfterUs is ResetAfter in microseconds, also where a time.Duration cannot hold it.
+func (u *Usage) ResetAfterUs() uint64 { return u.numbers.resetAfterUs }
+
+// plainNumbers are those that header fields are made of, as C has them. Most policies have one quota.
+type plainNumbers struct {
+	retryAfterUs, resetAfterUs, delayUs uint64
+	source, degraded                    uint32
+	first                               C.polylimit_quota_usage
+	others                              []C.polylimit_quota_usage
+}
+
+func (n *plainNumbers) setQuotas(quotas []C.polylimit_quota_usage) {
+	if len(quotas) > 0 {
+		n.first = quotas[0]
+	}
+	if len(quotas) > 1 {
+		n.others = append([]C.polylimit_quota_usage(nil), quotas[1:]...)
+	}
+}
+
+func (n *plainNumbers) quotas() []QuotaUsage {
+	quotas := make([]QuotaUsage, 0, 1+len(n.others))
+	for at := -1; at < len(n.others); at++ {
+		plain := n.first
+		if at >= 0 {
+			plain = n.others[at]
+		}
+		quotas = append(quotas, QuotaUsage{
+			Limit:      uint64(plain.limit),
+			Remaining:  uint64(plain.remaining),
+			ResetAfter: duration(uint64(plain.reset_after_us)),
+		})
+	}
+	return quotas
+}
+
+func decisionOf(result *C.polylimit_result) Decision {
+	plain := (*C.polylimit_decision)(unsafe.Pointer(&result.answer))
+	decision := Decision{
+		Allowed:    plain.allowed != 0,
+		Remaining:  uint64(plain.remaining),
+		RetryAfter: duration(uint64(plain.retry_after_us)),
+		ResetAfter: duration(uint64(plain.reset_after_us)),
+		Delay:      duration(uint64(plain.delay_us)),
+		Source:     sourceName(plain.source),
+		Degraded:   degradationName(plain.degraded),
+	}
+	decision.numbers = plainNumbers{
+		retryAfterUs: uint64(plain.retry_after_us),
+		resetAfterUs: uint64(plain.reset_after_us),
+		delayUs:      uint64(plain.delay_us),
+		source:       uint32(plain.source),
+		degraded:     uint32(plain.degraded),
+	}
+	decision.numbers.setQuotas(plain.quotas[:plain.quota_count])
+	return decision
+}
+
+func usageOf(result *C.polylimit_result) Usage {
+	plain := (*C.polylimit_usage)(unsafe.Pointer(&result.answer))
+	usage := Usage{
+		Remaining:  uint64(plain.remaining),
+		ResetAfter: duration(uint64(plain.reset_after_us)),
+		Taken:      uint64(plain.taken),
+		Source:     sourceName(plain.source),
+		Degraded:   degradationName(plain.degraded),
+	}
+	usage.numbers.resetAfterUs = uint64(plain.reset_after_us)
+	usage.numbers.setQuotas(plain.quotas[:plain.quota_count])
+	return usage
+}
+
+// plain is the decision as C has it.
+func (d *Decision) plain() C.polylimit_decision {
+	plain := C.polylimit_decision{
+		source:         C.uint32_t(d.numbers.source),
+		degraded:       C.uint32_t(d.numbers.degraded),
+		remaining:      C.uint64_t(d.Remaining),
+		retry_after_us: C.uint64_t(d.numbers.retryAfterUs),
+		reset_after_us: C.uint64_t(d.numbers.resetAfterUs),
+		delay_us:       C.uint64_t(d.numbers.delayUs),
+		quota_count:    C.uint32_t(1 + len(d.numbers.others)),
+	}
+	plain.size = C.uint32_t(unsafe.Sizeof(plain))
+	if d.Allowed {
+		plain.allowed = 1
+	}
+	plain.quotas[0] = d.numbers.first
+	copy(plain.quotas[1:], d.numbers.others)
+	return plain
+}
+
+// duration of microseconds, as far as it goes.
+func duration(us uint64) time.Duration {
+	switch {
+	case us == C.POLYLIMIT_NEVER:
+		return Never
+	case us > math.MaxInt64/1000:
+		return Never - 1
+	default:
+		return time.Duration(us) * time.Microsecond
+	}
+}
+
+// The names of sources and degradations by their numbers: read once, so that a decision need not ask C.
+var (
+	sources      = names(0, func(number C.uint32_t) *C.char { return C.polylimit_source_name(number) })
+	degradations = names(1, func(number C.uint32_t) *C.char { return C.polylimit_degradation_name(number) })
+)
+
+func names(first C.uint32_t, name func(C.uint32_t) *C.char) []string {
+	known := make([]string, first)
+	for number := first; ; number++ {
+		text := name(number)
+		if text == nil {
+			return known
+		}
+		known = append(known, C.GoString(text))
+	}
+}
+
+func sourceName(number C.uint32_t) string      { return sources[number] }
+func degradationName(number C.uint32_t) string { return degradations[number] }

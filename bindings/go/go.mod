@@ -1,0 +1,3 @@
+module polylimit
+
+go 1.25

@@ -1,0 +1,151 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import (
+	"runtime"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// Outcome is a policy, and what it decided about a request.
+type Outcome struct {
+	// Policy as in the request; empty where the limiter has one policy.
+	Policy   string
+	Decision Decision
+}
+
+// HeaderSettings says which header fields a response gets. The zero value is the default.
+type HeaderSettings struct {
+	// Style is "ietf" (ratelimit-policy and ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none".
+	// Retry-after is sent in any style.
+	Style string
+	// ResetForm is how x-ratelimit-reset tells a time: in "seconds" from now, or as an "epoch" time.
+	ResetForm string
+}
+
+// HeaderField is one field of a response: a name in lower case, and a value of printable ASCII.
+type HeaderField struct {
+	Name, Value string
+}
+
+// Headers are the fields of the response to a request, in a fixed order.
+func (l *Limiter) Headers(settings HeaderSettings, outcomes ...Outcome) ([]HeaderField, error) {
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	style, resetForm, err := optionalTexts(settings.Style, settings.ResetForm)
+	defer free(style)
+	defer free(resetForm)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := plainOutcomes(outcomes)
+	defer plain.free()
+	if err != nil {
+		return nil, err
+	}
+	nowUs := C.uint64_t(time.Now().UnixMicro())
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_headers_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)), style, resetForm, nowUs,
+			buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	fields := make([]HeaderField, 0, 6)
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if name, value, isField := strings.Cut(line, ": "); isField {
+			fields = append(fields, HeaderField{name, value})
+		}
+	}
+	return fields, nil
+}
+
+// Problem is what to answer to a denied request.
+type Problem struct {
+	// Status is 429, or 503 when the denial comes from an outage of the store.
+	Status int
+	// ContentType is that of Body.
+	ContentType string
+	// Body is a problem document (RFC 9457), or a line of text.
+	Body string
+}
+
+// Problem is what to answer to a request of this cost that was denied; nil when nothing was denied.
+func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem, error) {
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	plain, err := plainOutcomes(outcomes)
+	defer plain.free()
+	if err != nil {
+		return nil, err
+	}
+	var asJSON, status C.uint32_t
+	if json {
+		asJSON = 1
+	}
+	body, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_problem_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)),
+			C.uint64_t(Request{}.Cost(cost).units()), asJSON, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+	if err != nil || status == 0 {
+		return nil, err
+	}
+	return &Problem{int(status), C.GoString(C.polylimit_problem_content_type(asJSON)), body}, nil
+}
+
+// outcomesInC are outcomes whose decisions lie in Go memory that stays where it is.
+type outcomesInC struct {
+	outcomes  []C.polylimit_outcome
+	decisions []C.polylimit_decision
+	pinner    runtime.Pinner
+}
+
+func plainOutcomes(outcomes []Outcome) (*outcomesInC, error) {
+	plain := &outcomesInC{
+		outcomes:  make([]C.polylimit_outcome, 0, len(outcomes)),
+		decisions: make([]C.polylimit_decision, len(outcomes)),
+	}
+	for at := range outcomes {
+		policy, _, err := optionalTexts(outcomes[at].Policy, "")
+		if err != nil {
+			return plain, err
+		}
+		plain.decisions[at] = outcomes[at].Decision.plain()
+		plain.outcomes = append(plain.outcomes, C.polylimit_outcome{policy: policy, decision: &plain.decisions[at]})
+	}
+	if len(outcomes) > 0 {
+		plain.pinner.Pin(&plain.decisions[0])
+	}
+	return plain, nil
+}
+
+func (o *outcomesInC) start() *C.polylimit_outcome { return unsafe.SliceData(o.outcomes) }
+
+func (o *outcomesInC) free() {
+	o.pinner.Unpin()
+	for _, outcome := range o.outcomes {
+		free((*C.char)(unsafe.Pointer(outcome.policy)))
+	}
+}
+
+// optionalTexts copies two texts for C; what is empty is NULL there.
+func optionalTexts(first, second string) (*C.char, *C.char, error) {
+	var texts [2]*C.char
+	for at, text := range []string{first, second} {
+		if text == "" {
+			continue
+		}
+		var err error
+		if texts[at], err = cText(text, "a text"); err != nil {
+			return texts[0], texts[1], err
+		}
+	}
+	return texts[0], texts[1], nil
+}

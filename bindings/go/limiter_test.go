@@ -1,0 +1,381 @@
+package polylimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"polylimit"
+)
+
+var ctx = context.Background()
+
+func start() time.Time { return time.UnixMicro(1_700_000_000_000_000) }
+
+// must is a value that there has to be.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+func open(t testing.TB, url string, options ...polylimit.Option) *polylimit.Limiter {
+	t.Helper()
+	limiter := must(polylimit.Open(url, options...))(t)
+	t.Cleanup(limiter.Close)
+	return limiter
+}
+
+func withClock(t testing.TB, quotas string) (*polylimit.Limiter, *polylimit.ManualClock) {
+	clock := must(polylimit.NewManualClock(start()))(t)
+	return open(t, "memory:", polylimit.WithPolicy("api", quotas), polylimit.WithClock(clock)), clock
+}
+
+// stores are the URLs of every kind of store.
+func stores(t testing.TB) map[string]string {
+	redis := os.Getenv("REDIS_URL")
+	if redis == "" {
+		t.Fatal("REDIS_URL names no server: bindings/go/test starts one")
+	}
+	return map[string]string{"memory": "memory:", "local": "file://" + t.TempDir() + "/store?size=1MiB", "redis": redis}
+}
+
+func TestDecisionsAreExact(t *testing.T) {
+	limiter, clock := withClock(t, "3/minute token_bucket; 5/hour token_bucket")
+	decision := must(limiter.Check(ctx, polylimit.Key("user:42").Cost(3)))(t)
+	if !decision.Allowed || decision.Remaining != 0 || decision.Source != "store" || decision.Degraded != "" {
+		t.Errorf("%+v", decision)
+	}
+	quotas := []polylimit.QuotaUsage{{Limit: 3, Remaining: 0, ResetAfter: time.Minute}, {Limit: 5, Remaining: 2, ResetAfter: 36 * time.Minute}}
+	if !slices.Equal(decision.Quotas(), quotas) {
+		t.Errorf("%+v", decision.Quotas())
+	}
+	decision = must(limiter.Check(ctx, polylimit.Key("user:42")))(t)
+	if decision.Allowed || decision.RetryAfter != 20*time.Second || decision.ResetAfter != 36*time.Minute {
+		t.Errorf("%+v", decision)
+	}
+	if never := must(limiter.Peek(ctx, polylimit.Key("user:42").Cost(4)))(t); never.RetryAfter != polylimit.Never {
+		t.Errorf("%+v", never)
+	}
+	if err := clock.Advance(20 * time.Second); err != nil || !clock.Now().Equal(start().Add(20*time.Second)) {
+		t.Error(err, clock.Now())
+	}
+	if decision = must(limiter.Check(ctx, polylimit.Request{}.Policy("api")))(t); decision.Remaining != 2 {
+		t.Errorf("a request that Key did not make costs 1: %+v", decision)
+	}
+}
+
+func TestUsagesAreExact(t *testing.T) {
+	limiter, _ := withClock(t, "10/minute fixed_window")
+	key := polylimit.Key("k")
+	for _, step := range []struct {
+		do               func(context.Context, polylimit.Request) (polylimit.Usage, error)
+		cost             int64
+		taken, remaining uint64
+	}{
+		{limiter.Take, 4, 4, 6}, {limiter.Charge, 20, 0, 0}, {limiter.Refund, 15, 0, 1}, {limiter.Take, 4, 1, 0}, {limiter.Reset, 0, 0, 10},
+	} {
+		usage := must(step.do(ctx, key.Cost(step.cost)))(t)
+		if usage.Taken != step.taken || usage.Remaining != step.remaining || usage.Quotas()[0].Limit != 10 {
+			t.Errorf("%+v: %+v", step, usage)
+		}
+	}
+}
+
+func TestCostsOutOfRangeAreRefused(t *testing.T) {
+	limiter, _ := withClock(t, "10/minute")
+	for _, cost := range []int64{-1, math.MinInt64, math.MaxInt64, 1_000_000_000_001} {
+		for name, do := range map[string]func() error{
+			"check":   func() error { _, err := limiter.Check(ctx, polylimit.Key("k").Cost(cost)); return err },
+			"take":    func() error { _, err := limiter.Take(ctx, polylimit.Key("k").Cost(cost)); return err },
+			"acquire": func() error { _, err := limiter.Acquire(ctx, polylimit.Key("k").Cost(cost), time.Second); return err },
+			"many":    func() error { return limiter.CheckMany(ctx, []polylimit.Request{polylimit.Key("k").Cost(cost)})[0].Err },
+		} {
+			if err := do(); !errors.Is(err, polylimit.ErrInvalidArgument) {
+				t.Errorf("%s of %d: %v", name, cost, err)
+			}
+		}
+	}
+	if peeked := must(limiter.Peek(ctx, polylimit.Key("k")))(t); peeked.Remaining != 10 {
+		t.Errorf("%+v", peeked)
+	}
+}
+
+func TestEveryKindIsFoundByErrorsIs(t *testing.T) {
+	kinds := map[polylimit.Kind]string{
+		polylimit.ErrInvalidArgument: "invalid_argument", polylimit.ErrStoreUnavailable: "store_unavailable",
+		polylimit.ErrStoreFailed: "store_failed", polylimit.ErrClosed: "closed", polylimit.ErrInternal: "internal",
+	}
+	for number := polylimit.Kind(1); !strings.HasPrefix(number.Code(), "status "); number++ {
+		if kinds[number] != number.Code() {
+			t.Errorf("kind %d is %s", int(number), number.Code())
+		}
+		err := error(&polylimit.Error{Kind: number, Message: "x"})
+		for other := range kinds {
+			if errors.Is(err, other) != (other == number) {
+				t.Errorf("%v is %v", err, other)
+			}
+		}
+		delete(kinds, number)
+	}
+	if len(kinds) != 0 {
+		t.Errorf("C does not know %v", kinds)
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for _, wrong := range [][]polylimit.Option{
+		{polylimit.WithPolicy("a b", "1/s")}, {polylimit.WithPolicy("a", "1 per year")}, {polylimit.WithOutage("a", "deny")},
+		{polylimit.WithOption("colour", "red")}, {polylimit.WithPolicy("a", "1/s\x00")}, {polylimit.WithOption("deadline", "1s")},
+	} {
+		if _, err := polylimit.Open("memory:", wrong...); !errors.Is(err, polylimit.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+	limiter, _ := withClock(t, "1/s")
+	for _, policy := range []string{"nobody", "a\x00", strings.Repeat("x", 1000)} {
+		if _, err := limiter.Check(ctx, polylimit.Key("k").Policy(policy)); !errors.Is(err, polylimit.ErrInvalidArgument) {
+			t.Errorf("%q: %v", policy, err)
+		}
+	}
+	if _, err := polylimit.Open("redis://:hunter2@localhost:0"); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+	unavailable := open(t, "redis://127.0.0.1:1")
+	if err := unavailable.Ready(ctx, time.Millisecond); !errors.Is(err, polylimit.ErrStoreUnavailable) {
+		t.Error(err)
+	}
+}
+
+func TestPoliciesAreChangedAndRead(t *testing.T) {
+	limiter, _ := withClock(t, "100/min;10/s token_bucket burst=20")
+	if quotas := must(limiter.Policy(""))(t); quotas != "100/minute; 10/second token_bucket burst=20" {
+		t.Error(quotas)
+	}
+	if err := limiter.SetPolicy("api", "7/minute"); err != nil {
+		t.Fatal(err)
+	}
+	one := must(limiter.Check(ctx, polylimit.Key("k").Policy("5/s; 9/m")))(t)
+	if must(limiter.Policy("api"))(t) != "7/minute" || len(one.Quotas()) != 2 {
+		t.Errorf("%+v", one)
+	}
+	if err := limiter.SetCredentials("", "secret"); !errors.Is(err, polylimit.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	if findings := must(limiter.Doctor())(t); len(findings) != 0 {
+		t.Error(findings)
+	}
+	if stats := must(limiter.Stats())(t); len(stats) == 0 {
+		t.Error("there are no stats")
+	}
+}
+
+func TestQuotasAreNumbersAndText(t *testing.T) {
+	quota := must(polylimit.ParseQuota("50/day token_bucket burst=200 step=50"))(t)
+	if quota != (polylimit.Quota{Limit: 50, Period: 24 * time.Hour, Algorithm: polylimit.TokenBucket, Burst: 200, Step: 50}) {
+		t.Errorf("%+v", quota)
+	}
+	if text := must(quota.Text())(t); text != "50/day token_bucket burst=200 step=50" {
+		t.Error(text)
+	}
+	for _, wrong := range []polylimit.Quota{{}, {Limit: 1, Period: time.Nanosecond}, {Limit: 1, Period: -time.Second}, {Limit: 1, Period: time.Second, Algorithm: 9}} {
+		if text, err := wrong.Text(); !errors.Is(err, polylimit.ErrInvalidArgument) {
+			t.Errorf("%+v: %q %v", wrong, text, err)
+		}
+	}
+	if _, err := polylimit.ParseQuota("1/month"); !errors.Is(err, polylimit.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+func TestExactlyTheLimitIsAdmitted(t *testing.T) {
+	for name, url := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			limiter := open(t, url, polylimit.WithPolicy("go", "5000/day fixed_window"))
+			var admitted atomic.Int64
+			var group sync.WaitGroup
+			for range 64 {
+				group.Go(func() {
+					for range 150 {
+						decision := must(limiter.Check(ctx, polylimit.Key("k")))(t)
+						if decision.Allowed {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if admitted.Load() != 5000 {
+				t.Errorf("%d were admitted", admitted.Load())
+			}
+			requests := make([]polylimit.Request, 300)
+			for at := range requests {
+				requests[at] = polylimit.Key("many").Cost(20)
+			}
+			allowed := 0
+			for _, result := range limiter.CheckMany(ctx, requests) {
+				if result.Err != nil {
+					t.Fatal(result.Err)
+				}
+				if result.Decision.Allowed {
+					allowed++
+				}
+			}
+			if allowed != 250 {
+				t.Errorf("%d of the batch were admitted", allowed)
+			}
+		})
+	}
+}
+
+// threads that the process has.
+func threads(t *testing.T) int {
+	return len(must(os.ReadDir("/proc/self/task"))(t))
+}
+
+func TestGoroutinesThatWaitHoldNoThreads(t *testing.T) {
+	const waiting = 2000
+	limiter, clock := withClock(t, "1/minute fixed_window")
+	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
+		t.Fatal("denied")
+	}
+	before := threads(t)
+	done := make(chan error, waiting)
+	for range waiting {
+		go func() {
+			decision, err := limiter.Acquire(ctx, polylimit.Key("k"), 365*24*time.Hour)
+			if err == nil && !decision.Allowed {
+				err = errors.New("denied")
+			}
+			done <- err
+		}()
+	}
+	for range waiting {
+		// Each minute admits one of them.
+		for {
+			if err := clock.Advance(time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(time.Millisecond):
+				continue
+			}
+			break
+		}
+		// Some threads are there for calls that begin at the same time; a tenth is far from one for each that waits.
+		if now := threads(t); now > before+waiting/10 {
+			t.Fatalf("%d threads, and %d before", now, before)
+		}
+	}
+}
+
+func TestAContextThatIsDoneLeavesTheLine(t *testing.T) {
+	limiter, clock := withClock(t, "1/minute fixed_window")
+	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
+		t.Fatal("denied")
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	failed := make(chan error)
+	go func() {
+		_, err := limiter.Acquire(cancelled, polylimit.Key("k"), time.Hour)
+		failed <- err
+	}()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := clock.Advance(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
+		t.Error("who had left has spent")
+	}
+	if _, err := limiter.Check(cancelled, polylimit.Key("k")); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	soon, cancelSoon := context.WithTimeout(ctx, time.Second)
+	defer cancelSoon()
+	if decision := must(limiter.Acquire(soon, polylimit.Key("k"), time.Hour))(t); decision.Allowed {
+		t.Error("a minute fits into a second")
+	}
+}
+
+func TestClosingEndsWhatWaits(t *testing.T) {
+	for name, url := range stores(t) {
+		// Operations that begin while it is closed are what takes many tries to meet.
+		for try := range 20 {
+			t.Run(fmt.Sprint(name, " ", try), func(t *testing.T) { closeWhileOthersWait(t, url) })
+		}
+	}
+}
+
+func closeWhileOthersWait(t *testing.T, url string) {
+	limiter := open(t, url, polylimit.WithPolicy("closing", "1/hour fixed_window"))
+	// A server keeps it longer than this run.
+	key := polylimit.Key(time.Now().String())
+	if !must(limiter.Check(ctx, key))(t).Allowed {
+		t.Fatal("denied")
+	}
+	failed := make(chan error, 8)
+	for range 8 {
+		go func() {
+			_, err := limiter.Acquire(ctx, key, 1000*time.Hour)
+			failed <- err
+		}()
+	}
+	limiter.Close()
+	limiter.Close()
+	for range 8 {
+		if err := <-failed; !errors.Is(err, polylimit.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	if _, err := limiter.Check(ctx, key); !errors.Is(err, polylimit.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := limiter.Headers(polylimit.HeaderSettings{}); !errors.Is(err, polylimit.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestLimitersThatAreClosedLeaveNothingBehind(t *testing.T) {
+	descriptors := func() int { return len(must(os.ReadDir("/proc/self/fd"))(t)) }
+	openAndClose := func(times int) {
+		for range times {
+			limiter := must(polylimit.Open("memory:", polylimit.WithPolicy("a", "1/s")))(t)
+			if _, err := limiter.Check(ctx, polylimit.Key("k")); err != nil {
+				t.Fatal(err)
+			}
+			limiter.Close()
+		}
+	}
+	openAndClose(100)
+	routines, files, tasks := runtime.NumGoroutine(), descriptors(), threads(t)
+	openAndClose(10_000)
+	if now := runtime.NumGoroutine(); now > routines {
+		t.Errorf("%d goroutines, and %d before", now, routines)
+	}
+	if now := descriptors(); now > files {
+		t.Errorf("%d descriptors, and %d before", now, files)
+	}
+	if now := threads(t); now > tasks+4 {
+		t.Errorf("%d threads, and %d before", now, tasks)
+	}
+}

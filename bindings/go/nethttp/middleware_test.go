@@ -1,0 +1,301 @@
+package nethttp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"polylimit"
+	"polylimit/nethttp"
+)
+
+var hello = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+	status := http.StatusOK
+	if request.URL.Path == "/failed" {
+		status = http.StatusUnauthorized
+	}
+	writer.WriteHeader(status)
+	_, _ = io.WriteString(writer, "hello")
+})
+
+func user(request *http.Request) (string, error) { return request.URL.Query().Get("user"), nil }
+
+// serve is a real server around a handler that is limited.
+func serve(t *testing.T, url, quotas string, options nethttp.Options, settings ...polylimit.Option) *httptest.Server {
+	t.Helper()
+	limiter, err := polylimit.Open(url, append(settings, polylimit.WithPolicy("web", quotas))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Limiter = limiter
+	limit, err := nethttp.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(limit(hello))
+	t.Cleanup(func() {
+		server.Close()
+		limiter.Close()
+	})
+	return server
+}
+
+type response struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func get(t *testing.T, url string, header ...string) response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(header); at += 2 {
+		request.Header.Add(header[at], header[at+1])
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response{answer.StatusCode, answer.Header, string(body)}
+}
+
+func TestExactlyTheLimitPasses(t *testing.T) {
+	redis := os.Getenv("REDIS_URL")
+	if redis == "" {
+		t.Fatal("REDIS_URL names no server: bindings/go/test starts one")
+	}
+	for name, url := range map[string]string{"local": "file://" + t.TempDir() + "/store?size=1MiB", "redis": redis} {
+		t.Run(name, func(t *testing.T) {
+			// Two servers share the budget.
+			options := nethttp.Options{Key: user}
+			servers := []*httptest.Server{serve(t, url, "100/day fixed_window", options), serve(t, url, "100/day fixed_window", options)}
+			var passed, denied atomic.Int64
+			var group sync.WaitGroup
+			for worker := range 16 {
+				group.Go(func() {
+					for range 10 {
+						switch get(t, servers[worker%2].URL+"/?user=alice").status {
+						case http.StatusOK:
+							passed.Add(1)
+						case http.StatusTooManyRequests:
+							denied.Add(1)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if passed.Load() != 100 || denied.Load() != 60 {
+				t.Errorf("%d passed and %d were denied", passed.Load(), denied.Load())
+			}
+		})
+	}
+}
+
+func TestHeadersAndBodiesAreRight(t *testing.T) {
+	server := serve(t, "memory:", "1/hour fixed_window", nethttp.Options{Key: user, Headers: polylimit.HeaderSettings{Style: "both"}})
+	allowed := get(t, server.URL+"/?user=a")
+	if allowed.status != 200 || allowed.body != "hello" || allowed.header.Get("Ratelimit-Policy") != `"web";q=1;w=3600` ||
+		allowed.header.Get("Ratelimit") != `"web";r=0;t=3600` || allowed.header.Get("X-Ratelimit-Remaining") != "0" {
+		t.Errorf("%+v", allowed)
+	}
+	denied := get(t, server.URL+"/?user=a")
+	if denied.status != 429 || denied.header.Get("Retry-After") == "" || !strings.Contains(denied.body, `"violated-policies":["web"]`) ||
+		denied.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%+v", denied)
+	}
+	text := get(t, server.URL+"/?user=a", "Accept", "text/html, application/json;q=0.5")
+	if text.header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(text.body, "Not enough") {
+		t.Errorf("%+v", text)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Run("cost", func(t *testing.T) {
+		server := serve(t, "memory:", "10/hour fixed_window", nethttp.Options{Cost: func(*http.Request) int64 { return 10 }})
+		if first, second := get(t, server.URL).status, get(t, server.URL).status; first != 200 || second != 429 {
+			t.Error(first, second)
+		}
+		for _, cost := range []int64{-1, 1 << 62} {
+			wrong := serve(t, "memory:", "10/hour", nethttp.Options{Cost: func(*http.Request) int64 { return cost }})
+			if status := get(t, wrong.URL).status; status != 500 {
+				t.Error(cost, status)
+			}
+		}
+	})
+	t.Run("count", func(t *testing.T) {
+		failures := func(_ *http.Request, status int, _ http.Header) bool { return status == http.StatusUnauthorized }
+		server := serve(t, "memory:", "3/hour fixed_window", nethttp.Options{Count: failures})
+		for range 5 {
+			if status := get(t, server.URL).status; status != 200 {
+				t.Error(status)
+			}
+		}
+		statuses := ""
+		for range 4 {
+			statuses += fmt.Sprint(get(t, server.URL+"/failed").status, " ")
+		}
+		if statuses != "401 401 401 429 " {
+			t.Error(statuses)
+		}
+	})
+	t.Run("skip", func(t *testing.T) {
+		health := func(request *http.Request) bool { return request.URL.Path == "/health" }
+		server := serve(t, "memory:", "0/hour", nethttp.Options{Skip: health})
+		skipped := get(t, server.URL+"/health")
+		if skipped.status != 200 || skipped.header.Get("Ratelimit") != "" || get(t, server.URL).status != 429 {
+			t.Errorf("%+v", skipped)
+		}
+	})
+	t.Run("on denied", func(t *testing.T) {
+		server := serve(t, "memory:", "0/hour", nethttp.Options{OnDenied: func(writer http.ResponseWriter, _ *http.Request, denial nethttp.Denial) {
+			http.Error(writer, fmt.Sprint(denial.Problem.Status, denial.Decision.Allowed), http.StatusTeapot)
+		}})
+		if denied := get(t, server.URL); denied.status != http.StatusTeapot || denied.body != "429 false\n" {
+			t.Errorf("%+v", denied)
+		}
+	})
+	t.Run("key", func(t *testing.T) {
+		server := serve(t, "memory:", "1/hour", nethttp.Options{Key: nethttp.Header("X-Api-Key")})
+		for _, step := range []struct {
+			key    string
+			status int
+		}{{"a", 200}, {"b", 200}, {"a", 429}} {
+			if got := get(t, server.URL, "X-Api-Key", step.key).status; got != step.status {
+				t.Error(step, got)
+			}
+		}
+		behind, err := nethttp.ClientAddress(polylimit.AddressRules{Trust: []string{"loopback"}, Header: "x-forwarded-for"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server = serve(t, "memory:", "1/hour", nethttp.Options{Key: behind})
+		for _, step := range []struct {
+			forwarded string
+			status    int
+		}{{"203.0.113.7", 200}, {"203.0.113.8", 200}, {"198.51.100.1, 203.0.113.7", 429}} {
+			if got := get(t, server.URL, "X-Forwarded-For", step.forwarded).status; got != step.status {
+				t.Error(step, got)
+			}
+		}
+		if _, err := nethttp.ClientAddress(polylimit.AddressRules{Trust: []string{"everybody"}}); err == nil {
+			t.Error("everybody is trusted")
+		}
+	})
+	t.Run("limiter", func(t *testing.T) {
+		if _, err := nethttp.New(nethttp.Options{}); err == nil {
+			t.Error("there is no limiter")
+		}
+	})
+}
+
+func TestAnOutageIsNoFaultOfTheClient(t *testing.T) {
+	deny := polylimit.WithOutage("web", "deny")
+	server := serve(t, "redis://127.0.0.1:1", "5/hour", nethttp.Options{}, deny)
+	if denied := get(t, server.URL); denied.status != 503 || !strings.Contains(denied.body, "temporary-reduced-capacity") {
+		t.Errorf("%+v", denied)
+	}
+	open := func(writer http.ResponseWriter, request *http.Request, denial nethttp.Denial) {
+		if denial.Err != nil || denial.Decision.Source != "deny" || denial.Decision.Degraded == "" {
+			t.Errorf("%+v", denial)
+		}
+		hello(writer, request)
+	}
+	server = serve(t, "redis://127.0.0.1:1", "5/hour", nethttp.Options{OnOutage: open}, deny)
+	if allowed := get(t, server.URL); allowed.status != 200 {
+		t.Errorf("%+v", allowed)
+	}
+	server = serve(t, "redis://127.0.0.1:1", "1/hour", nethttp.Options{})
+	if first, second := get(t, server.URL).status, get(t, server.URL).status; first != 200 || second != 429 {
+		t.Error("this process decides by itself:", first, second)
+	}
+}
+
+func TestSeveralPoliciesStand(t *testing.T) {
+	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "1/hour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	var handler http.Handler = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		decision, limited := nethttp.DecisionOf(request)
+		_, _ = fmt.Fprint(writer, decision.Remaining, limited)
+	})
+	for _, policy := range []string{"user", "ip"} {
+		limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler = limit(handler)
+	}
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	first, second := get(t, server.URL), get(t, server.URL)
+	if first.body != "0 true" || len(first.header.Values("Ratelimit")) != 2 || second.status != 429 {
+		t.Errorf("%+v %+v", first, second)
+	}
+}
+
+// Responses that stream and connections that are taken over pass through.
+func TestWritersKeepWhatTheyCan(t *testing.T) {
+	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("web", "9/hour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Count: func(*http.Request, int, http.Header) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(limit(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == "/upgrade" {
+			connection, buffered, err := writer.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\nraw")
+			_ = buffered.Flush()
+			_ = connection.Close()
+			return
+		}
+		_, _ = io.WriteString(writer, "first")
+		writer.(http.Flusher).Flush()
+		<-request.Context().Done()
+	})))
+	defer server.Close()
+	stream, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 5)
+	if _, err := io.ReadFull(stream.Body, first); err != nil || string(first) != "first" {
+		t.Error(err, string(first))
+	}
+	_ = stream.Body.Close()
+	connection, err := net.DialTimeout("tcp", strings.TrimPrefix(server.URL, "http://"), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	_, _ = io.WriteString(connection, "GET /upgrade HTTP/1.1\r\nHost: x\r\n\r\n")
+	if answer, err := io.ReadAll(connection); err != nil || !strings.HasSuffix(string(answer), "\r\n\r\nraw") {
+		t.Error(err, string(answer))
+	}
+}

@@ -1,0 +1,97 @@
+// Package nethttp limits the requests of net/http servers.
+//
+//	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: "api"})
+//	...
+//	http.Handle("/api/", limit(api))
+package nethttp
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+
+	"polylimit"
+)
+
+// Options say what is limited, and how. Only Limiter is needed.
+type Options struct {
+	// Limiter decides.
+	Limiter *polylimit.Limiter
+	// Policy is a policy of the limiter, or quotas as text; it may be left out where the limiter has one policy.
+	Policy string
+	// Key is whom to limit: ClientAddress, Header, or a function of the request. Nil is the client's address without
+	// trusting any proxy.
+	Key func(*http.Request) (string, error)
+	// Cost is the units that a request spends; nil is 1 for each.
+	Cost func(*http.Request) int64
+	// Count says which requests count, by their responses: the units of the others are given back when they have been
+	// answered. Nil counts every request.
+	Count func(request *http.Request, status int, header http.Header) bool
+	// Skip says which requests are not limited at all; nil is none.
+	Skip func(*http.Request) bool
+	// OnDenied answers a denied request; nil answers 429 with a problem document, or with text to those who want that. The
+	// header fields are set already.
+	OnDenied func(http.ResponseWriter, *http.Request, Denial)
+	// OnOutage answers a request that was denied because the store could not be asked, or that could not be decided; nil
+	// answers 503, or 500 where it is not the store's fault.
+	OnOutage func(http.ResponseWriter, *http.Request, Denial)
+	// Headers say which header fields responses get.
+	Headers polylimit.HeaderSettings
+}
+
+// Denial is why a request does not proceed.
+type Denial struct {
+	// Decision is the denial, where Err is nil.
+	Decision polylimit.Decision
+	// Problem is what would be answered; nil where Err is not.
+	Problem *polylimit.Problem
+	// Err is why no decision could be made.
+	Err error
+}
+
+// Header limits by a field of the request; requests without it share one budget.
+func Header(name string) func(*http.Request) (string, error) {
+	return func(request *http.Request) (string, error) { return request.Header.Get(name), nil }
+}
+
+// ClientAddress limits by the address of the client, which proxies in front of the server are trusted to say.
+func ClientAddress(rules polylimit.AddressRules) (func(*http.Request) (string, error), error) {
+	keys, err := rules.Keys()
+	if err != nil {
+		return nil, err
+	}
+	return func(request *http.Request) (string, error) {
+		peer, err := peerOf(request.RemoteAddr)
+		if err != nil {
+			return "", err
+		}
+		var lines []string
+		if name := keys.Header(); name != "" {
+			lines = request.Header.Values(name)
+		}
+		return keys.Key(peer, lines)
+	}, nil
+}
+
+// peerOf reads the other end of a connection. That of a Unix socket has no address, and is on this host.
+func peerOf(remote string) (netip.Addr, error) {
+	if remote == "" || remote == "@" {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+	}
+	if peer, err := netip.ParseAddrPort(remote); err == nil {
+		return peer.Addr(), nil
+	}
+	return netip.ParseAddr(remote)
+}
+
+func (o *Options) check() error {
+	if o.Limiter == nil {
+		return errors.New("nethttp: Options.Limiter is nil")
+	}
+	if o.Key != nil {
+		return nil
+	}
+	var err error
+	o.Key, err = ClientAddress(polylimit.AddressRules{})
+	return err
+}

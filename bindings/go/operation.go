@@ -1,0 +1,82 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import "context"
+
+// Result is what became of one request of CheckMany.
+type Result struct {
+	// Decision, where Err is nil.
+	Decision Decision
+	Err      error
+}
+
+// CheckMany checks several requests, of one or more policies, that travel together. Each is decided on its own, in order,
+// and has its own result.
+func (l *Limiter) CheckMany(ctx context.Context, requests []Request) []Result {
+	results := make([]Result, len(requests))
+	if err := l.enter(); err != nil {
+		for at := range results {
+			results[at].Err = err
+		}
+		return results
+	}
+	defer l.leave()
+	// By place; 0 where the answer was known at once.
+	tags := make([]uint64, len(requests))
+	for at, request := range requests {
+		var result C.polylimit_result
+		tag, pending, err := l.waiting.submit(ctx, l.limiter, C.POLYLIMIT_CHECK, request, 0, &result)
+		switch {
+		case err != nil:
+			results[at].Err = err
+		case pending:
+			tags[at] = tag
+		default:
+			results[at].Decision = decisionOf(&result)
+		}
+	}
+	for at, tag := range tags {
+		if tag == 0 {
+			continue
+		}
+		var result C.polylimit_result
+		if err := l.waiting.await(ctx, tag, &result); err != nil {
+			results[at].Err = err
+		} else {
+			results[at].Decision = decisionOf(&result)
+		}
+	}
+	return results
+}
+
+func (l *Limiter) decide(ctx context.Context, operation C.uint32_t, request Request, timeoutUs uint64) (Decision, error) {
+	var result C.polylimit_result
+	if err := l.do(ctx, operation, request, timeoutUs, &result); err != nil {
+		return Decision{}, err
+	}
+	return decisionOf(&result), nil
+}
+
+func (l *Limiter) spend(ctx context.Context, operation C.uint32_t, request Request) (Usage, error) {
+	var result C.polylimit_result
+	if err := l.do(ctx, operation, request, 0, &result); err != nil {
+		return Usage{}, err
+	}
+	return usageOf(&result), nil
+}
+
+// do does an operation and, where its answer is not known at once, waits for it.
+func (l *Limiter) do(ctx context.Context, operation C.uint32_t, request Request, timeoutUs uint64,
+	result *C.polylimit_result) error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	defer l.leave()
+	tag, pending, err := l.waiting.submit(ctx, l.limiter, operation, request, timeoutUs, result)
+	if pending {
+		return l.waiting.await(ctx, tag, result)
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+// SetPolicy registers a policy, or changes the quotas of the one of that name; what was used is kept by every quota whose
+// algorithm, period, step and buckets stay.
+func (l *Limiter) SetPolicy(name, quotas string) error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	defer l.leave()
+	cName, err := cText(name, "name")
+	if err != nil {
+		return err
+	}
+	defer free(cName)
+	cQuotas, err := cText(quotas, "quotas")
+	if err != nil {
+		return err
+	}
+	defer free(cQuotas)
+	var told message
+	return told.failed(C.polylimit_limiter_set_policy(l.limiter, cName, cQuotas, &told[0], C.size_t(len(told))))
+}
+
+// Policy is the quotas of a policy as text, in their canonical form; of the only one when the name is empty.
+func (l *Limiter) Policy(name string) (string, error) {
+	if err := l.enter(); err != nil {
+		return "", err
+	}
+	defer l.leave()
+	cName, _, err := optionalTexts(name, "")
+	if err != nil {
+		return "", err
+	}
+	defer free(cName)
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_limiter_policy(l.limiter, cName, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}
+
+// SetCredentials authenticates new connections with another password from now on, and with another user name unless that
+// is empty.
+func (l *Limiter) SetCredentials(username, password string) error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	defer l.leave()
+	cUsername, _, err := optionalTexts(username, "")
+	if err != nil {
+		return err
+	}
+	defer free(cUsername)
+	cPassword, err := cText(password, "password")
+	if err != nil {
+		return err
+	}
+	defer free(cPassword)
+	var told message
+	return told.failed(C.polylimit_limiter_set_credentials(l.limiter, cUsername, cPassword, &told[0], C.size_t(len(told))))
+}

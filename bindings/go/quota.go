@@ -1,0 +1,93 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Algorithm is how a quota counts what was used.
+type Algorithm uint32
+
+// The algorithms. The zero value is the one that a quota has unless told otherwise.
+const (
+	TokenBucket   = Algorithm(C.POLYLIMIT_TOKEN_BUCKET)
+	LeakyBucket   = Algorithm(C.POLYLIMIT_LEAKY_BUCKET)
+	FixedWindow   = Algorithm(C.POLYLIMIT_FIXED_WINDOW)
+	SlidingWindow = Algorithm(C.POLYLIMIT_SLIDING_WINDOW)
+	SlidingLog    = Algorithm(C.POLYLIMIT_SLIDING_LOG)
+)
+
+// Quota is at most Limit units per Period, counted by an algorithm. A field that is zero is one that is not given.
+type Quota struct {
+	// Limit is 0 to 10^12 units.
+	Limit uint64
+	// Period is 1 ms to 366 days, whole microseconds.
+	Period    time.Duration
+	Algorithm Algorithm
+	// Burst is the most units that can be spent at once: the two buckets only.
+	Burst uint64
+	// Step is how many tokens a bucket gets at a time: token bucket only.
+	Step uint64
+	// Buckets is how many sub-windows there are, 1 to 60: sliding window only.
+	Buckets uint32
+	// Aligned: windows start at multiples of the period since the Unix epoch. Fixed window only.
+	Aligned bool
+	// CountDenied: denied requests are charged too.
+	CountDenied bool
+}
+
+// ParseQuota reads one quota from its text form, such as "10/s token_bucket burst=20".
+func ParseQuota(text string) (Quota, error) {
+	cQuota, err := cText(text, "quota")
+	if err != nil {
+		return Quota{}, err
+	}
+	defer free(cQuota)
+	var plain C.polylimit_quota
+	plain.size = C.uint32_t(unsafe.Sizeof(plain))
+	var told message
+	if err := told.failed(C.polylimit_quota_parse(cQuota, &plain, &told[0], C.size_t(len(told)))); err != nil {
+		return Quota{}, err
+	}
+	return Quota{
+		Limit:       uint64(plain.limit),
+		Period:      duration(uint64(plain.period_us)),
+		Algorithm:   Algorithm(plain.algorithm),
+		Burst:       uint64(plain.burst),
+		Step:        uint64(plain.step),
+		Buckets:     uint32(plain.buckets),
+		Aligned:     plain.aligned != 0,
+		CountDenied: plain.count_denied != 0,
+	}, nil
+}
+
+// Text is the quota in its canonical text form; ErrInvalidArgument when it is out of bounds.
+func (q Quota) Text() (string, error) {
+	if q.Period < 0 || q.Period%time.Microsecond != 0 {
+		return "", invalid("period is " + q.Period.String() + ": allowed are whole microseconds")
+	}
+	plain := C.polylimit_quota{
+		algorithm:    C.uint32_t(q.Algorithm),
+		limit:        C.uint64_t(q.Limit),
+		period_us:    C.uint64_t(q.Period / time.Microsecond),
+		burst:        C.uint64_t(q.Burst),
+		step:         C.uint64_t(q.Step),
+		buckets:      C.uint32_t(q.Buckets),
+		aligned:      flag(q.Aligned),
+		count_denied: flag(q.CountDenied),
+	}
+	plain.size = C.uint32_t(unsafe.Sizeof(plain))
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_quota_text(&plain, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}
+
+func flag(set bool) C.uint8_t {
+	if set {
+		return 1
+	}
+	return 0
+}

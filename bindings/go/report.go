@@ -1,0 +1,53 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// Doctor looks at the store with the eyes of an operator: one finding a line, "severity: subject: message", where the
+// severity is fine, advice or problem. It makes a decision on a key of its own and forgets it. It holds a thread while it
+// waits.
+func (l *Limiter) Doctor() ([]string, error) {
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_limiter_doctor(l.limiter, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+	if err != nil || text == "" {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil
+}
+
+// Stats are the counters of the limiter, by name.
+func (l *Limiter) Stats() (map[string]uint64, error) {
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	plain := make([]C.polylimit_stat, 64)
+	for {
+		var count C.size_t
+		var told message
+		status := C.polylimit_limiter_stats(l.limiter, unsafe.SliceData(plain), C.size_t(len(plain)), &count,
+			&told[0], C.size_t(len(told)))
+		if err := told.failed(status); err != nil {
+			return nil, err
+		}
+		if int(count) > len(plain) {
+			plain = make([]C.polylimit_stat, count)
+			continue
+		}
+		stats := make(map[string]uint64, count)
+		for _, stat := range plain[:count] {
+			stats[C.GoString(stat.name)] = uint64(stat.value)
+		}
+		return stats, nil
+	}
+}

@@ -1,0 +1,37 @@
+package polylimit
+
+// #include "shim.h"
+import "C"
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// cText copies a text for C; free gives it back. A NUL would end it early, so it is refused.
+func cText(text, name string) (*C.char, error) {
+	if strings.IndexByte(text, 0) >= 0 {
+		return nil, invalid(name + " has a NUL in it")
+	}
+	return C.CString(text), nil
+}
+
+func free(text *C.char) { C.free(unsafe.Pointer(text)) }
+
+// rendered is the text that write puts into a buffer, which is made as big as it needs to be.
+func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status) (string, error) {
+	buffer := make([]byte, 512)
+	for {
+		var length C.size_t
+		var told message
+		status := write((*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &length, &told)
+		if Kind(status) == ErrInvalidArgument && int(length) >= len(buffer) {
+			buffer = make([]byte, int(length)+1)
+			continue
+		}
+		if err := told.failed(status); err != nil {
+			return "", err
+		}
+		return string(buffer[:length]), nil
+	}
+}

@@ -1,0 +1,144 @@
+#include "cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Noreturn void cases_die(const char *what, const char *about) {
+    fprintf(stderr, "conformance-c: %s: %s\n", about, what);
+    exit(2);
+}
+
+cJSON *cases_read(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        cases_die("it cannot be opened", path);
+    }
+    size_t length = 0, capacity = 1 << 16;
+    char *text = malloc(capacity);
+    while (text) {
+        size_t read = fread(text + length, 1, capacity - length - 1, file);
+        length += read;
+        if (read == 0) {
+            break;
+        }
+        if (capacity - length < 2) {
+            capacity *= 2;
+            text = realloc(text, capacity);
+        }
+    }
+    if (!text || ferror(file)) {
+        cases_die("it cannot be read", path);
+    }
+    fclose(file);
+    text[length] = 0;
+    cJSON *json = cJSON_Parse(text);
+    free(text);
+    uint64_t format = 0;
+    if (!json || !cases_number(json, "format", &format)) {
+        cases_die("it is no file of cases", path);
+    }
+    if (format != 1) {
+        cases_die("its format is not known: this runner reads format 1", path);
+    }
+    return json;
+}
+
+bool cases_number(const cJSON *object, const char *name, uint64_t *number_out) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    if (!item) {
+        return false;
+    }
+    /* Every number of a case is exact in a double. */
+    double number = cJSON_GetNumberValue(item);
+    if (!(number >= 0 && number <= 9007199254740992.0) || (double)(uint64_t)number != number) {
+        cases_die("it is no whole number", name);
+    }
+    *number_out = (uint64_t)number;
+    return true;
+}
+
+static uint32_t algorithm(const cJSON *quota) {
+    static const char *const names[] = {"token_bucket", "leaky_bucket", "fixed_window", "sliding_window",
+                                        "sliding_log"};
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(quota, "algorithm"));
+    for (uint32_t at = 0; name && at < 5; at++) {
+        if (strcmp(names[at], name) == 0) {
+            return at + 1;
+        }
+    }
+    cases_die("it is not known", name ? name : "algorithm");
+}
+
+bool cases_quotas(const cJSON *quotas, char *text, size_t capacity, char *message, size_t message_capacity) {
+    const cJSON *item;
+    size_t end = 0;
+    text[0] = 0;
+    cJSON_ArrayForEach(item, quotas) {
+        polylimit_quota quota = {.size = sizeof quota, .algorithm = algorithm(item)};
+        uint64_t buckets = 0;
+        cases_number(item, "limit", &quota.limit);
+        cases_number(item, "period_us", &quota.period_us);
+        cases_number(item, "burst", &quota.burst);
+        cases_number(item, "step", &quota.step);
+        cases_number(item, "buckets", &buckets);
+        quota.buckets = (uint32_t)buckets;
+        quota.aligned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "aligned"));
+        quota.count_denied = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "count_denied"));
+        if (end > 0) {
+            end += (size_t)snprintf(text + end, capacity - end, "; ");
+        }
+        size_t length = 0;
+        if (polylimit_quota_text(&quota, text + end, capacity - end, &length, message, message_capacity) !=
+            POLYLIMIT_OK) {
+            return false;
+        }
+        end += length;
+    }
+    return true;
+}
+
+uint32_t cases_operation(const cJSON *operation) {
+    static const char *const names[] = {"change", "check", "peek", "take", "charge", "refund", "reset"};
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(operation, "op"));
+    for (uint32_t at = 0; name && at < 7; at++) {
+        if (strcmp(names[at], name) == 0) {
+            return at;
+        }
+    }
+    cases_die("it is not known", name ? name : "op");
+}
+
+static void add_number(cJSON *object, const char *name, uint64_t number) {
+    cJSON_AddNumberToObject(object, name, (double)number);
+}
+
+cJSON *cases_answer(uint32_t operation, const polylimit_result *result) {
+    const polylimit_decision *decision = &result->answer.decision;
+    const polylimit_usage *usage = &result->answer.usage;
+    cJSON *answer = cJSON_CreateObject();
+    bool decides = operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK;
+    const char *source = polylimit_source_name(decides ? decision->source : usage->source);
+    /* What an outage policy answered must not look as if the store did. */
+    if (strcmp(source, "local") == 0 || strcmp(source, "allow") == 0 || strcmp(source, "deny") == 0) {
+        return answer;
+    }
+    if (decides) {
+        cJSON_AddBoolToObject(answer, "allowed", decision->allowed != 0);
+        add_number(answer, "remaining", decision->remaining);
+        if (decision->retry_after_us == POLYLIMIT_NEVER) {
+            cJSON_AddNullToObject(answer, "retry_after_us");
+        } else {
+            add_number(answer, "retry_after_us", decision->retry_after_us);
+        }
+        add_number(answer, "reset_after_us", decision->reset_after_us);
+        add_number(answer, "delay_us", decision->delay_us);
+        return answer;
+    }
+    add_number(answer, "remaining", usage->remaining);
+    add_number(answer, "reset_after_us", usage->reset_after_us);
+    if (operation == POLYLIMIT_TAKE) {
+        add_number(answer, "taken", usage->taken);
+    }
+    return answer;
+}

@@ -1,0 +1,72 @@
+#include "face.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Calls that wait have a function for each operation. */
+static polylimit_status run_blocking(const polylimit_limiter *limiter, const polylimit_request *request,
+                                     polylimit_result *result) {
+    polylimit_decision *decision = &result->answer.decision;
+    polylimit_usage *usage = &result->answer.usage;
+    const char *policy = request->policy;
+    const void *key = request->key;
+    size_t length = request->key_length;
+    uint64_t cost = request->cost;
+    char *message = result->message;
+    size_t capacity = sizeof result->message;
+    switch (request->operation) {
+    case POLYLIMIT_CHECK:
+        decision->size = sizeof *decision;
+        return polylimit_limiter_check(limiter, policy, key, length, cost, decision, message, capacity);
+    case POLYLIMIT_PEEK:
+        decision->size = sizeof *decision;
+        return polylimit_limiter_peek(limiter, policy, key, length, cost, decision, message, capacity);
+    case POLYLIMIT_TAKE:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_take(limiter, policy, key, length, cost, usage, message, capacity);
+    case POLYLIMIT_CHARGE:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_charge(limiter, policy, key, length, cost, usage, message, capacity);
+    case POLYLIMIT_REFUND:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_refund(limiter, policy, key, length, cost, usage, message, capacity);
+    default:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_reset(limiter, policy, key, length, usage, message, capacity);
+    }
+}
+
+static polylimit_status run_completed(polylimit_completions *completions, const polylimit_limiter *limiter,
+                                      const polylimit_request *request, polylimit_result *result) {
+    static uint64_t tag = 0;
+    char *message = result->message;
+    size_t capacity = sizeof result->message;
+    polylimit_status status = polylimit_completions_submit(completions, limiter, request, ++tag, result,
+                                                           sizeof *result, message, capacity);
+    while (status == POLYLIMIT_PENDING) {
+        struct pollfd watched = {.fd = polylimit_completions_fd(completions), .events = POLLIN, .revents = 0};
+        if (poll(&watched, 1, 60000) != 1) {
+            fprintf(stderr, "conformance-c: no completion came within a minute\n");
+            exit(2);
+        }
+        size_t count = 0;
+        polylimit_status drained =
+            polylimit_completions_drain(completions, result, sizeof *result, 1, &count, message, capacity);
+        if (drained != POLYLIMIT_OK) {
+            return drained;
+        }
+        if (count == 1) {
+            return result->tag == tag ? result->status : POLYLIMIT_INTERNAL;
+        }
+    }
+    return status;
+}
+
+void face_run(const struct face *face, const polylimit_limiter *limiter, const polylimit_request *request,
+              polylimit_result *result) {
+    memset(result, 0, sizeof *result);
+    result->status = face->completions ? run_completed(face->completions, limiter, request, result)
+                                       : run_blocking(limiter, request, result);
+}

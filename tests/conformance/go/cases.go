@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"polylimit"
+)
+
+// file is the format of the cases; see ../README.md.
+type file struct {
+	Format int        `json:"format"`
+	Cases  []caseItem `json:"cases"`
+}
+
+type caseItem struct {
+	Name   string      `json:"name"`
+	Quotas []quota     `json:"quotas"`
+	Ops    []operation `json:"ops"`
+}
+
+type quota struct {
+	Algorithm   string `json:"algorithm"`
+	Limit       uint64 `json:"limit"`
+	PeriodUs    int64  `json:"period_us"`
+	Burst       uint64 `json:"burst"`
+	Step        uint64 `json:"step"`
+	Buckets     uint32 `json:"buckets"`
+	Aligned     bool   `json:"aligned"`
+	CountDenied bool   `json:"count_denied"`
+}
+
+type operation struct {
+	AtUs   int64           `json:"at_us"`
+	Op     string          `json:"op"`
+	Cost   *int64          `json:"cost"`
+	Quotas []quota         `json:"quotas"`
+	Expect json.RawMessage `json:"expect"`
+}
+
+func read(path string) (*file, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var cases file
+	if err := decoder.Decode(&cases); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if cases.Format != 1 {
+		return nil, fmt.Errorf("%s: format %d is not known: this runner reads format 1", path, cases.Format)
+	}
+	return &cases, nil
+}
+
+var algorithms = map[string]polylimit.Algorithm{
+	"token_bucket":   polylimit.TokenBucket,
+	"leaky_bucket":   polylimit.LeakyBucket,
+	"fixed_window":   polylimit.FixedWindow,
+	"sliding_window": polylimit.SlidingWindow,
+	"sliding_log":    polylimit.SlidingLog,
+}
+
+// quotasText is the quotas of a case as text.
+func quotasText(quotas []quota) (string, error) {
+	texts := make([]string, 0, len(quotas))
+	for _, numbers := range quotas {
+		algorithm, known := algorithms[numbers.Algorithm]
+		if !known {
+			return "", fmt.Errorf("algorithm %q is not known", numbers.Algorithm)
+		}
+		text, err := polylimit.Quota{
+			Limit:       numbers.Limit,
+			Period:      time.Duration(numbers.PeriodUs) * time.Microsecond,
+			Algorithm:   algorithm,
+			Burst:       numbers.Burst,
+			Step:        numbers.Step,
+			Buckets:     numbers.Buckets,
+			Aligned:     numbers.Aligned,
+			CountDenied: numbers.CountDenied,
+		}.Text()
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; "), nil
+}

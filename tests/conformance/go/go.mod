@@ -1,0 +1,7 @@
+module polylimit-conformance
+
+go 1.25
+
+require polylimit v0.0.0
+
+replace polylimit => ../../../bindings/go

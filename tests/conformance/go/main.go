@@ -1,0 +1,112 @@
+// Runs a file of conformance cases through the Go module, and prints how many operations agreed.
+//
+// Usage: run FILE STORE, where STORE is "memory" or the URL of a store.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"polylimit"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: run FILE STORE")
+		os.Exit(2)
+	}
+	allAgree, err := run(os.Args[1], os.Args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance-go:", err)
+		os.Exit(2)
+	}
+	if !allAgree {
+		os.Exit(1)
+	}
+}
+
+func run(path, store string) (bool, error) {
+	cases, err := read(path)
+	if err != nil {
+		return false, err
+	}
+	agreed, operations := 0, 0
+	started := time.Now().UnixNano()
+	for number, item := range cases.Cases {
+		operations += len(item.Ops)
+		// A store that outlives this process has never seen such a key.
+		key := fmt.Sprintf("go %d %d", started, number)
+		at, err := runCase(item, key, store)
+		agreed += at
+		if err != nil {
+			fmt.Printf("go %s: case %q, operation %d: %v\n", store, item.Name, at, err)
+		}
+	}
+	if operations == 0 {
+		return false, errors.New(path + ": there is no operation in it")
+	}
+	fmt.Printf("go %s: %d of %d operations agree\n", store, agreed, operations)
+	return agreed == operations, nil
+}
+
+// runCase says how many operations agree, up to the first that does not: those after it build on it.
+func runCase(item caseItem, key, store string) (at int, err error) {
+	quotas, err := quotasText(item.Quotas)
+	if err != nil {
+		return 0, err
+	}
+	clock, err := polylimit.NewManualClock(time.UnixMicro(0))
+	if err != nil {
+		return 0, err
+	}
+	if store == "memory" {
+		store = "memory:"
+	}
+	// What the store does not answer must not look as if it did.
+	limiter, err := polylimit.Open(store, polylimit.WithPolicy("case", quotas), polylimit.WithOutage("case", "deny"),
+		polylimit.WithClock(clock))
+	if err != nil {
+		return 0, err
+	}
+	defer limiter.Close()
+	// A manual clock's keys do not expire.
+	defer func() {
+		if _, failed := answer(limiter, "reset", polylimit.Key(key)); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
+	for ; at < len(item.Ops); at++ {
+		if err := step(item.Ops[at], key, limiter, clock); err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+func step(operation operation, key string, limiter *polylimit.Limiter, clock *polylimit.ManualClock) error {
+	if err := clock.Set(time.UnixMicro(operation.AtUs)); err != nil {
+		return err
+	}
+	if operation.Op == "change" {
+		quotas, err := quotasText(operation.Quotas)
+		if err != nil {
+			return err
+		}
+		return limiter.SetPolicy("case", quotas)
+	}
+	request := polylimit.Key(key)
+	if operation.Cost != nil {
+		request = request.Cost(*operation.Cost)
+	}
+	got, err := answer(limiter, operation.Op, request)
+	if err != nil {
+		return fmt.Errorf("refused: %w", err)
+	}
+	agree, err := agrees(operation.Expect, got)
+	if err == nil && !agree {
+		err = fmt.Errorf("it differs\n  expected %s\n  got      %v", operation.Expect, got)
+	}
+	return err
+}
