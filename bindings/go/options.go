@@ -18,6 +18,10 @@ func WithPolicy(name, quotas string) Option { return Option{name: "policy." + na
 // WithOutage says what a policy answers while the store cannot be asked: "local", "allow" or "deny".
 func WithOutage(policy, outage string) Option { return Option{name: "outage." + policy, value: outage} }
 
+// WithLease leases busy keys of a policy: units are taken ahead from a store in Redis and spent in this process. The lease
+// is "auto", the most units, or units and a time, such as "100/500ms".
+func WithLease(policy, lease string) Option { return Option{name: "lease." + policy, value: lease} }
+
 // WithOption sets an option of the store, such as "deadline" to "20ms".
 func WithOption(name, value string) Option { return Option{name: name, value: value} }
 

@@ -130,6 +130,10 @@ fn options_are_set_by_name() {
     }
     assert!(one_key.check("d").unwrap().degraded().is_some());
     assert!(builder().store("redis://localhost").option("deadline", "20ms").build().is_ok());
+    let redis = || builder().store("redis://localhost");
+    assert!(redis().option("outage.api", "deny").option("lease.api", "auto").build().is_ok());
+    assert!(refused(redis().option("outage.api", "open").build()).contains("\"open\" is not known"));
+    assert!(refused(redis().option("lease.other", "10").build()).contains("\"other\", which there is not"));
     assert!(refused(builder().option("deadline", "20ms").build()).contains("for a Redis store"));
     assert!(refused(builder().option("max_keys", "-1").build()).contains("from 1 up"));
     assert!(refused(builder().option("max_kyes", "1").build()).contains("\"max_kyes\" is not known"));

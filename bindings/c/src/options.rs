@@ -12,6 +12,7 @@ use crate::text::text;
 /// - `policy.<name>`: the quotas of a policy, such as "10/second; 1000/hour". Policies stand in the order in which they are
 ///   given. Without any, requests give their quotas themselves.
 /// - `outage.<name>`: what that policy answers while the store cannot be asked: "local", "allow" or "deny".
+/// - `lease.<name>`: that busy keys of that policy are leased: "auto", the most units, or units and a time ("100/500ms").
 /// - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
 #[repr(C)]
 pub struct polylimit_option {
@@ -36,8 +37,6 @@ pub(crate) unsafe fn apply(
         let value = unsafe { text(value, &format!("the value of option {}", name.escape_debug())) }?;
         builder = if let Some(policy) = name.strip_prefix("policy.") {
             builder.policy(Policy::parse(policy, value)?)
-        } else if let Some(policy) = name.strip_prefix("outage.") {
-            builder.outage(policy, value.parse()?)
         } else {
             builder.option(name, value)
         };

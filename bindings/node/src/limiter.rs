@@ -6,7 +6,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{FromNapiValue, Unknown};
 use napi::{Env, JsValue};
 use napi_derive::napi;
-use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Outage, Policy, Request};
+use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request};
 
 use crate::clock::NativeClock;
 use crate::exchange::NativeExchange;
@@ -15,12 +15,13 @@ use crate::number::{cost, microseconds, number};
 use crate::operation::{self, Bound};
 use crate::text::Text;
 
-/// A policy: its name, its quotas as text, and what it answers while its store cannot be asked.
+/// A policy: its name, its quotas as text, what it answers while its store cannot be asked, and how it is leased.
 #[napi(object, object_to_js = false)]
 pub struct PolicyRow {
     pub name: String,
     pub quotas: String,
     pub outage: Option<String>,
+    pub lease: Option<String>,
 }
 
 /// An option by its name in the core, as text.
@@ -73,9 +74,11 @@ impl NativeLimiter {
     ) -> Result<Self> {
         guarded(|| {
             let mut builder = Limiter::builder().store(&url);
-            for PolicyRow { name, quotas, outage } in policies {
-                if let Some(outage) = outage {
-                    builder = builder.outage(&name, outage.parse::<Outage>().map_err(failure)?);
+            for PolicyRow { name, quotas, outage, lease } in policies {
+                for (option, text) in [("outage", outage), ("lease", lease)] {
+                    if let Some(text) = text {
+                        builder = builder.option(&format!("{option}.{name}"), &text);
+                    }
                 }
                 builder = builder.policy(Policy::parse(&name, &quotas).map_err(failure)?);
             }

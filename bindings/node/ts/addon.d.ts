@@ -184,6 +184,7 @@ export interface PolicyRow {
   name: string
   quotas: string
   outage?: string
+  lease?: string
 }
 
 export interface QuotaNumbers {

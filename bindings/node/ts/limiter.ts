@@ -15,8 +15,12 @@ export type Key = string | Uint8Array;
 /** Quotas as text (`"100/minute; 1000/hour"`), as a `Quota`, or several of them. */
 export type Quotas = string | Quota | readonly (string | Quota)[];
 
-/** A policy: its quotas, or with what it answers while its store cannot be asked. */
-export type Policy = Quotas | { readonly quotas: Quotas; readonly outage?: Outage };
+/**
+ * A policy: its quotas, or with what it answers while its store cannot be asked, and that busy keys are leased: units are
+ * taken ahead from a store in Redis and spent in this process. A lease is `"auto"`, the most units (`"100"`), or units and a
+ * time (`"100/500ms"`).
+ */
+export type Policy = Quotas | { readonly quotas: Quotas; readonly outage?: Outage; readonly lease?: string };
 
 /** The options of a limiter: those of its store, and these. */
 export interface LimiterOptions extends StoreOptions {
@@ -285,18 +289,22 @@ function checkRow(check: Check | string, at: number): { key: unknown; policy?: s
   return { key, policy: policyOf(check), cost: costOf(check) };
 }
 
-function policyRows(policies: Readonly<Record<string, Policy>>): { name: string; quotas: string; outage?: string }[] {
+type PolicyRow = { name: string; quotas: string; outage?: string; lease?: string };
+
+function policyRows(policies: Readonly<Record<string, Policy>>): PolicyRow[] {
   if (typeof policies !== "object" || policies === null || Array.isArray(policies)) {
     throw refused("policies", policies, "an object of quotas by their policy's name");
   }
   return Object.entries(policies).map(([name, policy]) => {
     if (typeof policy === "object" && policy !== null && !Array.isArray(policy) && !(policy instanceof Quota)) {
-      const { quotas, outage } = known(`policy ${name}`, policy as { quotas: Quotas; outage?: Outage }, [
-        "quotas",
-        "outage",
-      ]);
+      const { quotas, outage, lease } = known(
+        `policy ${name}`,
+        policy as { quotas: Quotas; outage?: Outage; lease?: string },
+        ["quotas", "outage", "lease"],
+      );
       if (outage !== undefined) text("outage", outage, "the name of what to answer");
-      return { name, quotas: quotasText(name, quotas), outage };
+      if (lease !== undefined) text("lease", lease, "auto, or units such as 100/500ms");
+      return { name, quotas: quotasText(name, quotas), outage, lease };
     }
     return { name, quotas: quotasText(name, policy as Quotas) };
   });

@@ -1,6 +1,6 @@
 //! How a limiter is made: URL, policies, clock, outage policies and options.
 
-use polylimit::{Limiter, LimiterBuilder, OptionKind, Outage};
+use polylimit::{Limiter, LimiterBuilder, OptionKind};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
@@ -33,21 +33,24 @@ pub(crate) fn build(
             continue;
         }
         builder = match value.cast::<PyMapping>() {
-            Ok(outages) if &*name == "outage" => with_outages(builder, outages)?,
+            Ok(each) if matches!(&*name, "outage" | "lease") => of_policies(builder, &name, each)?,
             _ => builder.option(&name, &text(&name, &value)?),
         };
     }
     guarded(py, || builder.build())
 }
 
-/// What single policies answer while the store cannot be asked.
-fn with_outages(mut builder: LimiterBuilder, outages: &Bound<'_, PyMapping>) -> PyResult<LimiterBuilder> {
-    let dict = PyDict::new(outages.py());
-    dict.update(outages)?;
-    for (policy, outage) in &dict {
-        let (policy, outage): (String, String) = (policy.extract()?, outage.extract()?);
-        let outage = guarded(outages.py(), || outage.parse::<Outage>())?;
-        builder = builder.outage(&policy, outage);
+/// An option of single policies.
+fn of_policies(
+    mut builder: LimiterBuilder,
+    name: &str,
+    each: &Bound<'_, PyMapping>,
+) -> PyResult<LimiterBuilder> {
+    let dict = PyDict::new(each.py());
+    dict.update(each)?;
+    for (policy, value) in &dict {
+        let (policy, value): (String, String) = (policy.extract()?, value.extract()?);
+        builder = builder.option(&format!("{name}.{policy}"), &value);
     }
     Ok(builder)
 }

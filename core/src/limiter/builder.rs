@@ -187,7 +187,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets an option by its name and a text, for those who have it so: any of [`options`](Self::options). A mistake is
+    /// Sets an option by its name and a text, for those who have it so: any of [`options`](Self::options), or
+    /// `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and [`lease`](Self::lease). A mistake is
     /// reported by [`build`](Self::build).
     pub fn option(mut self, name: &str, text: &str) -> Self {
         self.options.push((name.into(), text.into()));
@@ -206,16 +207,16 @@ impl LimiterBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage
     /// policy or a lease is given for a policy that there is not, a policy cannot be leased, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, outages, leases, store, local_size, clock, max_keys, options } = self;
-        let (mut place, mut max_keys) = (store?, max_keys);
+        let Self { policies, mut outages, mut leases, store, local_size, clock, mut max_keys, options } =
+            self;
+        let mut place = store?;
         for (name, text) in &options {
-            place = match &**name {
-                "max_keys" => {
-                    max_keys = read_max_keys(text)?;
-                    place
-                }
-                _ => place.set(name, text)?,
-            };
+            match name.split_once('.') {
+                Some(("outage", policy)) => outages.push((policy.into(), text.parse()?)),
+                Some(("lease", policy)) => leases.push((policy.into(), text.parse()?)),
+                _ if **name == *MAX_KEYS.name => max_keys = read_max_keys(text)?,
+                _ => place = place.set(name, text)?,
+            }
         }
         if max_keys == 0 {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
