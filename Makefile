@@ -5,6 +5,7 @@
 
 STORE ?= memory
 REDIS_URL ?=
+REDIS ?=
 CASES ?=
 SECONDS_EACH ?= 60
 OPERATIONS ?= 1000000
@@ -12,8 +13,8 @@ OPERATIONS ?= 1000000
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: ## several callers share one budget; with REDIS_URL=redis://... they share it in Redis
-	@REDIS_URL="$(REDIS_URL)" cargo run --release -p polylimit --example shared_budget
+demo: ## services in four languages share one budget on this host; REDIS_URL=redis://... or REDIS=1: in Redis
+	@REDIS_URL="$(REDIS_URL)" REDIS="$(REDIS)" examples/demo/run
 
 setup: ## install the servers that the tests start (Debian, Ubuntu)
 	@tests/setup

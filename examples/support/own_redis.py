@@ -1,0 +1,53 @@
+"""A Redis of its own on a free port of 127.0.0.1, without persistence."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+
+class Redis:
+    """Runs until the end of the block."""
+
+    def __init__(self) -> None:
+        program = shutil.which("redis-server") or shutil.which("valkey-server")
+        if program is None:
+            raise RuntimeError("there is no redis-server: tests/setup installs it")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self._folder = tempfile.TemporaryDirectory(prefix="polylimit-redis-")
+        where = ["--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--dir", self._folder.name]
+        self._process = subprocess.Popen(
+            [program, *where], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"redis://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Redis:
+        end = time.monotonic() + 20
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                raise RuntimeError("redis-server does not answer")
+            time.sleep(0.02)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=5) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+    def __exit__(self, *_exception: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._folder.cleanup()
