@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance agreement bench bench-local bench-redis fuzz
+.PHONY: help setup demo test check conformance agreement bench bench-memory bench-local bench-redis fuzz
 
 STORE ?= memory
 REDIS_URL ?=
@@ -32,7 +32,11 @@ agreement: ## OPERATIONS random operations on the memory store, Redis, Valkey an
 	@POLYLIMIT_AGREEMENT_OPERATIONS=$(OPERATIONS) cargo test --release -p polylimit-redis-tests --test agreement \
 	  -- --nocapture differential
 
-bench: ## the memory store beside governor, in one run
+bench: ## every language and its peers, in one run, into benches/results/<date>.md
+	@tests/setup
+	@benches/run
+
+bench-memory: ## the memory store beside governor, in one run
 	@cargo bench -p polylimit --bench memory
 
 bench-local: ## the local store beside the memory store and Redis, in one run

@@ -76,6 +76,8 @@ mod policy;
 mod quota;
 mod request;
 mod store;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod transition;
 
 pub use backoff::{Backoff, BackoffBuilder, server_wait};

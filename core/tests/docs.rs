@@ -1,5 +1,10 @@
 //! What the documentation lists is what there is.
 
+#[path = "../examples/draw_algorithms/drawing.rs"]
+mod drawing;
+#[path = "../examples/draw_algorithms/traffic.rs"]
+mod traffic;
+
 use std::fmt::Write;
 
 use polylimit::RedisOptions;
@@ -26,5 +31,20 @@ fn every_option_of_the_redis_store() {
         std::fs::write(path, &written).unwrap();
     } else {
         assert!(text == written, "docs/redis.md is not what RedisOptions::ALL says: run with WRITE_DOCS=1");
+    }
+}
+
+#[test]
+fn the_picture_of_the_algorithms() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/algorithms.svg");
+    let drawn = drawing::draw().unwrap();
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(path, &drawn).unwrap();
+    } else {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(
+            text == drawn,
+            "docs/algorithms.svg is not what core/examples/draw_algorithms draws: run with WRITE_DOCS=1"
+        );
     }
 }

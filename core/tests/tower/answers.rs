@@ -1,0 +1,172 @@
+//! What clients are told, and whom and what is counted.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Extension};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use polylimit::headers::{HeaderStyle, ResetForm};
+use polylimit::tower::{Decided, RateLimitLayer, client_address, header};
+use polylimit::{ClientAddressRules, ErrorKind, ForwardingHeader, Request};
+
+use crate::service::{Service, limiter};
+
+fn hello(limit: RateLimitLayer<axum::body::Body>) -> Service {
+    Service::start(Router::new().route("/", get(|| async { "hello" })).layer(limit))
+}
+
+#[test]
+fn a_denied_request_gets_a_document_or_text() {
+    let limit = RateLimitLayer::builder(limiter(&[("api", "2/minute fixed_window")]), |_| "all");
+    let service = hello(limit.build().unwrap());
+    let first = service.get("/");
+    assert_eq!((first.status, &*first.body), (200, "hello"));
+    assert_eq!(first.field("ratelimit-policy"), [r#""api";q=2;w=60"#]);
+    assert_eq!(first.field("ratelimit"), [r#""api";r=1;t=60"#]);
+    assert_eq!(service.get("/").field("retry-after"), [""; 0]);
+
+    let denied = service.get("/");
+    assert_eq!(denied.status, 429);
+    assert_eq!(denied.field("retry-after"), ["60"]);
+    assert_eq!(denied.field("ratelimit"), [r#""api";r=0;t=60"#]);
+    assert_eq!(denied.field("content-type"), ["application/problem+json"]);
+    assert_eq!(denied.field("vary"), ["accept"]);
+    assert!(denied.body.contains(r#""status":429"#) && denied.body.contains(r#"["api"]"#), "{denied:?}");
+
+    let text = service.get_with("/", &[("accept", "text/html,*/*;q=0.8")]);
+    assert_eq!(text.status, 429);
+    assert_eq!(text.field("content-type"), ["text/plain; charset=utf-8"]);
+    assert_eq!(text.field("content-length"), [text.body.len().to_string()]);
+    assert_eq!(text.body, "Not enough of the quota is left: retry in 60 s.\n");
+}
+
+#[test]
+fn fields_have_the_style_that_was_asked_for() {
+    for (style, form, expected) in [
+        (HeaderStyle::Legacy, ResetForm::Seconds, ["4", "60"]),
+        (HeaderStyle::Both, ResetForm::Epoch, ["4", "1700000060"]),
+        (HeaderStyle::None, ResetForm::Seconds, ["", ""]),
+    ] {
+        let limit = RateLimitLayer::builder(limiter(&[("api", "5/minute fixed_window")]), |_| "all");
+        let got = hello(limit.headers(style).reset_form(form).build().unwrap()).get("/");
+        let shown = ["x-ratelimit-remaining", "x-ratelimit-reset"].map(|name| got.field(name).concat());
+        assert_eq!(shown, expected, "{style}");
+        assert_eq!(got.field("ratelimit").len(), usize::from(style == HeaderStyle::Both), "{style}");
+    }
+}
+
+#[test]
+fn whoever_asks_is_counted_by_address_or_header() {
+    let rules =
+        ClientAddressRules::builder().trust("loopback").header(ForwardingHeader::XForwardedFor).build();
+    let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
+    let key = header(HeaderName::from_static("x-api-key"), client_address(rules.unwrap(), peer));
+    let limiter = limiter(&[("api", "2/minute")]);
+    let service = hello(RateLimitLayer::builder(limiter.clone(), key).build().unwrap());
+    for (headers, expected) in [
+        (&[][..], "127.0.0.1"),
+        (&[("x-forwarded-for", "1.1.1.1, 203.0.113.7")], "203.0.113.7"),
+        (&[("x-forwarded-for", "2001:db8:1:2::3")], "2001:db8:1:2::/64"),
+        (&[("x-forwarded-for", "203.0.113.8"), ("x-api-key", "k")], "x-api-key:k"),
+    ] {
+        assert_eq!(limiter.blocking().peek(expected).unwrap().remaining(), 2);
+        assert_eq!(service.get_with("/", headers).status, 200);
+        assert_eq!(limiter.blocking().peek(expected).unwrap().remaining(), 1, "{expected}");
+    }
+}
+
+#[test]
+fn a_request_costs_what_a_function_says_or_is_skipped() {
+    let cost = |request: &Parts| request.uri.query().map_or(1, |units| units.parse().unwrap());
+    let limit = RateLimitLayer::builder(limiter(&[("api", "10/minute fixed_window")]), |_| "all");
+    let limit = limit.cost_of(cost).skip(|request| request.headers.contains_key("x-health"));
+    let service = hello(limit.build().unwrap());
+    for (query, expected) in
+        [("/?4", r#""api";r=6;t=60"#), ("/?6", r#""api";r=0;t=60"#), ("/?0", r#""api";r=0;t=60"#)]
+    {
+        assert_eq!(service.get(query).field("ratelimit"), [expected]);
+    }
+    assert_eq!(service.get("/").status, 429);
+    let skipped = service.get_with("/", &[("x-health", "1")]);
+    assert_eq!((skipped.status, skipped.field("ratelimit")), (200, vec![]));
+    // No number of units that a limiter takes.
+    let refused = service.get(&format!("/?{}", Request::MAX_COST + 1));
+    assert_eq!((refused.status, &*refused.body), (500, "The request cannot be counted.\n"));
+
+    let costly = RateLimitLayer::builder(limiter(&[("api", "10/minute")]), |_| "all").cost(11);
+    let never = hello(costly.build().unwrap()).get("/");
+    assert_eq!((never.status, never.field("retry-after")), (429, vec![]));
+}
+
+#[test]
+fn only_what_counts_stays_spent() {
+    let limiter = limiter(&[("login", "2/minute"), ("day", "9/day")]);
+    let limit = RateLimitLayer::builder(limiter.clone(), |_| "all")
+        .policy("login")
+        .policy("day")
+        .count(|response| response.status == StatusCode::UNAUTHORIZED)
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/right", get(|| async { "in" }))
+        .route("/wrong", get(|| async { StatusCode::UNAUTHORIZED }))
+        .layer(limit);
+    let service = Service::start(app);
+    assert_eq!(service.statuses("/right", 5), [200; 5]);
+    assert_eq!(service.statuses("/wrong", 2), [401; 2]);
+    assert_eq!(service.get("/right").status, 429);
+    let day = limiter.blocking().peek(Request::new("all").policy("day")).unwrap();
+    assert_eq!(day.remaining(), 7);
+}
+
+#[test]
+fn a_denial_is_answered_by_a_function() {
+    let limit = RateLimitLayer::builder(limiter(&[("api", "1/minute fixed_window")]), |_| "all")
+        .on_denied(|denial, request| {
+            let seen = (denial.problem.detail(), denial.outcomes[0].0.name(), request.uri.path());
+            (StatusCode::IM_A_TEAPOT, [("content-type", "text/x-own")], format!("{seen:?}")).into_response()
+        })
+        .build()
+        .unwrap();
+    let service = hello(limit);
+    assert_eq!(service.get("/").status, 200);
+    let denied = service.get("/");
+    assert_eq!((denied.status, denied.field("retry-after")), (418, vec!["60"]));
+    assert_eq!(denied.field("content-type"), ["text/x-own"]);
+    assert!(denied.body.contains("retry in 60 s") && denied.body.contains("api"), "{denied:?}");
+}
+
+#[test]
+fn a_handler_sees_what_was_decided() {
+    let limit = RateLimitLayer::builder(limiter(&[("a", "3/minute"), ("b", "9/hour")]), |_| "all");
+    let limit = limit.policy("a").policy("5/day").build().unwrap();
+    let show = |Extension(decided): Extension<Decided>| async move {
+        let all = decided.all();
+        all.iter()
+            .map(|(policy, decision)| format!("{} {}", policy.name(), decision.remaining()))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let service = Service::start(Router::new().route("/", get(show)).layer(limit));
+    assert_eq!(service.get("/").body, "a 2; 5|day 4");
+}
+
+#[test]
+fn a_layer_is_built_valid() {
+    let two = || limiter(&[("a", "3/minute"), ("b", "9/hour")]);
+    for (policies, expected) in [
+        (&[][..], "no policy is given, and this limiter has 2: give one, or quotas such as 100/minute"),
+        (&["c"], r#"policy "c" is not known: this limiter has a, b"#),
+        (&["a", "b", "a"], r#"policy "a" is given twice: once is enough"#),
+        (&["a", "x/minute"], r#"quota at column 1: read "x/minute""#),
+    ] {
+        let builder = RateLimitLayer::<axum::body::Body>::builder(two(), |_| "all");
+        let error =
+            policies.iter().fold(builder, |builder, policy| builder.policy(*policy)).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The tower layer in front of axum, over HTTP, on every kind of store.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what a test cannot do fails it")]
+
+mod answers;
+mod layers;
+mod outages;
+mod service;
+mod stores;
+mod streams;

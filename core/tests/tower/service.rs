@@ -1,0 +1,84 @@
+//! An axum service on a real socket, and a client of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use polylimit::{Limiter, ManualClock, Policy};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use ureq::Agent;
+use ureq::http::Response;
+
+/// A service that runs until it is dropped.
+pub(crate) struct Service {
+    address: SocketAddr,
+    agent: Agent,
+    _runtime: Runtime,
+}
+
+/// What a client got.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Got {
+    /// The lines of a field.
+    pub(crate) fn field(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(field, _)| field == name).map(|(_, value)| &**value).collect()
+    }
+}
+
+impl Service {
+    pub(crate) fn start(app: Router) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = app.into_make_service_with_connect_info::<SocketAddr>();
+        runtime.spawn(async move { axum::serve(listener, app).await });
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build();
+        Self { address, agent: config.into(), _runtime: runtime }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Got {
+        self.get_with(path, &[])
+    }
+
+    /// Asks with these header lines.
+    pub(crate) fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Got {
+        got(self.response(path, headers))
+    }
+
+    pub(crate) fn statuses(&self, path: &str, times: usize) -> Vec<u16> {
+        (0..times).map(|_| self.get(path).status).collect()
+    }
+
+    pub(crate) fn response(&self, path: &str, headers: &[(&str, &str)]) -> Response<ureq::Body> {
+        let request = self.agent.get(format!("http://{}{path}", self.address));
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).call().unwrap()
+    }
+}
+
+fn got(mut response: Response<ureq::Body>) -> Got {
+    let headers = response.headers().iter();
+    let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+    Got {
+        status: response.status().as_u16(),
+        headers: headers.collect(),
+        body: response.body_mut().read_to_string().unwrap(),
+    }
+}
+
+/// A limiter in memory whose clock stands still.
+pub(crate) fn limiter(policies: &[(&str, &str)]) -> Limiter {
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let policies = policies.iter().map(|(name, quotas)| Policy::parse(name, quotas).unwrap());
+    policies.fold(Limiter::builder().clock(clock), polylimit::LimiterBuilder::policy).build().unwrap()
+}
