@@ -34,6 +34,23 @@ fn every_option_of_the_redis_store() {
     }
 }
 
+/// The README's examples in other languages are those of their own READMEs, which their tests run.
+#[test]
+fn the_examples_of_other_languages() {
+    let read =
+        |path: &str| std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let readme = read("README.md");
+    for (language, fence) in [("python", "```python\n"), ("node", "```js\n"), ("c", "```c\n")] {
+        let theirs = read(&format!("bindings/{language}/README.md"));
+        let blocks: Vec<_> =
+            readme.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        assert!(!blocks.is_empty(), "no example of {language}");
+        for block in blocks {
+            assert!(theirs.contains(block), "bindings/{language}/README.md has no such example:\n{block}");
+        }
+    }
+}
+
 #[test]
 fn the_picture_of_the_algorithms() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/algorithms.svg");
