@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -124,23 +125,13 @@ impl<T: Send + Unpin + 'static> Completions<T> {
             Ok(calls) => calls.lock(),
             Err(error) => return Some(Err(error)),
         };
-        let (runtime, closed) = match limiter.shared().driver() {
-            Ok(driver) => (driver.handle().clone(), driver.closed()),
+        let answering = match answering(limiter, call) {
+            Ok(answering) => answering,
             Err(error) => return Some(Err(error)),
         };
         let number = calls.started;
         calls.started += 1;
-        let (limiter, call) = (limiter.clone(), OwnedCall::of(call));
-        let answer = Box::pin(async move {
-            tokio::select! {
-                biased;
-                answer = call.run(&limiter) => answer,
-                // Nothing drives it from here on.
-                () = closed => Err(Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")),
-            }
-        });
-        let rest = Some((tag, Box::pin(InRuntime { runtime, future: answer }) as Answering));
-        calls.running.push(Running { number, rest, waker: None });
+        calls.running.push(Running { number, rest: Some((tag, answering)), waker: None });
         // It is polled, so that it is on its way.
         let mut known = None;
         let mut others = false;
@@ -232,6 +223,41 @@ impl<T> Drop for Completions<T> {
 impl<T> std::fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Completions").finish_non_exhaustive()
+    }
+}
+
+/// The call on its way, for whoever polls it.
+fn answering(limiter: &Limiter, call: &Call<'_>) -> Result<Answering, Error> {
+    let driver = limiter.shared().driver()?;
+    let (runtime, closed) = (driver.handle().clone(), driver.closed());
+    let (limiter, call) = (limiter.clone(), OwnedCall::of(call));
+    let answer = Box::pin(async move {
+        tokio::select! {
+            biased;
+            answer = call.run(&limiter) => answer,
+            // Nothing drives it from here on.
+            () = closed => Err(Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")),
+        }
+    });
+    Ok(Box::pin(InRuntime { runtime, future: answer }))
+}
+
+impl Limiter {
+    /// The call as a future that any executor can poll, inside of a tokio runtime or not, and that owns what it needs. What
+    /// needs no waiting is answered here and now. Dropping it gives up a place in line, as with
+    /// [`acquire`](Self::acquire); when the limiter is closed meanwhile, it fails with [`Closed`](ErrorKind::Closed).
+    pub fn start(
+        &self,
+        call: &Call<'_>,
+    ) -> impl Future<Output = Result<Answer, Error>> + Send + Unpin + 'static + use<> {
+        let answering = match self.try_call(call) {
+            Some(answer) => Err(answer),
+            None => answering(self, call).map_err(Err),
+        };
+        match answering {
+            Ok(answering) => Either::Left(answering),
+            Err(known) => Either::Right(std::future::ready(known)),
+        }
     }
 }
 

@@ -322,6 +322,11 @@ impl Usage {
     pub fn quotas(&self) -> &[QuotaUsage] {
         quotas(&self.total, self.several.as_deref())
     }
+
+    /// Each quota's view.
+    pub(crate) fn into_quotas(self) -> (QuotaUsage, Option<Box<Several>>) {
+        (self.total, self.several)
+    }
 }
 
 fn quotas<'a>(total: &'a QuotaUsage, several: Option<&'a Several>) -> &'a [QuotaUsage] {

@@ -76,6 +76,7 @@ mod policy;
 mod quota;
 mod request;
 mod store;
+mod together;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod transition;

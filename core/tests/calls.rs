@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::future::Future;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -183,4 +184,39 @@ fn closing_the_limiter_answers_what_waits() {
         completions.drain(|tag, answer| answers.push((tag, answer.unwrap_err().kind())));
     }
     assert_eq!(answers, [(1, ErrorKind::Closed)]);
+}
+
+#[test]
+fn a_call_is_a_future_that_any_executor_can_poll() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let key = Request::new("user");
+    let run = |call: Call<'_>| futures_util::FutureExt::now_or_never(limiter.start(&call));
+    for _ in 0..2 {
+        assert!(decision(run(Call::Check(key)).unwrap()).allowed());
+    }
+    let mut waiting = std::pin::pin!(limiter.start(&Call::Acquire(key, Duration::from_secs(90))));
+    let (woken, wake) = channel();
+    let waker = std::task::Waker::from(std::sync::Arc::new(Woken(woken)));
+    let mut context = std::task::Context::from_waker(&waker);
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_secs(60)).unwrap();
+    loop {
+        if let std::task::Poll::Ready(answer) = waiting.as_mut().poll(&mut context) {
+            assert!(decision(answer).allowed());
+            break;
+        }
+        wake.recv_timeout(Duration::from_secs(30)).unwrap();
+    }
+    limiter.close();
+    assert_eq!(run(Call::Check(key)).unwrap().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// A waker that says so.
+struct Woken(std::sync::mpsc::Sender<()>);
+
+impl std::task::Wake for Woken {
+    fn wake(self: std::sync::Arc<Self>) {
+        _ = self.0.send(());
+    }
 }

@@ -1,0 +1,166 @@
+package polylimit
+
+import java.time.Duration
+
+/**
+ * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an exception.
+ *
+ * May be used by any number of threads. Closing it gives back leases and closes connections; operations after that fail
+ * with [PolylimitException.Closed].
+ */
+public class Limiter
+    @Throws(PolylimitException::class)
+    constructor(
+        settings: Settings,
+    ) : AutoCloseable {
+        internal val native = NativeLimiter(settings)
+
+        /** The face for coroutines, and for futures in Java. Shares everything with this one. */
+        public val asynchronous: AsyncLimiter = AsyncLimiter(native.asynchronous())
+
+        /** Decides, and spends the cost from every quota of the policy when all admit it. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun check(
+            key: String,
+            policy: String? = null,
+            cost: Long? = null,
+        ): Decision = check(request(key, policy, cost))
+
+        /** Decides, and spends the cost from every quota of the policy when all admit it. */
+        @Throws(PolylimitException::class)
+        public fun check(request: Request): Decision = native.check(request)
+
+        /** The decision that a check would give now; leaves no trace. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun peek(
+            key: String,
+            policy: String? = null,
+            cost: Long? = null,
+        ): Decision = peek(request(key, policy, cost))
+
+        /** The decision that a check would give now; leaves no trace. */
+        @Throws(PolylimitException::class)
+        public fun peek(request: Request): Decision = native.peek(request)
+
+        /** Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun take(
+            key: String,
+            policy: String? = null,
+            cost: Long? = null,
+        ): Usage = take(request(key, policy, cost))
+
+        /** Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took. */
+        @Throws(PolylimitException::class)
+        public fun take(request: Request): Usage = native.take(request)
+
+        /** Spends the cost whether it fits or not, for a cost that is learnt afterwards. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun charge(
+            key: String,
+            policy: String? = null,
+            cost: Long? = null,
+        ): Usage = charge(request(key, policy, cost))
+
+        /** Spends the cost whether it fits or not, for a cost that is learnt afterwards. */
+        @Throws(PolylimitException::class)
+        public fun charge(request: Request): Usage = native.charge(request)
+
+        /** Gives back up to what is used, the newest first. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun refund(
+            key: String,
+            policy: String? = null,
+            cost: Long? = null,
+        ): Usage = refund(request(key, policy, cost))
+
+        /** Gives back up to what is used, the newest first. */
+        @Throws(PolylimitException::class)
+        public fun refund(request: Request): Usage = native.refund(request)
+
+        /** Forgets the key under its policy. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun reset(
+            key: String,
+            policy: String? = null,
+        ): Usage = reset(request(key, policy))
+
+        /** Forgets the key under its policy; the cost does not matter. */
+        @Throws(PolylimitException::class)
+        public fun reset(request: Request): Usage = native.reset(request)
+
+        /**
+         * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
+         * and nothing was spent.
+         */
+        @Throws(PolylimitException::class)
+        public fun acquire(
+            request: Request,
+            timeout: Duration,
+        ): Decision = native.acquire(request, timeout)
+
+        /** Checks several requests in one call, of one or more policies. Each is decided on its own, in order. */
+        @Throws(PolylimitException::class)
+        public fun checkMany(requests: List<Request>): List<CheckResult> = native.checkMany(requests)
+
+        /**
+         * Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
+         * have spent is given back.
+         */
+        @Throws(PolylimitException::class)
+        public fun checkTogether(requests: List<Request>): List<Decision> = native.checkTogether(requests)
+
+        /** Waits until the store answers, at most for that long. Nothing needs it; a service that starts may want it. */
+        @Throws(PolylimitException::class)
+        public fun ready(timeout: Duration): Unit = native.ready(timeout)
+
+        /** Looks at the store with the eyes of an operator. */
+        @Throws(PolylimitException::class)
+        public fun doctor(): List<Finding> = native.doctor()
+
+        /** Registers a policy, or changes the numbers of the one of that name. What was used is kept. */
+        @Throws(PolylimitException::class)
+        public fun setPolicy(
+            name: String,
+            quotas: String,
+        ): Unit = native.setPolicy(name, quotas)
+
+        /** The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it. */
+        public fun policy(name: String): Policy? = native.policy(name)
+
+        /** All policies, in the order in which they were registered, those made of quotas in requests included. */
+        public val policies: List<Policy> get() = native.policies()
+
+        /** How many keys the memory store or the local one holds a state for; null for a store elsewhere. */
+        public val keys: Long? get() = native.keys()
+
+        /** What became of the operations so far: counts by name. */
+        public val stats: Map<String, Long> get() = native.stats()
+
+        /** Authenticates new connections with another password, and user name if there is one, from now on. */
+        @Throws(PolylimitException::class)
+        public fun setCredentials(
+            username: String?,
+            password: String,
+        ): Unit = native.setCredentials(username, password)
+
+        /** Gives back leases and closes connections. May be called again. */
+        override fun close(): Unit = native.shutDown()
+
+        public companion object {
+            /** A limiter with one policy after another: its name, then its quotas. */
+            @JvmStatic
+            @JvmOverloads
+            @Throws(PolylimitException::class)
+            public fun of(
+                policies: Map<String, String>,
+                store: String? = null,
+            ): Limiter = Limiter(Settings(store, policies.map { (name, quotas) -> Policy(name, quotas) }))
+        }
+    }

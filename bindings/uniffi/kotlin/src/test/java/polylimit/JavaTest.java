@@ -1,0 +1,32 @@
+package polylimit;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import org.junit.jupiter.api.Test;
+
+class JavaTest {
+  @Test
+  void javaHasBothFaces() throws Exception {
+    try (Limiter limiter = Limiter.of(Map.of("api", "3/minute"))) {
+      assertTrue(limiter.check("user:42").getAllowed());
+      assertEquals(0L, limiter.check("user:42", "api", 2L).getRemaining());
+      Decision denied = limiter.getAsynchronous().checkFuture(Requests.of("user:42")).get();
+      assertFalse(denied.getAllowed());
+      assertTrue(denied.getRetryAfter().compareTo(denied.getResetAfter()) <= 0);
+      PolylimitException refused =
+          assertThrows(PolylimitException.class, () -> limiter.check("user:42", "unknown"));
+      assertEquals("invalid_argument", Errors.getCode(refused));
+      for (int again = 0; again < 2; again++) {
+        var future = limiter.getAsynchronous().checkFuture(Requests.of("user:42", "unknown"));
+        Throwable cause = assertThrows(ExecutionException.class, future::get).getCause();
+        assertInstanceOf(PolylimitException.InvalidArgument.class, cause);
+      }
+    }
+  }
+}

@@ -1,0 +1,166 @@
+@file:JvmName("Conformance")
+
+package polylimit
+
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.ObjectMapper
+import kotlinx.coroutines.runBlocking
+import java.io.File
+import java.time.Duration
+import java.time.Instant
+import java.time.temporal.ChronoUnit
+import kotlin.system.exitProcess
+
+/** Runs a file of conformance cases through both faces, and prints how many operations agreed. */
+public fun main(arguments: Array<String>) {
+    if (arguments.size != 2) {
+        System.err.println("usage: run FILE STORE")
+        exitProcess(2)
+    }
+    val (path, store) = arguments
+    val file = ObjectMapper().readTree(File(path))
+    val cases = file["cases"]?.toList().orEmpty()
+    if (file["format"]?.asInt() != 1 || cases.all { it["ops"].isEmpty }) {
+        System.err.println("$path: this runner reads format 1, with operations in it")
+        exitProcess(2)
+    }
+    val agree = listOf(BLOCKING, COROUTINES).map { face -> face.runAll(cases, store) }
+    exitProcess(if (agree.all { it }) 0 else 1)
+}
+
+private class Face(
+    val name: String,
+    val decide: Limiter.(String, Request) -> Any,
+)
+
+private val BLOCKING =
+    Face("kotlin") { operation, request ->
+        when (operation) {
+            "check" -> check(request)
+            "peek" -> peek(request)
+            "take" -> take(request)
+            "charge" -> charge(request)
+            "refund" -> refund(request)
+            "reset" -> reset(request)
+            else -> error("operation $operation is not known")
+        }
+    }
+
+private val COROUTINES =
+    Face("kotlin (coroutines)") { operation, request ->
+        runBlocking {
+            when (operation) {
+                "check" -> asynchronous.check(request)
+                "peek" -> asynchronous.peek(request)
+                "take" -> asynchronous.take(request)
+                "charge" -> asynchronous.charge(request)
+                "refund" -> asynchronous.refund(request)
+                "reset" -> asynchronous.reset(request)
+                else -> error("operation $operation is not known")
+            }
+        }
+    }
+
+private fun Face.runAll(
+    cases: List<JsonNode>,
+    store: String,
+): Boolean {
+    val started = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now())
+    var agreed = 0
+    val operations = cases.sumOf { it["ops"].size() }
+    for ((number, case) in cases.withIndex()) {
+        val difference = runCase(case, "$name $started $number", store)
+        agreed += difference?.first ?: case["ops"].size()
+        if (difference != null) println("$name $store: case ${case["name"]}, operation ${difference.first}: ${difference.second}")
+    }
+    println("$name $store: $agreed of $operations operations agree")
+    return agreed == operations
+}
+
+/** Where a case went wrong, and how. The operations after it mean nothing: they build on it. */
+private fun Face.runCase(
+    case: JsonNode,
+    key: String,
+    store: String,
+): Pair<Int, String>? {
+    val clock = ManualClock(0)
+    // What the store does not answer must not look as if it did.
+    val policy = Policy("case", quotasOf(case["quotas"]), outage = "deny")
+    val settings = Settings(if (store == "memory") "memory:" else store, listOf(policy), clock = clock)
+    Limiter(settings).use { limiter ->
+        try {
+            for ((at, operation) in case["ops"].withIndex()) {
+                clock.set(operation["at_us"].longValue())
+                if (operation["op"].asText() == "change") {
+                    limiter.setPolicy("case", quotasOf(operation["quotas"]))
+                    continue
+                }
+                val answer =
+                    try {
+                        limiter.decide(operation["op"].asText(), request(key, cost = operation["cost"]?.longValue()))
+                    } catch (refused: PolylimitException) {
+                        return at to "refused: ${refused.message}"
+                    }
+                val expected = operation["expect"].properties().associate { (name, value) -> name to value.value() }
+                val got = shown(answer, "taken" in expected)
+                if (got != expected) return at to "$operation\n  expected $expected\n  got      $got"
+            }
+        } finally {
+            // A manual clock's keys do not expire.
+            limiter.reset(key)
+        }
+    }
+    return null
+}
+
+private fun JsonNode.value(): Any? =
+    when {
+        isNull -> null
+        isBoolean -> booleanValue()
+        else -> longValue()
+    }
+
+private fun shown(
+    answer: Any,
+    taking: Boolean,
+): Map<String, Any?> =
+    when (answer) {
+        is Decision ->
+            if (answer.isOutage) {
+                mapOf("source" to answer.source)
+            } else {
+                mapOf(
+                    "allowed" to answer.allowed,
+                    "remaining" to answer.remaining,
+                    "retry_after_us" to answer.retryAfter?.us(),
+                    "reset_after_us" to answer.resetAfter.us(),
+                    "delay_us" to answer.delay.us(),
+                )
+            }
+        is Usage ->
+            if (answer.isOutage) {
+                mapOf("source" to answer.source)
+            } else {
+                val left = mapOf("remaining" to answer.remaining, "reset_after_us" to answer.resetAfter.us())
+                if (taking) left + ("taken" to answer.taken) else left
+            }
+        else -> error("an operation was answered with $answer")
+    }
+
+private fun Duration.us(): Long = seconds * 1_000_000 + nano / 1_000
+
+private fun quotasOf(quotas: JsonNode): String =
+    quotas.joinToString("; ") { numbers ->
+        quota(
+            QuotaNumbers(
+                limit = numbers["limit"].longValue(),
+                period = Duration.of(numbers["period_us"].longValue(), ChronoUnit.MICROS),
+                algorithm = numbers["algorithm"].asText(),
+                burst = numbers["burst"]?.longValue(),
+                step = numbers["step"]?.longValue(),
+                buckets = numbers["buckets"]?.longValue(),
+                aligned = numbers["aligned"]?.booleanValue(),
+                countDenied = numbers["count_denied"]?.booleanValue(),
+            ),
+        )
+    }

@@ -1,0 +1,154 @@
+package polylimit
+
+import kotlinx.coroutines.CoroutineStart
+import kotlinx.coroutines.async
+import kotlinx.coroutines.awaitAll
+import kotlinx.coroutines.cancelAndJoin
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.runBlocking
+import kotlinx.coroutines.withTimeout
+import org.junit.jupiter.api.Assertions.assertEquals
+import org.junit.jupiter.api.Assertions.assertFalse
+import org.junit.jupiter.api.Assertions.assertNull
+import org.junit.jupiter.api.Assertions.assertThrows
+import org.junit.jupiter.api.Assertions.assertTrue
+import org.junit.jupiter.api.Test
+import org.junit.jupiter.params.ParameterizedTest
+import org.junit.jupiter.params.provider.MethodSource
+import java.nio.file.Files
+import java.time.Duration
+import java.util.concurrent.Callable
+import java.util.concurrent.Executors
+
+class LimiterTest {
+    private fun limiter(
+        quotas: String,
+        clock: ManualClock? = null,
+    ) = Limiter(Settings(policies = listOf(Policy("api", quotas)), clock = clock))
+
+    @ParameterizedTest
+    @MethodSource("stores")
+    fun `exactly the limit passes, whoever asks`(store: String) {
+        Limiter.of(mapOf("api" to "40/hour"), store).use { limiter ->
+            val key = "key ${System.nanoTime()}"
+            val threads = Executors.newFixedThreadPool(4)
+            try {
+                val blocking = threads.invokeAll(List(32) { Callable { limiter.check(key).allowed } }).count { it.get() }
+                val suspended =
+                    runBlocking { List(32) { async { limiter.asynchronous.check(key).allowed } }.awaitAll() }.count { it }
+                assertEquals(40, blocking + suspended)
+            } finally {
+                threads.shutdown()
+            }
+        }
+    }
+
+    @Test
+    fun `every operation is there`() {
+        limiter("10/minute").use { limiter ->
+            assertEquals(9L, limiter.check("key").remaining)
+            assertEquals(9L, limiter.peek("key").remaining)
+            assertEquals(9L, limiter.take("key", cost = 99).taken)
+            assertEquals(5L, limiter.refund("key", cost = 5).remaining)
+            assertEquals(0L, limiter.charge("key", "api", 7).remaining)
+            val denied = limiter.check("key")
+            assertFalse(denied.allowed)
+            assertTrue(denied.retryAfter!! > Duration.ZERO && denied.retryAfter!! <= denied.resetAfter)
+            assertNull(limiter.check("key", cost = 99).retryAfter)
+            assertEquals(10L, limiter.reset("key").remaining)
+            val many = limiter.checkMany(listOf(request("key"), request("key", "unknown")))
+            assertEquals(9L, many[0].get().remaining)
+            assertThrows(PolylimitException.InvalidArgument::class.java) { many[1].get() }
+            assertEquals(8L, limiter.check("key", "10/minute; 8/hour").quotas.last().remaining + 1)
+            limiter.setPolicy("api", "20/minute")
+            assertEquals("20/minute", limiter.policy("api")!!.quotas)
+            limiter.ready(Duration.ofSeconds(1))
+            assertEquals(0, limiter.doctor().size)
+        }
+    }
+
+    @Test
+    fun `what is not allowed is refused`() {
+        limiter("10/minute").use { limiter ->
+            for (cost in listOf(-1L, Long.MIN_VALUE, Long.MAX_VALUE, 1_000_000_000_001L)) {
+                val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.check("key", cost = cost) }
+                assertTrue(refused.message!!.contains("cost is $cost"), refused.message)
+                assertEquals("invalid_argument", refused.code)
+            }
+            assertThrows(PolylimitException.InvalidArgument::class.java) {
+                limiter.acquire(request("key"), Duration.ofSeconds(-1))
+            }
+            assertTrue(limiter.acquire(request("key"), Duration.ofSeconds(Long.MAX_VALUE)).allowed)
+        }
+        assertThrows(PolylimitException.InvalidArgument::class.java) { limiter("10/fortnight") }
+        assertThrows(PolylimitException.InvalidArgument::class.java) {
+            Limiter(Settings(options = mapOf("max_keys" to "1e3")))
+        }
+    }
+
+    @Test
+    fun `every kind of error has its exception`() {
+        val codes = errorTable().map { it.code }
+        assertEquals(codes, codes.map { errorOf(it, "why").code })
+        assertEquals(listOf(1, 2, 3, 4, 5), errorTable().map { it.number })
+        assertEquals(codes.size, codes.map { errorOf(it, "why").javaClass }.distinct().size)
+    }
+
+    @Test
+    fun `a store that is not there is unavailable, and a closed limiter says so`() {
+        val limiter = Limiter.of(mapOf("api" to "1/minute"), "redis://127.0.0.1:1?deadline=50ms")
+        limiter.use {
+            assertThrows(PolylimitException.StoreUnavailable::class.java) { it.ready(Duration.ofMillis(50)) }
+            assertTrue(it.check("key").isOutage)
+        }
+        assertThrows(PolylimitException.Closed::class.java) { limiter.check("key") }
+        assertThrows(PolylimitException.Closed::class.java) { runBlocking { limiter.asynchronous.check("key") } }
+        limiter.close()
+    }
+
+    @Test
+    fun `who is cancelled gives up the place`() {
+        val clock = ManualClock(1_700_000_000_000_000)
+        limiter("1/minute fixed_window", clock).use { limiter ->
+            runBlocking {
+                assertTrue(limiter.asynchronous.check("key").allowed)
+                val wait = request("key")
+                // Each is in line when it first suspends.
+                val first = launch(start = CoroutineStart.UNDISPATCHED) { limiter.asynchronous.acquire(wait, Duration.ofHours(1)) }
+                val second =
+                    async(start = CoroutineStart.UNDISPATCHED) { limiter.asynchronous.acquire(wait, Duration.ofHours(1)) }
+                first.cancelAndJoin()
+                assertTrue(first.isCancelled)
+                clock.advance(Duration.ofMinutes(1))
+                assertTrue(withTimeout(30_000) { second.await() }.allowed)
+            }
+        }
+    }
+
+    @Test
+    fun `handles and futures do not stay`() {
+        limiter("1000000/minute").use { limiter ->
+            val many = {
+                repeat(HANDLES) { ManualClock(0).close() }
+                runBlocking { repeat(HANDLES) { limiter.asynchronous.check("key") } }
+            }
+            many()
+            val before = residentPages()
+            many()
+            // 400 bytes for each pair of a handle and a future; they are larger than that.
+            val grown = (residentPages() - before) * PAGE
+            assertTrue(grown < HANDLES * 400L, "$grown bytes more")
+        }
+    }
+
+    companion object {
+        private const val HANDLES = 100_000
+        private const val PAGE = 4_096L
+
+        private fun residentPages(): Long = Files.readString(java.nio.file.Path.of("/proc/self/statm")).split(" ")[1].toLong()
+
+        @JvmStatic
+        fun stores(): List<String> =
+            listOf("memory:", "local:kotlin-${ProcessHandle.current().pid()}?size=1MiB", System.getenv("POLYLIMIT_REDIS"))
+    }
+}

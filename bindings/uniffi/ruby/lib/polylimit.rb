@@ -1,0 +1,15 @@
+# frozen_string_literal: true
+
+# Exact rate limiting: in memory, on a host, or in Redis.
+module Polylimit
+  # The native library, which the gem brings.
+  LIBRARY = File.expand_path('polylimit/libpolylimit_uniffi.so', __dir__)
+end
+
+require_relative 'polylimit/version'
+require_relative 'polylimit/without_the_lock'
+require_relative 'polylimit/span'
+require_relative 'polylimit/polylimit_native'
+require_relative 'polylimit/errors'
+require_relative 'polylimit/argument'
+require_relative 'polylimit/limiter'

@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # A clock for tests: it stands still until it is set or advanced. See #now_us, #set (microseconds), #advance (seconds).
+  ManualClock = PolylimitNative::ManualClock
+  # Who is trusted to say for whom a request was forwarded: `new(trust, header, ipv4_prefix, ipv6_prefix)`.
+  ClientAddressRules = PolylimitNative::ClientAddressRules
+
+  # A quota as text, of its numbers; the period is in seconds.
+  def self.quota(limit:, period:, **numbers)
+    PolylimitNative.quota(PolylimitNative::QuotaNumbers.new(limit: limit, period: period, **numbers))
+  end
+
+  # Decides whether requests may proceed. A denial is a value, never an error.
+  #
+  # May be used by any number of threads; others run while one waits. After a fork, the child's operations make
+  # connections of their own. Durations are seconds.
+  class Limiter
+    # One of several checks.
+    CheckResult = Struct.new(:decision, :error)
+
+    # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
+    # :quotas, :outage ("local", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
+    # Connects to nothing: a store that cannot be reached is no error here.
+    def initialize(store = nil, policies: {}, clock: nil, **options)
+      @native = PolylimitNative::Limiter.new(
+        PolylimitNative::Settings.new(
+          store: Argument.text('store', store),
+          policies: policies.map { |name, given| Limiter.policy(name, given) },
+          options: options.to_h { |name, value| [name.to_s, Argument.option(name, value)] },
+          clock: clock
+        )
+      )
+    end
+
+    def self.policy(name, given)
+      given = { quotas: given } unless given.is_a?(Hash)
+      texts = given.transform_values { |value| Argument.text('policy', value) }
+      PolylimitNative::Policy.new(name: Argument.text('policy', name), **texts)
+    end
+
+    # Decides, and spends the cost from every quota of the policy when all admit it.
+    def check(key, policy: nil, cost: nil)
+      @native.check(Argument.request(key, policy, cost))
+    end
+
+    # The decision that a check would give now; leaves no trace.
+    def peek(key, policy: nil, cost: nil)
+      @native.peek(Argument.request(key, policy, cost))
+    end
+
+    # Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+    def take(key, policy: nil, cost: nil)
+      @native.take(Argument.request(key, policy, cost))
+    end
+
+    # Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+    def charge(key, policy: nil, cost: nil)
+      @native.charge(Argument.request(key, policy, cost))
+    end
+
+    # Gives back up to what is used, the newest first.
+    def refund(key, policy: nil, cost: nil)
+      @native.refund(Argument.request(key, policy, cost))
+    end
+
+    # Forgets the key under its policy.
+    def reset(key, policy: nil)
+      @native.reset(Argument.request(key, policy, nil))
+    end
+
+    # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
+    # a denial, and nothing was spent.
+    def acquire(key, timeout:, policy: nil, cost: nil)
+      @native.acquire(Argument.request(key, policy, cost), timeout)
+    end
+
+    # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
+    # decided on its own, in order, and has a decision or an error.
+    def check_many(requests)
+      @native.check_many(Limiter.requests(requests)).map do |result|
+        error = result.error_code && Error.of(result.error_code, result.error_message)
+        CheckResult.new(result.decision, error)
+      end
+    end
+
+    # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
+    # have spent is given back.
+    def check_together(requests)
+      @native.check_together(Limiter.requests(requests))
+    end
+
+    def self.requests(requests)
+      requests.map { |request| Argument.request(request[:key], request[:policy], request[:cost]) }
+    end
+
+    # Waits until the store answers, at most for so many seconds. Nothing needs it.
+    def ready(timeout)
+      @native.ready(timeout)
+    end
+
+    # Looks at the store with the eyes of an operator.
+    def doctor
+      @native.doctor
+    end
+
+    # Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+    def set_policy(name, quotas)
+      @native.set_policy(Argument.text('policy', name), Argument.text('quotas', quotas))
+    end
+
+    # The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+    def policy(name)
+      @native.policy(Argument.text('policy', name))
+    end
+
+    # All policies, in the order in which they were registered.
+    def policies
+      @native.policies
+    end
+
+    # How many keys the memory store or the local one holds a state for; nil for a store elsewhere.
+    def keys
+      @native.keys
+    end
+
+    # What became of the operations so far: counts by name.
+    def stats
+      @native.stats
+    end
+
+    # Authenticates new connections with another password, and user name if there is one, from now on.
+    def set_credentials(password, username: nil)
+      @native.set_credentials(username, password)
+    end
+
+    # Gives back leases and closes connections; later operations raise Polylimit::Closed. May be called again.
+    def close
+      @native.shut_down
+    end
+  end
+
+  # Every option of a limiter: its name, what it is for, which values it may have.
+  def self.options
+    Argument::OPTIONS.values
+  end
+end

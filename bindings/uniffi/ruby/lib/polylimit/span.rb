@@ -1,0 +1,25 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # Durations: seconds in Ruby, whole microseconds in the native library.
+  module Span
+    MICROSECONDS = 1_000_000
+    # The longest that the native library can be told.
+    LONGEST = (1 << 63) - 1
+
+    # Exact to the microsecond up to 285 years.
+    def self.seconds(microseconds)
+      microseconds / Float(MICROSECONDS)
+    end
+
+    # Raises Polylimit::InvalidArgument for what is no duration.
+    def self.microseconds(seconds)
+      unless seconds.is_a?(Numeric) && seconds.real? && !(seconds.is_a?(Float) && seconds.nan?) && seconds >= 0
+        raise InvalidArgument, "a duration is #{seconds.inspect}: allowed are seconds, 0 or more"
+      end
+      return LONGEST if seconds >= LONGEST / MICROSECONDS
+
+      (seconds * MICROSECONDS).round
+    end
+  end
+end

@@ -1,0 +1,17 @@
+# frozen_string_literal: true
+
+require_relative 'lib/polylimit/version'
+
+Gem::Specification.new do |spec|
+  spec.name = 'polylimit'
+  spec.version = Polylimit::VERSION
+  spec.summary = 'Exact rate limiting for Ruby and Rack: in memory, on a host, or in Redis.'
+  spec.authors = ['The polylimit authors']
+  spec.licenses = ['MIT', 'Apache-2.0']
+  spec.required_ruby_version = '>= 3.0'
+  # The native library is for one platform.
+  spec.platform = Gem::Platform.local
+  spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so}', 'README.md'] }
+  spec.add_dependency 'ffi', '~> 1.15'
+  spec.metadata['rubygems_mfa_required'] = 'true'
+end

@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require 'minitest/autorun'
+require 'net/http'
+require 'puma'
+require 'polylimit/rack'
+
+class RackTest < Minitest::Test
+  LEFT = lambda do |env|
+    decided = env[Polylimit::Rack::RATE_LIMIT]
+    [(env['PATH_INFO'][/\d+\z/] || 200).to_i, { 'content-type' => 'text/plain' }, [decided&.decision&.remaining.to_s]]
+  end
+
+  # Serves the application behind the middlewares with puma, and hands over how to send a request.
+  def serve(*all)
+    app = all.reverse.reduce(LEFT) { |inner, options| Polylimit::Rack.new(inner, **options) }
+    server = Puma::Server.new(app, Puma::Events.strings, min_threads: 4, max_threads: 4)
+    port = server.add_tcp_listener('127.0.0.1', 0).addr[1]
+    server.run
+    yield(->(path, fields = {}) { Net::HTTP.get_response(URI("http://127.0.0.1:#{port}#{path}"), fields) })
+  ensure
+    server&.stop(true)
+  end
+
+  def limiter(store = nil, **policies)
+    Polylimit::Limiter.new(store, policies: policies)
+  end
+
+  def test_exactly_the_limit_passes_and_the_fields_say_so
+    ['memory:', "local:rack-#{Process.pid}?size=1MiB", ENV.fetch('POLYLIMIT_REDIS')].each do |store|
+      name = "api#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+      serve({ limiter: limiter(store, name => '20/hour fixed_window'), headers: :both }) do |get|
+        answers = Array.new(4) { Thread.new { Array.new(8) { get.call('/') } } }.flat_map(&:value)
+        passed, denied = answers.partition { |answer| answer.code == '200' }
+        assert_equal (0..19).to_a, passed.map { |answer| answer.body.to_i }.sort, store
+        assert_equal ['429'] * 12, denied.map(&:code), store
+        answers.each { |answer| assert_equal "\"#{name}\";q=20;w=3600", answer['ratelimit-policy'] }
+        answers.each { |answer| assert_equal '20', answer['x-ratelimit-limit'] }
+        assert(passed.none? { |answer| answer['retry-after'] })
+        assert(denied.all? { |answer| answer['retry-after'].to_i.between?(1, 3600) })
+        assert_equal ['application/problem+json', 'Accept'], [denied[0]['content-type'], denied[0]['vary']]
+        assert_includes denied[0].body, "\"violated-policies\":[\"#{name}\"]"
+        assert_equal 'text/plain; charset=utf-8', get.call('/', 'accept' => 'text/plain')['content-type']
+      end
+    end
+  end
+
+  def test_several_policies_and_several_middlewares_are_told_together
+    limiter = limiter(a: '1/hour', b: '5/hour', c: '9/hour')
+    serve({ limiter: limiter, policy: %w[a b] }, { limiter: limiter, policy: 'c' }) do |get|
+      assert_equal 3, get.call('/')['ratelimit-policy'].split(', ').size
+      3.times { assert_equal '429', get.call('/').code }
+      assert_equal 4, limiter.peek('127.0.0.1', policy: 'b').remaining
+      assert_equal 8, limiter.peek('127.0.0.1', policy: 'c').remaining
+    end
+  end
+
+  def test_a_request_may_be_skipped_cost_more_be_somebody_elses_or_not_count
+    limiter = limiter(api: '5/hour')
+    options = {
+      limiter: limiter, skip: ->(env) { env['PATH_INFO'] == '/free' },
+      cost: ->(env) { env['PATH_INFO'] == '/dear' ? 3 : 1 }, key: ->(env) { env['HTTP_USER'] || 'nobody' },
+      count: ->(_, status, _) { status >= 400 }
+    }
+    serve(options) do |get|
+      assert_nil get.call('/free')['ratelimit']
+      9.times { assert_equal '200', get.call('/200', 'user' => 'a').code }
+      assert_equal 5, limiter.peek('a').remaining
+      assert_equal '401', get.call('/401', 'user' => 'a').code
+      assert_equal 4, limiter.peek('a').remaining
+      assert_equal '2', get.call('/dear', 'user' => 'b').body
+    end
+  end
+
+  def test_a_denial_may_be_answered_otherwise_and_proxies_are_believed_when_they_are_trusted
+    rules = Polylimit::ClientAddressRules.new(['loopback'], 'x-forwarded-for')
+    teapot = ->(_, denial) { [418, {}, [denial.problem.detail]] }
+    serve({ limiter: limiter(api: '1/hour'), client_address: rules, on_denied: teapot }) do |get|
+      from = ->(address) { get.call('/', 'x-forwarded-for' => "192.0.2.1, #{address}") }
+      assert_equal(%w[200 200 418], %w[203.0.113.7 203.0.113.8 203.0.113.7].map { |address| from.call(address).code })
+      assert_match(/\ANot enough of the quota is left/, from.call('203.0.113.7').body)
+    end
+  end
+
+  def test_an_outage_is_heard_of_is_503_and_may_be_let_through
+    limiter = limiter('redis://127.0.0.1:1?deadline=50ms', api: { quotas: '1/hour', outage: 'deny' })
+    heard = Queue.new
+    listen = lambda do |env, outage|
+      heard << outage.rate_limit.decision.source
+      :allow if env['PATH_INFO'] == '/important'
+    end
+    serve({ limiter: limiter, on_outage: listen }) do |get|
+      assert_equal '503', get.call('/').code
+      assert_equal '200', get.call('/important').code
+      assert_equal %w[deny deny], Array.new(heard.size) { heard.pop }
+    end
+  end
+
+  def test_mistakes_are_refused_at_once
+    two = limiter(a: '1/hour', b: '1/hour')
+    assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two) }
+    assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two, policy: 'a', headers: 'IETF') }
+  end
+end

@@ -1,0 +1,65 @@
+//! Whom to count behind proxies.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::error::{PolylimitError, Result, guarded};
+
+/// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+#[derive(Debug, uniffi::Object)]
+pub struct ClientAddressRules {
+    rules: polylimit::ClientAddressRules,
+}
+
+#[uniffi::export]
+impl ClientAddressRules {
+    /// `trust` has networks such as `10.0.0.0/8`, addresses, and the names `loopback`, `link-local` and `private`.
+    /// `header` is the one that the trusted proxies write, `x-forwarded-for` or `forwarded`. The prefixes are how many
+    /// leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 unless told otherwise.
+    #[uniffi::constructor(default(header = None, ipv4_prefix = None, ipv6_prefix = None))]
+    pub fn new(
+        trust: Vec<String>,
+        header: Option<String>,
+        ipv4_prefix: Option<i32>,
+        ipv6_prefix: Option<i32>,
+    ) -> Result<Arc<Self>> {
+        guarded(|| {
+            let mut builder = polylimit::ClientAddressRules::builder();
+            for network in &trust {
+                builder = builder.trust(network);
+            }
+            if let Some(header) = header {
+                builder = builder.header(header.parse()?);
+            }
+            if let Some(bits) = ipv4_prefix {
+                builder = builder.ipv4_prefix(prefix("ipv4_prefix", bits)?);
+            }
+            if let Some(bits) = ipv6_prefix {
+                builder = builder.ipv6_prefix(prefix("ipv6_prefix", bits)?);
+            }
+            Ok(Arc::new(Self { rules: builder.build()? }))
+        })
+    }
+
+    /// The header that has to be handed to `resolve`, in lower case; none if nobody is trusted to write one.
+    pub fn header(&self) -> Option<String> {
+        self.rules.header().map(|header| header.name().to_owned())
+    }
+
+    /// What to limit by: one text for all addresses that are counted together. `peer` is the other end of the socket;
+    /// `lines` are the values of all lines of the header, in the order they were received.
+    pub fn resolve(&self, peer: String, lines: Vec<String>) -> Result<String> {
+        guarded(|| {
+            let peer: IpAddr = peer.parse().map_err(|_| {
+                PolylimitError::InvalidArgument("peer is no IP address: give that of the socket".to_owned())
+            })?;
+            Ok(self.rules.resolve(peer, lines.iter().map(String::as_bytes)).key())
+        })
+    }
+}
+
+fn prefix(name: &str, bits: i32) -> Result<u8> {
+    u8::try_from(bits).map_err(|_| {
+        PolylimitError::InvalidArgument(format!("{name} is {bits}: that many bits no address has"))
+    })
+}

@@ -1,0 +1,194 @@
+//! What an operation answers.
+
+use polylimit::{DecisionParts, Degradation, Source};
+
+use crate::error::{PolylimitError, Result};
+use crate::number::{signed, unsigned};
+use crate::span::Span;
+
+/// One quota's own view of a key, after the operation.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct QuotaUsage {
+    /// The quota's limit, in units per period.
+    pub limit: i64,
+    /// Whole units that this quota would still admit right now.
+    pub remaining: i64,
+    /// How long until nothing counts as used under this quota if nothing else arrives.
+    pub reset_after: Span,
+}
+
+/// The answer to a check, a peek or an acquire.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct Decision {
+    /// Whether every quota of the policy admits the request.
+    pub allowed: bool,
+    /// Whole units that can still be spent right now, after this decision: the least over the quotas.
+    pub remaining: i64,
+    /// How long until the same request, alone, would be admitted. 0 when allowed; nothing is never: the cost exceeds
+    /// what a quota can ever admit.
+    pub retry_after: Option<Span>,
+    /// How long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+    pub reset_after: Span,
+    /// How long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
+    pub delay: Span,
+    /// Where the answer came from, such as `store`.
+    pub source: String,
+    /// Whether the store could not be asked and the outage policy answered.
+    pub is_outage: bool,
+    /// Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
+    pub degraded: Option<String>,
+    /// Each quota's own view, in the policy's order.
+    pub quotas: Vec<QuotaUsage>,
+}
+
+/// The answer to a take, a charge, a refund or a reset: what is left after it.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct Usage {
+    /// Whole units that can still be spent right now: the least over the quotas.
+    pub remaining: i64,
+    /// How long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+    pub reset_after: Span,
+    /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+    pub taken: i64,
+    /// Where the answer came from, such as `store`.
+    pub source: String,
+    /// Whether the store could not be asked and the outage policy answered.
+    pub is_outage: bool,
+    /// Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
+    pub degraded: Option<String>,
+    /// Each quota's own view, in the policy's order.
+    pub quotas: Vec<QuotaUsage>,
+}
+
+/// One of several checks: a decision, or why there is none.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct CheckResult {
+    /// What was decided.
+    pub decision: Option<Decision>,
+    /// The code of the error, such as `store_unavailable`.
+    pub error_code: Option<String>,
+    /// The error's message.
+    pub error_message: Option<String>,
+}
+
+/// Something that was found about the store.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct Finding {
+    /// How much it matters: `fine`, `advice` or `problem`.
+    pub severity: String,
+    /// What was looked at, such as `version` or `rights`.
+    pub subject: String,
+    /// What was found, and what to do about it. Holds no password and no key.
+    pub message: String,
+}
+
+impl From<&polylimit::Decision> for Decision {
+    fn from(decision: &polylimit::Decision) -> Self {
+        Self {
+            allowed: decision.allowed(),
+            remaining: signed(decision.remaining()),
+            retry_after: decision.retry_after_us().map(Span::of_us),
+            reset_after: Span::of_us(decision.reset_after_us()),
+            delay: Span::of_us(decision.delay_us()),
+            source: decision.source().name().to_owned(),
+            is_outage: decision.source().is_outage(),
+            degraded: decision.degraded().map(|why| why.name().to_owned()),
+            quotas: quotas(decision.quotas()),
+        }
+    }
+}
+
+impl From<&polylimit::Usage> for Usage {
+    fn from(usage: &polylimit::Usage) -> Self {
+        Self {
+            remaining: signed(usage.remaining()),
+            reset_after: Span::of_us(usage.reset_after_us()),
+            taken: signed(usage.taken()),
+            source: usage.source().name().to_owned(),
+            is_outage: usage.source().is_outage(),
+            degraded: usage.degraded().map(|why| why.name().to_owned()),
+            quotas: quotas(usage.quotas()),
+        }
+    }
+}
+
+impl From<std::result::Result<polylimit::Decision, polylimit::Error>> for CheckResult {
+    fn from(result: std::result::Result<polylimit::Decision, polylimit::Error>) -> Self {
+        let (decision, error) = match &result {
+            Ok(decision) => (Some(decision.into()), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self {
+            decision,
+            error_code: error.map(|error| error.kind().code().to_owned()),
+            error_message: error.map(|error| error.message().to_owned()),
+        }
+    }
+}
+
+impl From<polylimit::Finding> for Finding {
+    fn from(finding: polylimit::Finding) -> Self {
+        Self {
+            severity: finding.severity.name().to_owned(),
+            subject: finding.subject.to_owned(),
+            message: finding.message,
+        }
+    }
+}
+
+impl Decision {
+    /// The core's decision of these parts.
+    pub(crate) fn core(&self) -> Result<polylimit::Decision> {
+        let unknown =
+            |what: &str, name: &str| PolylimitError::InvalidArgument(format!("{what} {name:?} is not known"));
+        let source = Source::ALL.into_iter().find(|source| source.name() == self.source);
+        let find = |name: &String| {
+            let found = Degradation::ALL.into_iter().find(|degradation| degradation.name() == name);
+            found.ok_or_else(|| unknown("degraded", name))
+        };
+        let quotas: Vec<_> = self.quotas.iter().map(QuotaUsage::core).collect::<Result<_>>()?;
+        let wait = if self.allowed { Some(self.delay) } else { self.retry_after };
+        let parts = DecisionParts {
+            allowed: self.allowed,
+            wait_us: wait.map(|wait| wait.us("retry_after")).transpose()?,
+            source: source.ok_or_else(|| unknown("source", &self.source))?,
+            degraded: self.degraded.as_ref().map(find).transpose()?,
+            quotas: &quotas,
+        };
+        Ok(polylimit::Decision::from_parts(parts)?)
+    }
+}
+
+impl QuotaUsage {
+    fn core(&self) -> Result<polylimit::QuotaUsage> {
+        Ok(polylimit::QuotaUsage {
+            limit: unsigned("limit", self.limit)?,
+            remaining: unsigned("remaining", self.remaining)?,
+            reset_after_us: self.reset_after.us("reset_after")?,
+        })
+    }
+}
+
+fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
+    let one = |usage: &polylimit::QuotaUsage| QuotaUsage {
+        limit: signed(usage.limit),
+        remaining: signed(usage.remaining),
+        reset_after: Span::of_us(usage.reset_after_us),
+    };
+    each.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_comes_back_as_it_was() {
+        let policy = polylimit::Policy::parse("api", "2/minute; 3/hour leaky_bucket").unwrap();
+        let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
+        for cost in [1, 1, 1, 99] {
+            let decision = limiter.check(polylimit::Request::new("key").cost(cost)).unwrap();
+            assert_eq!(Decision::from(&decision).core(), Ok(decision));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+# Runs a file of conformance cases through Ruby, and prints how many operations agreed.
+#
+# Usage: ruby runner.rb FILE STORE, where STORE is `memory` or the URL of one.
+
+require 'json'
+require 'polylimit'
+
+# Runs cases on one store.
+class Runner
+  NAME = 'ruby'
+
+  def initialize(store)
+    @store = store
+    @started = Process.clock_gettime(Process::CLOCK_REALTIME, :microsecond)
+  end
+
+  def run(cases)
+    operations = cases.sum { |one| one['ops'].size }
+    agreed = cases.each_with_index.sum do |one, number|
+      at, message = difference(one, "#{NAME} #{@started} #{number}")
+      puts "#{NAME} #{@store}: case #{one['name'].inspect}, operation #{at}: #{message}" if at
+      at || one['ops'].size
+    end
+    puts "#{NAME} #{@store}: #{agreed} of #{operations} operations agree"
+    agreed == operations
+  end
+
+  private
+
+  # Where a case went wrong, and how. The operations after it mean nothing: they build on it.
+  def difference(one, key)
+    clock = Polylimit::ManualClock.new(0)
+    # What the store does not answer must not look as if it did.
+    policies = { case: { quotas: quotas(one['quotas']), outage: 'deny' } }
+    limiter = Polylimit::Limiter.new(@store == 'memory' ? 'memory:' : @store, policies: policies, clock: clock)
+    one['ops'].each_with_index do |operation, at|
+      message = differs(limiter, clock, key, operation)
+      return [at, message] if message
+    end
+    nil
+  ensure
+    # A manual clock's keys do not expire.
+    limiter&.reset(key)
+    limiter&.close
+  end
+
+  def differs(limiter, clock, key, operation)
+    clock.set(operation['at_us'])
+    if operation['op'] == 'change'
+      limiter.set_policy('case', quotas(operation['quotas']))
+      return
+    end
+    got = shown(ask(limiter, key, operation), operation['expect'].key?('taken'))
+    return if got == operation['expect']
+
+    "#{operation.inspect}\n  expected #{operation['expect'].inspect}\n  got      #{got.inspect}"
+  rescue Polylimit::Error => e
+    "refused: #{e.message}"
+  end
+
+  def ask(limiter, key, operation)
+    return limiter.reset(key) if operation['op'] == 'reset'
+
+    limiter.public_send(operation['op'], key, cost: operation['cost'])
+  end
+
+  def shown(answer, taking)
+    return { 'source' => answer.source } if answer.is_outage
+
+    left = { 'remaining' => answer.remaining, 'reset_after_us' => microseconds(answer.reset_after) }
+    return taking ? left.merge('taken' => answer.taken) : left unless answer.is_a?(PolylimitNative::Decision)
+
+    left.merge('allowed' => answer.allowed, 'retry_after_us' => answer.retry_after && microseconds(answer.retry_after),
+               'delay_us' => microseconds(answer.delay))
+  end
+
+  def microseconds(seconds)
+    (seconds * 1_000_000).round
+  end
+
+  def quotas(all)
+    texts = all.map do |numbers|
+      numbers = numbers.transform_keys(&:to_sym)
+      period = Rational(numbers.delete(:period_us), 1_000_000)
+      Polylimit.quota(period: period, **numbers)
+    end
+    texts.join('; ')
+  end
+end
+
+abort 'usage: runner.rb FILE STORE' unless ARGV.size == 2
+path, store = ARGV
+file = JSON.parse(File.read(path))
+unless file['format'] == 1 && file['cases'].any? { |one| one['ops'].any? }
+  warn "#{path}: this runner reads format 1, with operations in it"
+  exit 2
+end
+exit(Runner.new(store).run(file['cases']) ? 0 : 1)
