@@ -2,7 +2,7 @@
 //!
 //! JavaScript calls it through the files of `ts/`, which check what people pass; nothing here is public by itself.
 //! Answers go through an array of numbers that both sides see, because making an object through Node-API takes longer
-//! than deciding; see [`exchange`].
+//! than deciding; see `exchange.rs`.
 
 #![allow(
     unsafe_code,
