@@ -14,8 +14,6 @@
 package polylimit
 
 /*
-#cgo !polylimit_static pkg-config: polylimit
-#cgo polylimit_static pkg-config: polylimit-static
 #include "shim.h"
 */
 import "C"

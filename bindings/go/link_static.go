@@ -1,0 +1,6 @@
+//go:build polylimit_static
+
+package polylimit
+
+// #cgo pkg-config: polylimit-static
+import "C"
