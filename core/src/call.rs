@@ -29,6 +29,8 @@ pub enum Call<'a> {
     Reset(Request<'a>),
     /// See [`Limiter::check_many`].
     CheckMany(&'a [Request<'a>]),
+    /// See [`Limiter::check_together`].
+    CheckTogether(&'a [Request<'a>]),
     /// See [`Limiter::acquire`].
     Acquire(Request<'a>, Duration),
     /// See [`Limiter::ready`].
@@ -45,12 +47,18 @@ pub enum Answer {
     Decision(Decision),
     /// To a take, a charge, a refund or a reset.
     Usage(Usage),
-    /// To checks of several requests, in their order.
+    /// To checks of several requests, in their order. None of those of a [`Call::CheckTogether`] is an error.
     Decisions(Vec<Result<Decision, Error>>),
     /// The store answers.
     Ready,
     /// What was found.
     Findings(Vec<Finding>),
+}
+
+impl Answer {
+    fn of_each(decisions: Vec<Decision>) -> Self {
+        Self::Decisions(decisions.into_iter().map(Ok).collect())
+    }
 }
 
 /// How the answer to an action on one key is given.
@@ -80,7 +88,11 @@ impl<'a> Call<'a> {
             Self::Charge(request) => (apply(Operation::Charge), request, Form::Usage),
             Self::Refund(request) => (apply(Operation::Refund), request, Form::Usage),
             Self::Reset(request) => (Action::Reset, request, Form::Usage),
-            Self::CheckMany(_) | Self::Acquire(..) | Self::Ready(_) | Self::Doctor => return None,
+            Self::CheckMany(_)
+            | Self::CheckTogether(_)
+            | Self::Acquire(..)
+            | Self::Ready(_)
+            | Self::Doctor => return None,
         })
     }
 }
@@ -96,6 +108,9 @@ impl Limiter {
         match call {
             Call::CheckMany(requests) if shared.store().is_here() => {
                 Some(Ok(Answer::Decisions(shared.check_many_blocking(requests.iter().copied()))))
+            }
+            Call::CheckTogether(requests) if shared.store().is_here() => {
+                Some(self.blocking().check_together(requests).map(Answer::of_each))
             }
             _ => None,
         }
@@ -120,6 +135,7 @@ impl Limiter {
         }
         Ok(match call {
             Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied()).await),
+            Call::CheckTogether(requests) => self.check_together(requests).await.map(Answer::of_each)?,
             Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout).await?),
             Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
             _ => Answer::Findings(self.doctor().await?),
@@ -139,6 +155,7 @@ impl blocking::Limiter {
         }
         Ok(match call {
             Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied())),
+            Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each)?,
             Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout)?),
             Call::Ready(timeout) => self.ready(*timeout).map(|()| Answer::Ready)?,
             _ => Answer::Findings(self.doctor()?),

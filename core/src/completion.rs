@@ -281,6 +281,7 @@ impl<F: Future> Future for InRuntime<F> {
 enum OwnedCall {
     One(OwnedRequest, Action, Form),
     Many(Vec<OwnedRequest>),
+    Together(Vec<OwnedRequest>),
     Acquire(OwnedRequest, Duration),
     Ready(Duration),
     Doctor,
@@ -302,6 +303,10 @@ impl OwnedRequest {
     }
 }
 
+fn borrowed(requests: &[OwnedRequest]) -> Vec<Request<'_>> {
+    requests.iter().map(OwnedRequest::request).collect()
+}
+
 impl OwnedCall {
     fn of(call: &Call<'_>) -> Self {
         if let Some((action, request, form)) = call.action() {
@@ -309,6 +314,7 @@ impl OwnedCall {
         }
         match call {
             Call::CheckMany(requests) => Self::Many(requests.iter().map(OwnedRequest::of).collect()),
+            Call::CheckTogether(requests) => Self::Together(requests.iter().map(OwnedRequest::of).collect()),
             Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
             Call::Ready(timeout) => Self::Ready(*timeout),
             _ => Self::Doctor,
@@ -318,10 +324,8 @@ impl OwnedCall {
     async fn run(self, limiter: &Limiter) -> Result<Answer, Error> {
         match &self {
             Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,
-            Self::Many(requests) => {
-                let requests: Vec<_> = requests.iter().map(OwnedRequest::request).collect();
-                limiter.call(&Call::CheckMany(&requests)).await
-            }
+            Self::Many(requests) => limiter.call(&Call::CheckMany(&borrowed(requests))).await,
+            Self::Together(requests) => limiter.call(&Call::CheckTogether(&borrowed(requests))).await,
             Self::Acquire(request, timeout) => {
                 limiter.call(&Call::Acquire(request.request(), *timeout)).await
             }
