@@ -8,7 +8,7 @@
 //! arrived later than it was made, so this is never behind the store's own time, and no denial outlasts the store's.
 //!
 //! What this process gives back or resets is forgotten here, and so is every denial when numbers change. What another process
-//! gives back is seen after `known_denied_max` at the latest.
+//! gives back is heard over a [channel](crate::store::redis) of the server; when that fails, it is seen after `known_denied_max`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -192,6 +192,17 @@ impl KnownDenied {
             shard.changes += 1;
             self.known.fetch_sub(shard.table.len(), Ordering::Relaxed);
             shard.table = HashTable::new();
+        }
+    }
+
+    /// Something was given back under one of those keys.
+    pub(crate) fn forget_where(&self, is_one: impl Fn(&[u8]) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let before = shard.table.len();
+            shard.changes += 1;
+            shard.table.retain(|known| !is_one(&known.key));
+            self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
         }
     }
 

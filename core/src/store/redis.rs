@@ -7,6 +7,7 @@
 //! - [`failure`], [`health`]: what to make of an error, and when to stop asking.
 
 mod call;
+mod channel;
 mod cluster;
 mod connect;
 mod context;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::call::PolicyCall;
+use self::channel::Channel;
 use self::context::Context;
 pub use self::counters::Stats;
 pub use self::doctor::{Finding, Severity};
@@ -83,6 +85,7 @@ pub(crate) struct RedisStore {
     policies: Arc<Policies>,
     outage: Arc<OutageAnswer>,
     known_denied: Arc<KnownDenied>,
+    channel: Arc<Channel>,
     leases: Arc<Leases>,
 }
 
@@ -119,7 +122,16 @@ impl RedisStore {
     }
 
     fn of(means: Means, endpoints: Endpoints, prefix: Box<str>) -> Self {
+        let Means { context, policies, keys, known_denied, .. } = &means;
+        let channel = Channel::new(
+            endpoints.clone(),
+            Arc::clone(context),
+            keys.clone(),
+            Arc::clone(policies),
+            Arc::clone(known_denied),
+        );
         Self {
+            channel,
             context: Arc::clone(&means.context),
             runtimes: Arc::clone(&means.runtimes),
             endpoints,
@@ -134,6 +146,7 @@ impl RedisStore {
 
     /// Lets go of all connections.
     pub(crate) fn close(&self) {
+        self.channel.close();
         self.leases.give_back_all();
         self.runtimes.close();
     }
@@ -378,6 +391,7 @@ impl RedisStore {
             Ok(Replied { denied: Some(denied), .. }) => {
                 if let Some(look) = look {
                     self.known_denied.learn(*question, *look, &policy.call, Arc::clone(denied));
+                    self.channel.listen();
                 }
             }
             Ok(_) if gives_back => self.known_denied.forget(*question, None),
@@ -408,6 +422,7 @@ enum Started<'a> {
 
 impl Drop for RedisStore {
     fn drop(&mut self) {
+        self.channel.close();
         self.leases.give_back_all();
     }
 }

@@ -109,4 +109,6 @@ counters! {
     breaker_opened,
     /// Redirections followed in a cluster.
     redirected,
+    /// Messages heard of what some process, this one included, has given back or reset.
+    given_back_heard,
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Instant;
 
-use super::RedisStore;
 use super::cluster::slots;
 use super::connect::{Address, Session, server_us};
 use super::failure::Failure;
 use super::resp::Value;
 use super::target::Endpoints;
+use super::{RedisStore, channel};
 use crate::clock::Clock;
 use crate::decision::Degradation;
 use crate::error::Error;
@@ -122,8 +122,8 @@ impl RedisStore {
         let routes =
             if matches!(self.endpoints, Endpoints::Cluster { .. }) { " +cluster|slots +asking" } else { "" };
         format!(
-            "~{}:* resetchannels -@all +evalsha +eval +time +get +mget +set +setrange +del +getrange +strlen +append \
-             +pexpireat +client|setname{selects}{routes}",
+            "~{0}:* resetchannels &{0}:* -@all +evalsha +eval +time +get +mget +set +setrange +del +getrange +strlen \
+             +append +pexpireat +publish +subscribe +client|setname{selects}{routes}",
             self.prefix
         )
     }
@@ -131,6 +131,27 @@ impl RedisStore {
     async fn examine_server(&self, session: &mut Session, findings: &mut Findings) {
         self.examine_latency(session, findings).await;
         examine_info(session, findings).await;
+        self.examine_channel(session, findings).await;
+    }
+
+    /// Sees whether others are told what is given back. The session is of no use for anything else after that.
+    async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) {
+        let channel = self.keys.channel();
+        let (severity, message) = match channel::try_out(session, &channel).await {
+            Ok(Ok(())) => {
+                (Severity::Fine, format!("what a process gives back is told to others by {channel}"))
+            }
+            Ok(Err(refusal)) => (
+                Severity::Advice,
+                format!(
+                    "what a process gives back is not told to others, who see it after known_denied_max ({refusal}): \
+                     grant the user &{}:* +publish +subscribe",
+                    self.prefix
+                ),
+            ),
+            Err(_) => (Severity::Problem, "the connection ended while the channel was tried out".to_owned()),
+        };
+        findings.add(severity, "channel", message);
     }
 
     /// Times round trips, and compares clocks.

@@ -12,6 +12,7 @@
 //! for a collision of the hash. The braces make the tag Redis Cluster's hash tag: all keys of a decision share a slot.
 
 use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::percent_decode;
 use sha2::{Digest, Sha256};
 
 use super::secret::Secret;
@@ -21,7 +22,15 @@ const LONGEST_READABLE: usize = 96;
 /// How much of a hash is kept.
 const HASH_BYTES: usize = 20;
 
-/// Writes main keys. It holds the prefix and the secret that long keys are hashed with.
+/// The user key in a main key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UserKey {
+    Readable(Vec<u8>),
+    /// Only a hash of it.
+    Hashed,
+}
+
+/// Writes main keys and reads them. It holds the prefix and the secret that long keys are hashed with.
 #[derive(Clone)]
 pub(crate) struct KeyEncoder {
     prefix: Box<str>,
@@ -42,6 +51,19 @@ impl KeyEncoder {
         format!("{}:1:{policy}:{{", self.prefix).into_bytes().into()
     }
 
+    /// The channel on which the scripts tell what was given back or reset.
+    pub(crate) fn channel(&self) -> String {
+        format!("{}:1:given_back", self.prefix)
+    }
+
+    /// Takes a main key apart: the policy's name and the user key. `None` for what is no main key of this prefix.
+    pub(crate) fn read<'a>(&self, main_key: &'a [u8]) -> Option<(&'a str, UserKey)> {
+        let rest = main_key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":1:")?.strip_suffix(b"}")?;
+        let brace = rest.windows(2).position(|two| two == b":{")?;
+        let (policy, tag) = (std::str::from_utf8(&rest[..brace]).ok()?, &rest[brace + 2..]);
+        Some((policy, read_tag(tag)))
+    }
+
     /// Appends the main key of a user key. `policy_prefix` is what [`policy_prefix`](Self::policy_prefix) made.
     pub(crate) fn write(&self, policy_prefix: &[u8], user_key: &[u8], out: &mut Vec<u8>) {
         // Enough for every tag and for the suffix of a log's key.
@@ -52,20 +74,14 @@ impl KeyEncoder {
     }
 
     fn write_tag(&self, user_key: &[u8], out: &mut Vec<u8>) {
-        if user_key.is_empty() {
-            out.push(b'%');
-        } else if user_key.len() > LONGEST_READABLE {
-            self.write_hash(user_key, out);
-        } else {
-            let others = user_key.iter().filter(|&&byte| !is_readable(byte)).count();
-            if others == 0 {
-                out.extend_from_slice(user_key);
-            } else if user_key.len() + 2 * others <= LONGEST_READABLE {
+        match readable_length(user_key) {
+            _ if user_key.is_empty() => out.push(b'%'),
+            None => self.write_hash(user_key, out),
+            Some(length) if length == user_key.len() => out.extend_from_slice(user_key),
+            Some(_) => {
                 for &byte in user_key {
                     write_byte(byte, out);
                 }
-            } else {
-                self.write_hash(user_key, out);
             }
         }
     }
@@ -93,6 +109,20 @@ impl std::fmt::Debug for KeyEncoder {
     }
 }
 
+/// Whether the main key of a user key holds a hash of it.
+pub(crate) fn is_hashed(user_key: &[u8]) -> bool {
+    readable_length(user_key).is_none()
+}
+
+/// How long a user key is when its bytes can be read; `None` when that is too long.
+fn readable_length(user_key: &[u8]) -> Option<usize> {
+    if user_key.len() > LONGEST_READABLE {
+        return None;
+    }
+    let others = user_key.iter().filter(|&&byte| !is_readable(byte)).count();
+    Some(user_key.len() + 2 * others).filter(|&length| length <= LONGEST_READABLE)
+}
+
 /// Whether a byte stands for itself in a key: it can be read and typed, and is no brace, `%` or `#`.
 pub(crate) const fn is_readable(byte: u8) -> bool {
     READABLE[byte as usize]
@@ -108,6 +138,14 @@ const READABLE: [bool; 256] = {
     }
     table
 };
+
+fn read_tag(tag: &[u8]) -> UserKey {
+    match tag {
+        b"%" => UserKey::Readable(Vec::new()),
+        [b'#', ..] => UserKey::Hashed,
+        _ => UserKey::Readable(percent_decode(tag).collect()),
+    }
+}
 
 fn write_byte(byte: u8, out: &mut Vec<u8>) {
     if is_readable(byte) {

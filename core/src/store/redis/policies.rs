@@ -101,6 +101,12 @@ impl Policies {
         self.policies.store(Arc::new(policies));
     }
 
+    /// The id of the policy of that name.
+    pub(super) fn named(&self, name: &str) -> Option<PolicyId> {
+        let place = self.policies.load().iter().position(|known| known.policy.name() == name)?;
+        Some(PolicyId(u32::try_from(place).ok()?))
+    }
+
     /// The policy of that id.
     pub(super) fn known(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
         // The limiter's registry tells a store of a policy before it gives out the id.

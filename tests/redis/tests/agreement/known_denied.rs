@@ -1,7 +1,7 @@
 //! A denial that is answered without asking the store is one that the store would give: a limiter that knows denials is
 //! compared with one that asks each time, while others give back, reset and change numbers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Source};
 use polylimit_test_servers::{Kind, Server};
@@ -69,40 +69,113 @@ fn denials_are_those_that_the_store_would_give() {
     assert!(known > 1_000, "only {known} were known");
 }
 
+fn knowing(server: &Server, quotas: &str, known_denied_max: Duration) -> polylimit::blocking::Limiter {
+    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = options.deadline(Duration::from_secs(30)).known_denied_max(known_denied_max);
+    Limiter::builder().redis(options).policy(Policy::parse("p", quotas).unwrap()).build().unwrap().blocking()
+}
+
+/// Waits until so many listen to what is given back.
+fn until_listening(server: &Server, listeners: u64) {
+    let start = Instant::now();
+    let listening = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", CHANNEL]).1;
+    while listening() != listeners {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} of {listeners} listen", listening());
+        std::thread::yield_now();
+    }
+}
+
+fn until_allowed(limiter: &polylimit::blocking::Limiter, key: &[u8]) {
+    let start = Instant::now();
+    while !limiter.check(key).unwrap().allowed() {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}
+
+const CHANNEL: &str = "polylimit:1:given_back";
+const NEVER: Duration = Duration::ZERO;
+const LONG: Duration = Duration::from_secs(3_600);
+
 #[test]
-fn what_another_process_gives_back_is_seen_in_time() {
+fn what_another_process_gives_back_is_heard() {
     let server = Server::start(Kind::Redis, &[]);
-    let policy = Policy::parse("p", "3/day token_bucket").unwrap();
-    let limiter = |max| {
-        let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
-        let options = options.deadline(Duration::from_secs(30)).known_denied_max(max);
-        Limiter::builder().redis(options).policy(policy.clone()).build().unwrap().blocking()
-    };
-    let (here, other) = (limiter(Duration::from_millis(50)), limiter(Duration::ZERO));
-    let _ = here.charge(Request::new("user").cost(3)).unwrap();
+    for (round, quotas) in
+        ["3/day", "3/day sliding_log", "3/day buckets=5; 9/day sliding_log"].into_iter().enumerate()
+    {
+        let (here, other) = (knowing(&server, quotas, LONG), knowing(&server, quotas, NEVER));
+        let long = [b'x'; 200];
+        for (key, reset) in [(&b"user"[..], true), (b"user {2}", false), (b"", true), (&long, false)] {
+            let request = Request::new(key);
+            let _ = other.charge(request.cost(3)).unwrap();
+            assert!(!here.check(request).unwrap().allowed());
+            until_listening(&server, 1);
+            // What was known before somebody listened is forgotten.
+            assert!(!here.check(request).unwrap().allowed());
+            let _ = if reset { other.reset(request).unwrap() } else { other.refund(request).unwrap() };
+            until_allowed(&here, key);
+            let _ = other.reset(request).unwrap();
+        }
+        drop(here);
+        until_listening(&server, 0);
+        assert!(other.asynchronous().stats().applied > 0, "{round}");
+    }
+}
+
+#[test]
+fn what_another_process_gives_back_while_nobody_listens_is_seen_in_time() {
+    let server = Server::start(Kind::Redis, &[]);
+    let (here, other) =
+        (knowing(&server, "3/day", Duration::from_millis(50)), knowing(&server, "3/day", NEVER));
+    // Nobody may listen, and nobody may tell.
+    server.command(&["ACL", "SETUSER", "default", "-subscribe", "-publish"]);
+    let _ = other.charge(Request::new("user").cost(3)).unwrap();
     assert_eq!(here.check("user").unwrap().source(), Source::Store);
     assert_eq!(here.check("user").unwrap().source(), Source::KnownDenied);
     let _ = other.reset("user").unwrap();
-    let start = std::time::Instant::now();
-    while !here.check("user").unwrap().allowed() {
-        assert!(start.elapsed() < Duration::from_secs(10));
-    }
-    // What it gives back itself is seen at once.
+    until_allowed(&here, b"user");
+    until_listening(&server, 0);
+}
+
+#[test]
+fn somebody_who_lost_the_connection_listens_again() {
+    let server = Server::start(Kind::Redis, &[]);
+    let (here, other) = (knowing(&server, "3/day", LONG), knowing(&server, "3/day", NEVER));
+    let _ = other.charge(Request::new("user").cost(3)).unwrap();
+    assert!(!here.check("user").unwrap().allowed());
+    until_listening(&server, 1);
+    assert!(!here.check("user").unwrap().allowed());
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    // Nothing that happens meanwhile is missed, since all is forgotten when somebody listens again.
+    let _ = other.reset("user").unwrap();
+    until_allowed(&here, b"user");
+    until_listening(&server, 1);
+}
+
+#[test]
+fn what_is_given_back_here_is_seen_at_once() {
+    let server = Server::start(Kind::Redis, &[]);
+    let here = knowing(&server, "3/day", LONG);
     let _ = here.charge(Request::new("user").cost(3)).unwrap();
     assert!(!here.check("user").unwrap().allowed());
-    let _ = here.refund(Request::new("user").cost(4)).unwrap();
+    let _ = here.refund(Request::new("user")).unwrap();
     assert!(here.check("user").unwrap().allowed());
 }
 
 #[test]
 fn a_flood_on_a_denied_key_asks_nothing() {
     let server = Server::start(Kind::Redis, &[]);
-    let policy = Policy::parse("p", "3/day").unwrap();
-    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
-    let options = options.deadline(Duration::from_secs(30)).known_denied_max(Duration::from_secs(3_600));
-    let limiter = Limiter::builder().redis(options).policy(policy).build().unwrap().blocking();
+    let limiter = knowing(&server, "3/day", LONG);
     let allowed = (0..4).filter(|_| limiter.check("user").unwrap().allowed()).count();
     assert_eq!(allowed, 3);
+    until_listening(&server, 1);
+    // The answer to that may be on its way; what is heard comes after it.
+    server.command(&["PUBLISH", CHANNEL, "nothing"]);
+    let start = Instant::now();
+    while limiter.asynchronous().stats().given_back_heard == 0 {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    assert!(!limiter.check("user").unwrap().allowed());
+    let known = limiter.asynchronous().stats().known_denied;
     let commands = || server.info("total_commands_processed").parse::<u64>().unwrap();
     let (first, before) = (commands(), commands());
     for _ in 0..100_000 {
@@ -111,5 +184,5 @@ fn a_flood_on_a_denied_key_asks_nothing() {
     }
     // To ask how many there were is as many as it was before.
     assert_eq!(commands() - before, before - first);
-    assert_eq!(limiter.asynchronous().stats().known_denied, 100_000);
+    assert_eq!(limiter.asynchronous().stats().known_denied - known, 100_000);
 }

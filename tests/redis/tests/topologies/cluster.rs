@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Request, Source};
+use polylimit::{Limiter, Policy, RedisOptions, Request, Source};
 use polylimit_test_servers::{Cluster, Dataset, Kind, MigrationStage, Server, until};
 
 use super::load::{Load, Made, most_admitted, slowest};
@@ -64,6 +64,27 @@ fn every_shard_decides() {
         }
         let sizes: Vec<usize> = (0..3).map(|i| cluster.node(i).query(&["DBSIZE"])).collect();
         assert!(sizes.iter().all(|size| *size > 0) && sizes.iter().sum::<usize>() == 600, "{sizes:?}");
+    }
+}
+
+#[test]
+fn what_is_given_back_at_any_node_is_heard() {
+    let _shared = quiet::shared();
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind, 3, 0);
+        let here = RedisOptions::parse(&with(&cluster.url(), "deadline=2s&known_denied_max=1h")).unwrap();
+        let here = Limiter::builder().redis(here).policy(Policy::parse("p", "1/day").unwrap()).build();
+        let (here, other) =
+            (here.unwrap().blocking(), limiter(&with(&cluster.url(), "deadline=2s"), "1/day").blocking());
+        // Keys of every node, the first of which is the one that is listened to.
+        for key in keys(20) {
+            let _ = other.charge(key.as_str()).unwrap();
+            assert!(!here.check(key.as_str()).unwrap().allowed());
+            let _ = other.reset(key.as_str()).unwrap();
+            until("the key is admitted again", Duration::from_secs(10), || {
+                here.check(key.as_str()).unwrap().allowed().then_some(())
+            });
+        }
     }
 }
 

@@ -42,7 +42,7 @@ fn a_healthy_server() {
     for kind in Kind::ALL {
         let server = Server::start(kind, BOUNDED);
         let findings = findings(&server.url());
-        let fine = ["latency", "clock", "version", "memory", "decision"];
+        let fine = ["latency", "clock", "version", "memory", "channel", "decision"];
         assert_eq!(subjects(&findings), fine.map(|subject| (Severity::Fine, subject)));
         assert!(findings[2].message.starts_with(&format!("{kind:?} ")), "{}", findings[2]);
         assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "the doctor leaves something behind");
@@ -56,8 +56,9 @@ fn every_node_of_a_cluster() {
     let _shared = quiet::shared();
     let cluster = Cluster::start_with(Kind::Redis, 3, 0, BOUNDED);
     let all = findings(&cluster.url());
-    let expected =
-        ["latency", "clock", "version", "memory"].map(|subject| (Severity::Fine, subject)).repeat(3);
+    let expected = ["latency", "clock", "version", "memory", "channel"]
+        .map(|subject| (Severity::Fine, subject))
+        .repeat(3);
     assert_eq!(subjects(&all), [expected, vec![(Severity::Fine, "decision")]].concat());
     cluster.kill_primary(2);
     let findings = findings(&cluster.url());
@@ -90,7 +91,7 @@ fn rights() {
         server.command(&["ACL", "SETUSER", "limits", "+time", "+info"]);
         finds(&url, Severity::Problem, "decision", "~polylimit:* ");
         finds(&with(&url, "prefix=shop"), Severity::Problem, "decision", "~shop:* ");
-        server.command(&["ACL", "SETUSER", "limits", "+@all", "-info", "~*"]);
+        server.command(&["ACL", "SETUSER", "limits", "+@all", "-info", "~*", "&*"]);
         finds(&url, Severity::Advice, "version", "+info");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Outage, Policy, Request, Source};
+use polylimit::{Limiter, Outage, Policy, Request, Severity, Source};
 use polylimit_test_servers::{Cluster, Kind, Server};
 
 use super::shards::slot;
@@ -72,6 +72,11 @@ fn everything(url: &str, servers: &[&Server]) -> Result<(), String> {
             decided(&limiter, Request::new("a").policy("long")).await?;
         }
         decided(&limiter, Request::new("a").policy("long").cost(2)).await?;
+        let findings = limiter.doctor().await.unwrap();
+        let mut of_channel = findings.iter().filter(|finding| finding.subject == "channel").peekable();
+        if of_channel.peek().is_none() || of_channel.any(|finding| finding.severity != Severity::Fine) {
+            return Err(format!("the channel: {findings:?}"));
+        }
         let named =
             |server: &&Server| server.query::<String>(&["CLIENT", "LIST"]).contains(" name=polylimit ");
         if servers.iter().all(named) { Ok(()) } else { Err("the connection has no name".to_owned()) }
@@ -120,7 +125,7 @@ fn none_too_few_and_none_too_many(url: &str, servers: &[&Server], of_interest: i
     println!("{}", rights.join(" "));
     allow(servers, &rights);
     everything(url, servers).unwrap();
-    let given = rights.iter().filter(|right| right.starts_with(['+', '~']) && of_interest(right));
+    let given = rights.iter().filter(|right| right.starts_with(['+', '~', '&']) && of_interest(right));
     for left_out in given {
         let fewer: Vec<&String> = rights.iter().filter(|right| *right != left_out).collect();
         allow(servers, &fewer);

@@ -122,16 +122,19 @@ fn tuples_that_look_alike_do_not_meet() {
     assert_eq!(met.len(), parts.len() * policies.len() * keys.len());
 }
 
-/// Takes a main key apart again.
-fn decode(main: &str) -> (String, String, Option<Vec<u8>>) {
-    let (front, tag) = main.strip_suffix('}').unwrap().rsplit_once(":{").unwrap();
-    let (front, policy) = front.rsplit_once(':').unwrap();
-    let user_key = match tag {
-        "%" => Some(Vec::new()),
-        hash if hash.starts_with('#') => None,
-        _ => Some(percent_encoding::percent_decode_str(tag).collect()),
-    };
-    (front.strip_suffix(":1").unwrap().to_owned(), policy.to_owned(), user_key)
+#[test]
+fn what_is_no_main_key_of_the_prefix_is_not_read() {
+    let encoder = encoder(None);
+    for text in [
+        "",
+        "polylimit",
+        "polylimit:1:api",
+        "polylimit:2:api:{a}",
+        "shop:1:api:{a}",
+        "polylimit:1:api:{a}:log:1",
+    ] {
+        assert_eq!(encoder.read(text.as_bytes()), None, "{text}");
+    }
 }
 
 proptest! {
@@ -147,14 +150,16 @@ proptest! {
         secret in proptest::option::of(".{1,70}"),
     ) {
         let secret = secret.map(|text| Secret::from(Box::from(text)));
-        let main = key_of(&KeyEncoder::new(&prefix, secret.as_ref()), &policy, &user_key);
+        let encoder = KeyEncoder::new(&prefix, secret.as_ref());
+        let main = key_of(&encoder, &policy, &user_key);
         prop_assert!(main.bytes().all(|byte| byte.is_ascii_graphic()));
         prop_assert_eq!(main.matches(['{', '}']).count(), 2);
-        let (prefix_back, policy_back, user_key_back) = decode(&main);
-        prop_assert_eq!((prefix_back, policy_back), (prefix, policy));
+        let (policy_back, user_key_back) = encoder.read(main.as_bytes()).unwrap();
+        prop_assert_eq!(policy_back, policy);
         match user_key_back {
-            Some(user_key_back) => prop_assert_eq!(user_key_back, user_key),
-            None => prop_assert!(user_key.len() > 32),
+            UserKey::Readable(user_key_back) => prop_assert_eq!(&user_key_back, &user_key),
+            UserKey::Hashed => prop_assert!(user_key.len() > 32),
         }
+        prop_assert_eq!(is_hashed(&user_key), main.contains("{#"));
     }
 }

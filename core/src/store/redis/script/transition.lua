@@ -134,6 +134,14 @@ local function store_main(key, xs, raw, known_until)
   return value
 end
 
+-- Has those who know the key to be denied ask again. Nothing rests on it, so it may be refused.
+local function given_back(key)
+  local main, space = string.match(key, '^((.+):[^:]+:{[^}]*})')
+  if main then
+    try('PUBLISH', space .. ':given_back', main)
+  end
+end
+
 -- A key of the entry holds something else than a string: it stays as it is, and nothing is decided.
 local function foreign(refusal)
   if sub(refusal.err, 1, 9) ~= 'WRONGTYPE' then
@@ -150,6 +158,7 @@ local function decide(i, op, cost, count, broken)
     for at = k + 1, k + stride do
       call('DEL', keys[at])
     end
+    given_back(keys[k + 1])
     return pack('>I6BH', 0, 0, 0) .. string.rep('\0', 26 * logs)
   end
   local xs = {}
@@ -298,6 +307,9 @@ local function decide(i, op, cost, count, broken)
     for at = i * stride - dropped + 1, i * stride do
       call('DEL', keys[at])
     end
+  end
+  if wrote and op == REFUND then
+    given_back(keys[(i - 1) * stride + 1])
   end
   raw = raw or ''
   return pack('>I6BH', spent, healed, #raw) .. raw .. views

@@ -1,0 +1,182 @@
+//! What any process gives back or resets, heard over a channel of the server: a denial that is known here ends at once.
+//!
+//! The scripts publish the main key of what was given back or reset to the channel `prefix ":1:given_back"`. Whoever knows
+//! denials listens, from the first of them on, on a connection and a thread of their own, so that decisions meet neither.
+//! Nothing rests on it: messages may be lost with their connection, and a key may be deleted by hand. So a denial is believed
+//! for `known_denied_max` at most, whether somebody listens or not.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use super::connect::{Address, Session};
+use super::context::Context;
+use super::failure::{Class, Failure};
+use super::key::{KeyEncoder, UserKey, is_hashed};
+use super::policies::Policies;
+use super::resp::Value;
+use super::target::Endpoints;
+use crate::driver::Driver;
+use crate::known_denied::KnownDenied;
+use crate::store::{Action, Question};
+
+/// Before somebody who has no right to listen tries again.
+const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Channel {
+    endpoints: Endpoints,
+    context: Arc<Context>,
+    keys: KeyEncoder,
+    policies: Arc<Policies>,
+    known_denied: Arc<KnownDenied>,
+    is_listening: AtomicBool,
+    /// Its runtime and its thread, made when somebody listens.
+    driver: OnceLock<Driver>,
+}
+
+impl Channel {
+    pub(super) fn new(
+        endpoints: Endpoints,
+        context: Arc<Context>,
+        keys: KeyEncoder,
+        policies: Arc<Policies>,
+        known_denied: Arc<KnownDenied>,
+    ) -> Arc<Self> {
+        let is_listening = AtomicBool::new(false);
+        Arc::new(Self {
+            endpoints,
+            context,
+            keys,
+            policies,
+            known_denied,
+            is_listening,
+            driver: OnceLock::new(),
+        })
+    }
+
+    /// Listens from now on.
+    #[inline]
+    pub(super) fn listen(self: &Arc<Self>) {
+        if !self.is_listening.load(Ordering::Relaxed) {
+            self.start();
+        }
+    }
+
+    #[cold]
+    fn start(self: &Arc<Self>) {
+        if self.is_listening.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // Where the system gives no thread, denials end when their time is over.
+        let Ok(driver) = Driver::new() else { return };
+        let driver = self.driver.get_or_init(|| driver);
+        let (listening, closed) = (listening(Arc::downgrade(self)), driver.closed());
+        driver.handle().spawn(async {
+            tokio::select! {
+                () = listening => {}
+                () = closed => {}
+            }
+        });
+        let _ = driver.run_for_good();
+    }
+
+    /// Listens no longer.
+    pub(super) fn close(&self) {
+        self.is_listening.store(true, Ordering::Relaxed);
+        if let Some(driver) = self.driver.get() {
+            driver.close();
+        }
+    }
+
+    /// Where to listen: any node of a cluster hears what is published at another one.
+    fn addresses(&self) -> Vec<Address> {
+        match Address::of(&self.endpoints) {
+            Ok(address) => vec![address],
+            Err(seeds) => seeds.iter().cloned().map(Address::Tcp).collect(),
+        }
+    }
+
+    /// A connection that hears everything from now on.
+    async fn subscribed(&self, address: &Address) -> Result<Session, Failure> {
+        let mut session = self.context.connector.session(address).await?;
+        let reply = session.ask(&[b"SUBSCRIBE", self.keys.channel().as_bytes()]).await;
+        match reply.map_err(|_| UNREACHABLE)? {
+            Value::Error(_) => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
+            _ => Ok(session),
+        }
+    }
+
+    /// Forgets what is denied by the states of that main key.
+    fn heard(&self, main_key: &[u8]) {
+        self.context.counters.given_back_heard.add(1);
+        let Some((policy, key)) = self.keys.read(main_key) else { return };
+        let Some(id) = self.policies.named(policy) else { return };
+        match key {
+            UserKey::Readable(key) => {
+                self.known_denied.forget(Question { id, key: &key, action: Action::Reset, cost: 1 }, None);
+            }
+            UserKey::Hashed => self.known_denied.forget_where(is_hashed),
+        }
+    }
+}
+
+const UNREACHABLE: Failure = Failure::not_applied(crate::decision::Degradation::Unreachable);
+
+/// Listens wherever it can, until nobody needs the channel any more.
+async fn listening(channel: Weak<Channel>) {
+    let mut failed: u32 = 0;
+    loop {
+        let Some(current) = channel.upgrade() else { return };
+        let addresses = current.addresses();
+        let address = &addresses[failed as usize % addresses.len()];
+        let subscribed = current.subscribed(address).await;
+        let pause = match subscribed {
+            Ok(session) => {
+                // What was given back before was not heard.
+                current.known_denied.forget_all();
+                let until = current.context.retires_at(Instant::now());
+                drop(current);
+                serve(&channel, session, until).await;
+                failed = 0;
+                continue;
+            }
+            Err(Failure { class: Class::Permanent, .. }) => PAUSE_WHEN_REFUSED,
+            Err(_) => {
+                failed = failed.saturating_add(1);
+                current.context.pause_after(failed)
+            }
+        };
+        drop(current);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Hears one message after the other, until the connection ends or is old.
+async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Instant>) {
+    let hearing = async {
+        while let (Ok(message), Some(channel)) = (session.reply().await, channel.upgrade()) {
+            // `message`, the channel, and what was said.
+            if let Value::Array(parts) = message
+                && let [_, _, Value::Bulk(main_key)] = parts.as_slice()
+            {
+                channel.heard(main_key);
+            }
+        }
+    };
+    match until {
+        Some(until) => drop(tokio::time::timeout_at(until.into(), hearing).await),
+        None => hearing.await,
+    }
+}
+
+/// Whether the user may publish to the channel and listen; what the server says when not.
+pub(super) async fn try_out(session: &mut Session, channel: &str) -> io::Result<Result<(), String>> {
+    for words in [&[&b"PUBLISH"[..], channel.as_bytes(), b""][..], &[b"SUBSCRIBE", channel.as_bytes()]] {
+        if let Value::Error(line) = session.ask(words).await? {
+            return Ok(Err(line.to_owned()));
+        }
+    }
+    Ok(Ok(()))
+}
