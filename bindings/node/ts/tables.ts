@@ -105,8 +105,8 @@ export interface StoreOptions {
   readonly localShare?: number | string;
   /**
    * For how long a key that Redis has denied may be denied without asking again, and never for longer than
-   * Redis would. It ends at once when this process gives something back; what another process gives back is
-   * seen after this time at the latest.
+   * Redis would. It ends at once when this process gives something back, and when the server tells that
+   * another one did, which may fail: then after this time at the latest.
    *
    * Allowed: 0 (never), or 1ms to 24h. A number is of milliseconds. Unless told otherwise: 1s.
    */

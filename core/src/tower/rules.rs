@@ -8,7 +8,7 @@ use http::{Response, StatusCode, response};
 use super::body::ResponseBody;
 use super::decided::Decided;
 use super::denial::{Denial, InPlace, StoreOutage, answer, failure, is_outage};
-use crate::decision::{Decision, DecisionParts};
+use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::headers::HeaderSettings;
 use crate::limiter::Limiter;
@@ -124,39 +124,8 @@ impl<B> Rules<B> {
         if let [policy] = &self.policies[..] {
             return self.beside_policies(vec![self.limiter.check(request(policy)).await?]);
         }
-        let requests = self.policies.iter().map(|policy| request(policy));
-        let answers = self.limiter.check_many(requests).await;
-        if answers.iter().all(|answer| answer.as_ref().is_ok_and(Decision::allowed)) {
-            return self.beside_policies(answers.into_iter().collect::<Result<_, _>>()?);
-        }
-        let mut decisions = Vec::with_capacity(answers.len());
-        for (policy, answer) in zip(&self.policies, answers) {
-            decisions.push(match answer {
-                Ok(decision) if decision.allowed() => self.taken_back(policy, key, cost, decision).await,
-                answer => answer,
-            });
-        }
-        self.beside_policies(decisions.into_iter().collect::<Result<_, _>>()?)
-    }
-
-    /// Gives back what a policy took for a request that another one denies. What cannot be given back stays spent.
-    async fn taken_back(
-        &self,
-        policy: &str,
-        key: &[u8],
-        cost: u64,
-        decision: Decision,
-    ) -> Result<Decision, Error> {
-        let Ok(left) = self.limiter.refund(Request::new(key).policy(policy).cost(cost)).await else {
-            return Ok(decision);
-        };
-        Decision::from_parts(DecisionParts {
-            allowed: true,
-            wait_us: Some(decision.delay_us()),
-            source: decision.source(),
-            degraded: decision.degraded(),
-            quotas: left.quotas(),
-        })
+        let requests: Vec<_> = self.policies.iter().map(|policy| request(policy)).collect();
+        self.beside_policies(self.limiter.check_together(&requests).await?)
     }
 
     fn beside_policies(&self, decisions: Vec<Decision>) -> Result<Vec<(Policy, Decision)>, Error> {

@@ -230,18 +230,19 @@ impl Leases {
             return self.has_landed();
         }
         let asked = quanta::Instant::now();
-        let submitted = self.submit(&whose, TAKE, take.units, self.deadline());
+        let Ok(submitted) = self.submit(&whose, TAKE, take.units, self.deadline()) else {
+            // The system gives no thread: the key is asked for one by one.
+            self.taken(&whose, take, Err(Failure::not_applied(Degradation::Unreachable)), asked);
+            return self.has_landed();
+        };
         let leases = Arc::clone(self);
         let taking = async move {
-            let reply = match submitted {
-                Ok(submitted) => leases.counted(&whose, submitted.await, TAKE, take.units),
-                Err(_) => Err(Failure::not_applied(Degradation::Unreachable)),
-            };
+            let reply = leases.counted(&whose, submitted.await, TAKE, take.units);
             leases.taken(&whose, take, reply, asked);
             leases.has_landed();
         };
         if self.means.runtimes.spawn(taking).is_err() {
-            // Without a runtime nothing could be submitted either, and the key is asked for one by one.
+            // There was a thread a moment ago, so this does not happen.
             self.has_landed();
         }
     }

@@ -128,8 +128,8 @@ options! {
              one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
         known_denied_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
             "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
-             It ends at once when this process gives something back; what another process gives back is seen after this time \
-             at the latest.";
+             It ends at once when this process gives something back, and when the server tells that another one did, which may \
+             fail: then after this time at the latest.";
         prefix(impl Into<Box<str>>): Prefix, "1 to 64 letters, digits and -._~@:/+=,;!$&'()*|", default "polylimit",
             "What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.";
         db(u32): Count, "0 to 2147483647", default "0",
