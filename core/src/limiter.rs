@@ -1,28 +1,25 @@
-//! The limiter: validates a request, picks its policy, and asks the store.
+//! The limiter's asynchronous face; `shared` validates a request, picks its policy, and asks the store.
 
 mod acquire;
 mod builder;
 mod deadline;
 mod line;
 mod registry;
+mod shared;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use builder::LimiterBuilder;
 
-use self::line::Lines;
-use self::registry::Registry;
-use crate::birth::Birth;
-use crate::clock::Clock;
+pub(crate) use self::shared::{CHECK, Shared, usage};
 use crate::decision::{Decision, Usage};
-use crate::driver::Driver;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::store::redis::{Finding, Stats};
-use crate::store::{Action, Answer, PolicyOptions, Question, Store};
+use crate::store::{Action, PolicyOptions, Store};
 use crate::transition::Operation;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
@@ -51,18 +48,6 @@ use crate::transition::Operation;
 #[derive(Clone)]
 pub struct Limiter {
     shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    registry: Registry,
-    store: Store,
-    /// Who waits for which key.
-    lines: Lines,
-    /// Drives the timers of those who wait for a store that needs no runtime itself.
-    timers: OnceLock<Driver>,
-    birth: Birth,
-    /// What takes its place in a process that was forked from this one.
-    successor: OnceLock<Box<Shared>>,
 }
 
 impl Limiter {
@@ -159,7 +144,7 @@ impl Limiter {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies;
-    /// [`Closed`](ErrorKind::Closed) after [`close`](Self::close).
+    /// [`Closed`](crate::ErrorKind::Closed) after [`close`](Self::close).
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
         self.shared().set_policy(policy, PolicyOptions::default())
     }
@@ -211,8 +196,8 @@ impl Limiter {
     /// Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
     ///
     /// # Errors
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when it does not answer in time;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
+    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when it does not answer in time;
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
     pub async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         match &self.shared().store {
             Store::Memory(_) => Ok(()),
@@ -228,7 +213,7 @@ impl Limiter {
     /// latency and the clock. Makes a decision on a key of its own and forgets it.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
     /// A store that cannot be reached is a finding.
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
         match &self.shared().store {
@@ -245,7 +230,7 @@ impl Limiter {
     /// that stand stay as they are.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the store is in this process.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is in this process.
     pub fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
         match &self.shared().store {
             Store::Memory(_) => {
@@ -266,7 +251,7 @@ impl Limiter {
         crate::blocking::Limiter::new(self.clone())
     }
 
-    /// Ends its use: what comes after it fails with [`Closed`](ErrorKind::Closed), connections are closed, and who waits
+    /// Ends its use: what comes after it fails with [`Closed`](crate::ErrorKind::Closed), connections are closed, and who waits
     /// is answered as if the store could not be asked. Closing it again does nothing.
     pub fn close(&self) {
         let shared = self.shared();
@@ -308,153 +293,6 @@ impl fmt::Debug for Limiter {
     }
 }
 
-impl Shared {
-    fn new(store: Store) -> Self {
-        Self {
-            registry: Registry::default(),
-            store,
-            lines: Lines::default(),
-            timers: OnceLock::new(),
-            birth: Birth::here(),
-            successor: OnceLock::new(),
-        }
-    }
-
-    /// This, or what takes its place in this process.
-    #[inline]
-    fn here(&self) -> &Self {
-        if self.birth.is_here() { self } else { self.successor() }
-    }
-
-    /// What takes its place in a process that was forked from the one that it was made in. Nothing that the parent has
-    /// open or locked is used.
-    #[cold]
-    fn successor(&self) -> &Self {
-        let successor = self.successor.get().unwrap_or_else(|| {
-            let store = self.store.successor(&self.registry.policies());
-            let registry = self.registry.successor();
-            let made = Box::new(Self { registry, ..Self::new(store) });
-            self.successor.get_or_init(|| made)
-        });
-        // That one may be a parent's, too.
-        successor.here()
-    }
-
-    /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
-    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
-        let driver = match &self.store {
-            Store::Redis(store) => store.driver()?,
-            Store::Memory(_) | Store::Local(_) => self.timers()?,
-        };
-        driver.run_for_good()?;
-        Ok(driver)
-    }
-
-    /// A runtime of our own, for a thread that waits on it.
-    pub(crate) fn driver_to_wait_on(&self) -> Result<&Driver, Error> {
-        match &self.store {
-            Store::Redis(store) => store.driver_to_wait_on(),
-            Store::Memory(_) | Store::Local(_) => self.timers(),
-        }
-    }
-
-    fn timers(&self) -> Result<&Driver, Error> {
-        if let Some(driver) = self.timers.get() {
-            return Ok(driver);
-        }
-        let driver = Driver::new()?;
-        Ok(self.timers.get_or_init(|| driver))
-    }
-
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
-    }
-
-    fn clock(&self) -> &Clock {
-        self.store.clock()
-    }
-
-    /// Checks a request's bounds and finds its policy.
-    #[inline]
-    fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
-        let request = request.checked()?;
-        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
-        let id = self.registry.id(request.policy, tell)?;
-        Ok(Question { id, key: request.key, action, cost: request.cost })
-    }
-
-    /// Answers what needs no waiting.
-    #[inline]
-    pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
-        let question = self.question(action, request)?;
-        let answer = self.store.try_ask(question).transpose()?;
-        if answer.is_some() {
-            self.answered(question);
-        }
-        Ok(answer)
-    }
-
-    #[inline]
-    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let question = self.question(action, request)?;
-        let answer = self.store.ask(question).await?;
-        self.answered(question);
-        Ok(answer)
-    }
-
-    #[expect(
-        clippy::inline_always,
-        reason = "its answer would go through memory, which takes longer than deciding"
-    )]
-    #[inline(always)]
-    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let question = self.question(action, request)?;
-        let answer = self.store.ask_blocking(question)?;
-        self.answered(question);
-        Ok(answer)
-    }
-
-    pub(crate) async fn check_many<'a, R: Into<Request<'a>>>(
-        &self,
-        requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<Decision, Error>> {
-        let checks = self.checks(requests);
-        let answers = self.store.ask_many(&valid(&checks)).await;
-        decisions(checks, answers)
-    }
-
-    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
-        &self,
-        requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<Decision, Error>> {
-        let checks = self.checks(requests);
-        let answers = self.store.ask_many_blocking(&valid(&checks));
-        decisions(checks, answers)
-    }
-
-    fn checks<'a, R: Into<Request<'a>>>(
-        &self,
-        requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<Question<'a>, Error>> {
-        requests.into_iter().map(|request| self.question(CHECK, request.into())).collect()
-    }
-
-    /// Whoever waits for a key may be admitted sooner after some operations.
-    #[inline]
-    fn answered(&self, question: Question<'_>) {
-        if let Action::Apply(Operation::Refund) | Action::Reset = question.action {
-            self.lines.wake(question.id, question.key);
-        }
-    }
-
-    fn set_policy(&self, policy: Policy, options: PolicyOptions) -> Result<(), Error> {
-        self.registry.check_open()?;
-        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, options))?;
-        self.lines.wake_all(id);
-        Ok(())
-    }
-}
-
 /// Says which operation needs tokio's timer.
 fn in_tokio(operation: &str) -> Result<(), Error> {
     match tokio::runtime::Handle::try_current() {
@@ -464,29 +302,4 @@ fn in_tokio(operation: &str) -> Result<(), Error> {
              polylimit::blocking::Limiter"
         ))),
     }
-}
-
-pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
-
-fn valid<'a>(checks: &[Result<Question<'a>, Error>]) -> Vec<Question<'a>> {
-    checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect()
-}
-
-/// Puts the answers to the valid ones in their places.
-fn decisions(
-    checks: Vec<Result<Question<'_>, Error>>,
-    answers: Result<Vec<Answer>, Error>,
-) -> Vec<Result<Decision, Error>> {
-    let mut answers = answers.map(Vec::into_iter);
-    let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
-    let decided = checks.into_iter().map(|check| {
-        check?;
-        let answer = answers.as_mut().map_err(|error| error.clone())?.next();
-        answer.map(|(decision, _)| decision).ok_or_else(missing)
-    });
-    decided.collect()
-}
-
-pub(crate) fn usage((decision, spent): Answer) -> Usage {
-    decision.into_usage(spent)
 }

@@ -1,0 +1,200 @@
+//! What the clones of a limiter share, and how a request becomes a question to the store.
+
+use std::sync::OnceLock;
+
+use super::line::Lines;
+use super::registry::Registry;
+use crate::birth::Birth;
+use crate::clock::Clock;
+use crate::decision::{Decision, Usage};
+use crate::driver::Driver;
+use crate::error::{Error, ErrorKind};
+use crate::policy::Policy;
+use crate::request::Request;
+use crate::store::{Action, Answer, PolicyOptions, Question, Store};
+use crate::transition::Operation;
+
+/// What a limiter's clones share in one process.
+pub(crate) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) store: Store,
+    /// Who waits for which key.
+    pub(super) lines: Lines,
+    /// Drives the timers of those who wait for a store that needs no runtime itself.
+    timers: OnceLock<Driver>,
+    pub(super) birth: Birth,
+    /// What takes its place in a process that was forked from this one.
+    successor: OnceLock<Box<Shared>>,
+}
+
+impl Shared {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            registry: Registry::default(),
+            store,
+            lines: Lines::default(),
+            timers: OnceLock::new(),
+            birth: Birth::here(),
+            successor: OnceLock::new(),
+        }
+    }
+
+    /// This, or what takes its place in this process.
+    #[inline]
+    pub(super) fn here(&self) -> &Self {
+        if self.birth.is_here() { self } else { self.successor() }
+    }
+
+    /// What takes its place in a process that was forked from the one that it was made in. Nothing that the parent has
+    /// open or locked is used.
+    #[cold]
+    fn successor(&self) -> &Self {
+        let successor = self.successor.get().unwrap_or_else(|| {
+            let store = self.store.successor(&self.registry.policies());
+            let registry = self.registry.successor();
+            let made = Box::new(Self { registry, ..Self::new(store) });
+            self.successor.get_or_init(|| made)
+        });
+        // That one may be a parent's, too.
+        successor.here()
+    }
+
+    /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
+    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
+        let driver = match &self.store {
+            Store::Redis(store) => store.driver()?,
+            Store::Memory(_) | Store::Local(_) => self.timers()?,
+        };
+        driver.run_for_good()?;
+        Ok(driver)
+    }
+
+    /// A runtime of our own, for a thread that waits on it.
+    pub(crate) fn driver_to_wait_on(&self) -> Result<&Driver, Error> {
+        match &self.store {
+            Store::Redis(store) => store.driver_to_wait_on(),
+            Store::Memory(_) | Store::Local(_) => self.timers(),
+        }
+    }
+
+    fn timers(&self) -> Result<&Driver, Error> {
+        if let Some(driver) = self.timers.get() {
+            return Ok(driver);
+        }
+        let driver = Driver::new()?;
+        Ok(self.timers.get_or_init(|| driver))
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        self.store.clock()
+    }
+
+    /// Checks a request's bounds and finds its policy.
+    #[inline]
+    pub(super) fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
+        let request = request.checked()?;
+        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
+        let id = self.registry.id(request.policy, tell)?;
+        Ok(Question { id, key: request.key, action, cost: request.cost })
+    }
+
+    /// Answers what needs no waiting.
+    #[inline]
+    pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.try_ask(question).transpose()?;
+        if answer.is_some() {
+            self.answered(question);
+        }
+        Ok(answer)
+    }
+
+    #[inline]
+    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.ask(question).await?;
+        self.answered(question);
+        Ok(answer)
+    }
+
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
+    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.ask_blocking(question)?;
+        self.answered(question);
+        Ok(answer)
+    }
+
+    pub(crate) async fn check_many<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        let checks = self.checks(requests);
+        let answers = self.store.ask_many(&valid(&checks)).await;
+        decisions(checks, answers)
+    }
+
+    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        let checks = self.checks(requests);
+        let answers = self.store.ask_many_blocking(&valid(&checks));
+        decisions(checks, answers)
+    }
+
+    fn checks<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Question<'a>, Error>> {
+        requests.into_iter().map(|request| self.question(CHECK, request.into())).collect()
+    }
+
+    /// Whoever waits for a key may be admitted sooner after some operations.
+    #[inline]
+    fn answered(&self, question: Question<'_>) {
+        if let Action::Apply(Operation::Refund) | Action::Reset = question.action {
+            self.lines.wake(question.id, question.key);
+        }
+    }
+
+    pub(super) fn set_policy(&self, policy: Policy, options: PolicyOptions) -> Result<(), Error> {
+        self.registry.check_open()?;
+        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, options))?;
+        self.lines.wake_all(id);
+        Ok(())
+    }
+}
+
+pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
+
+fn valid<'a>(checks: &[Result<Question<'a>, Error>]) -> Vec<Question<'a>> {
+    checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect()
+}
+
+/// Puts the answers to the valid ones in their places.
+fn decisions(
+    checks: Vec<Result<Question<'_>, Error>>,
+    answers: Result<Vec<Answer>, Error>,
+) -> Vec<Result<Decision, Error>> {
+    let mut answers = answers.map(Vec::into_iter);
+    let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
+    let decided = checks.into_iter().map(|check| {
+        check?;
+        let answer = answers.as_mut().map_err(|error| error.clone())?.next();
+        answer.map(|(decision, _)| decision).ok_or_else(missing)
+    });
+    decided.collect()
+}
+
+pub(crate) fn usage((decision, spent): Answer) -> Usage {
+    decision.into_usage(spent)
+}
