@@ -7,7 +7,7 @@ use polylimit_test_servers::{FaultProxy, Kind, Server, until};
 
 use super::load::{Load, slowest};
 use super::noise::Noise;
-use super::{keys, limiter, quiet};
+use super::{keys, limiter, quiet, with};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
@@ -72,7 +72,7 @@ fn who_is_denied_is_not_answered_by_a_replica() {
     let _shared = quiet::shared();
     for kind in Kind::ALL {
         let server = Server::start(kind, &[]);
-        let limiter = limiter(&server.url(), "1/hour");
+        let limiter = limiter(&with(&server.url(), "deadline=1s"), "1/hour");
         let asked = || limiter.blocking().check("k").unwrap();
         assert!(asked().allowed());
         let denied = asked();

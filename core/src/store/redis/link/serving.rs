@@ -32,6 +32,8 @@ const MOST_BATCHES: u64 = 4;
 const MOST_TICKETS: usize = 128;
 /// A connection on which nothing happened for so long is looked at before it is used.
 const IDLE: Duration = Duration::from_millis(500);
+/// After so many answers at once more is sent before other replies are looked at.
+const MOST_ANSWERS: usize = 64;
 /// So much room there is for what is read next.
 const READ_BYTES: usize = 16 << 10;
 
@@ -46,10 +48,20 @@ pub(super) enum End {
     Broken,
 }
 
+/// What became of the replies that there were.
+enum Read {
+    Nothing,
+    All,
+    /// So many were answered that more should be sent first.
+    Enough,
+}
+
 pub(super) struct Serving<'a> {
     shared: &'a Shared,
     stream: Stream,
     read: BytesMut,
+    /// Whether there may be whole replies in `read`.
+    has_more: bool,
     write: Vec<u8>,
     /// How much of `write` was written, and how many bytes were before it.
     written: usize,
@@ -79,6 +91,7 @@ impl<'a> Serving<'a> {
             shared,
             stream,
             read: BytesMut::with_capacity(READ_BYTES),
+            has_more: false,
             write: Vec::new(),
             written: 0,
             written_before: 0,
@@ -134,8 +147,15 @@ impl<'a> Serving<'a> {
             self.look_around(now);
             self.fill(now);
             self.write(cx)?;
-            if self.read(cx)? {
-                continue;
+            match self.read(cx)? {
+                Read::Nothing => {}
+                Read::All => continue,
+                // The server is given something to work on while the others get their answers: what waits, or what those
+                // who were answered ask next.
+                Read::Enough if !self.shared.queue.is_empty() => continue,
+                Read::Enough => {
+                    return pin!(tokio::task::yield_now()).poll(cx).map(|()| Ok(End::Broken));
+                }
             }
             self.expire(Instant::now())?;
             if self.flights.is_empty()
@@ -249,23 +269,31 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
-    /// Reads what there is and answers by it; says whether there was anything.
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Degradation> {
-        self.read.reserve(READ_BYTES);
-        let read = pin!(self.stream.read_buf(&mut self.read)).poll(cx);
-        match read {
-            Poll::Pending => return Ok(false),
-            Poll::Ready(Ok(1..)) => {}
-            Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::Unreachable),
+    /// Reads what there is and answers by it.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<Read, Degradation> {
+        if !std::mem::take(&mut self.has_more) {
+            self.read.reserve(READ_BYTES);
+            let read = pin!(self.stream.read_buf(&mut self.read)).poll(cx);
+            match read {
+                Poll::Pending => return Ok(Read::Nothing),
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::Unreachable),
+            }
+            self.last_used = Instant::now();
         }
-        self.last_used = Instant::now();
         let mut bytes = std::mem::take(&mut self.read);
+        let mut answers = 0;
         while let Some((value, taken)) = resp::read(&bytes).map_err(|_| Degradation::Protocol)? {
+            answers += self.flights.front().map_or(0, |flight| flight.command.entries.len());
             self.replied(&value)?;
             bytes.advance(taken);
+            self.has_more = answers >= MOST_ANSWERS && !bytes.is_empty();
+            if self.has_more {
+                break;
+            }
         }
         self.read = bytes;
-        Ok(true)
+        Ok(if self.has_more { Read::Enough } else { Read::All })
     }
 
     /// Answers the oldest command under way.
