@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance agreement bench bench-memory bench-local bench-redis fuzz
+.PHONY: help setup demo test check conformance agreement bench bench-memory bench-local bench-redis soak fuzz
 
 STORE ?= memory
 REDIS_URL ?=
@@ -46,6 +46,10 @@ bench-local: ## the local store beside the memory store and Redis, in one run
 bench-redis: ## the Redis store beside its peers and the server's ceiling, in one run
 	@tests/setup
 	@cargo bench -p polylimit --bench redis
+
+soak: ## ten minutes of load over 10 million keys: what is kept before Redis stays within its bounds
+	@tests/setup
+	@cargo bench -p polylimit --bench soak
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)

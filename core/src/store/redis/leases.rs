@@ -370,6 +370,10 @@ impl Leases {
             let before = shard.table.len();
             shard.table.retain(|holding| !holding.is_idle(now));
             self.holdings.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
+            if shard.table.len() < shard.table.capacity() / 4 {
+                let used = shard.table.len();
+                shard.table.shrink_to(2 * used, |holding| holding.whose.hash);
+            }
         }
         all
     }

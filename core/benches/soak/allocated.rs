@@ -1,0 +1,42 @@
+//! How many bytes this process holds: by its own count of what it has allocated, and by the system's of its pages.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[global_allocator]
+static COUNTING: Counting = Counting { held: AtomicUsize::new(0) };
+
+struct Counting {
+    held: AtomicUsize,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "an allocator is unsafe to implement; this one only counts what the system's does"
+)]
+// SAFETY: every call is passed on as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.held.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, bytes: *mut u8, layout: Layout) {
+        self.held.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(bytes, layout) }
+    }
+}
+
+/// What is allocated and not freed.
+pub(crate) fn held() -> usize {
+    COUNTING.held.load(Ordering::Relaxed)
+}
+
+/// The resident set, from Linux's `/proc/self/statm`: pages of 4 KiB.
+pub(crate) fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4096
+}

@@ -1,0 +1,49 @@
+//! What a key costs in this process while a layer knows it, and once it does not need it any more.
+
+use std::time::Duration;
+
+use polylimit::{Lease, Limiter, Policy, blocking};
+use polylimit_test_servers::Server;
+
+use crate::allocated::held;
+
+const KEYS: usize = 20_000;
+/// Longer than it takes to ask for all keys twice.
+const LEASED_FOR: Duration = Duration::from_secs(10);
+
+pub(crate) fn report(server: &Server) {
+    println!(
+        "bytes a key in the process, of {KEYS} keys such as user:123456, tables and spare room included\n"
+    );
+    println!("| layer | active | idle |\n|---|---:|---:|");
+    row("known denied", &limiter(server, "1/day", None));
+    let lease = Lease::new(8, LEASED_FOR).unwrap();
+    row("leased", &limiter(server, "1000000/day", Some(lease)));
+}
+
+fn row(layer: &str, limiter: &blocking::Limiter) {
+    // Connections and runtimes are there.
+    let _ = limiter.check("user").unwrap();
+    let before = held();
+    for number in 0..KEYS {
+        for _ in 0..2 {
+            let _ = limiter.check(format!("user:{number}").as_str()).unwrap();
+        }
+    }
+    let active = held() - before;
+    // A reset has a denial forgotten; leases end with their time.
+    for number in 0..KEYS {
+        let _ = limiter.reset(format!("user:{number}").as_str()).unwrap();
+    }
+    std::thread::sleep(LEASED_FOR + Duration::from_secs(1));
+    println!("| {layer} | {} | {} |", active / KEYS, held().saturating_sub(before) / KEYS);
+}
+
+fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> blocking::Limiter {
+    let policy = Policy::parse("footprint", quota).unwrap();
+    let url = format!("{}?deadline=10s&outage=deny&known_denied_max=1h", server.url());
+    let builder = Limiter::builder().store(&url).policy(policy);
+    let limiter = lease.into_iter().fold(builder, |builder, lease| builder.lease("footprint", lease));
+    server.command(&["FLUSHALL"]);
+    limiter.build().unwrap().blocking()
+}

@@ -1,0 +1,44 @@
+//! The layers before Redis under load for long, with more keys than they can hold: `make soak`.
+//!
+//! What they hold is bounded, so memory may grow until the bounds are reached and not after that. The run fails if it does.
+//! Before the load, one table shows what a key costs while it is denied or leased, and after that.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a benchmark stops at the first surprise, and its figures are rounded anyway"
+)]
+
+mod allocated;
+mod footprint;
+mod load;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use polylimit_test_servers::{Kind, Server};
+
+/// How many keys are asked for.
+const KEYS: u64 = 10_000_000;
+/// Growth beyond this, from the first fifth of the time on, is a leak.
+const MOST_GROWTH: f64 = 1.03;
+
+fn main() -> ExitCode {
+    // Harness flags that `cargo bench` passes, such as --bench, mean nothing here.
+    let arguments: Vec<String> = std::env::args().collect();
+    let is_quick = arguments.iter().any(|argument| argument == "--quick");
+    let seconds = arguments.iter().find_map(|argument| argument.strip_prefix("--seconds=")?.parse().ok());
+    let length = Duration::from_secs(seconds.unwrap_or(if is_quick { 5 } else { 600 }));
+    let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
+
+    footprint::report(&server);
+    let samples = load::run(&server, length);
+    let (settled, rest) = samples.split_at(samples.len() / 5 + 1);
+    let before = settled.iter().map(|sample| sample.held).max().unwrap_or(0);
+    let after = rest.iter().map(|sample| sample.held).max().unwrap_or(0);
+    let growth = after as f64 / before as f64;
+    println!("\nheld at most: {before} bytes in the first fifth, {after} after that: {growth:.3} of it");
+    println!("\nrepeat: cargo bench -p polylimit --bench soak -- --seconds={}", length.as_secs());
+    // A few seconds do not fill what is bounded.
+    if is_quick || growth <= MOST_GROWTH { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
