@@ -7,36 +7,36 @@ use polylimit_test_servers::Server;
 
 use crate::allocated::held;
 
-const KEYS: usize = 20_000;
-/// Longer than it takes to ask for all keys twice.
-const LEASED_FOR: Duration = Duration::from_secs(10);
-
-pub(crate) fn report(server: &Server) {
+pub(crate) fn report(server: &Server, is_quick: bool) {
+    // Leases last for longer than it takes to ask for all keys twice.
+    let (keys, leased_for) = if is_quick { (1_000, 2) } else { (20_000, 10) };
+    let leased_for = Duration::from_secs(leased_for);
     println!(
-        "bytes a key in the process, of {KEYS} keys such as user:123456, tables and spare room included\n"
+        "bytes a key in the process, of {keys} keys such as user:123456, tables and spare room included\n"
     );
     println!("| layer | active | idle |\n|---|---:|---:|");
-    row("known denied", &limiter(server, "1/day", None));
-    let lease = Lease::new(8, LEASED_FOR).unwrap();
-    row("leased", &limiter(server, "1000000/day", Some(lease)));
+    row("known denied", &limiter(server, "1/day", None), keys, Duration::ZERO);
+    let lease = Lease::new(8, leased_for).unwrap();
+    let until_idle = leased_for + Duration::from_secs(1);
+    row("leased", &limiter(server, "1000000/day", Some(lease)), keys, until_idle);
 }
 
-fn row(layer: &str, limiter: &blocking::Limiter) {
+fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Duration) {
     // Connections and runtimes are there.
     let _ = limiter.check("user").unwrap();
     let before = held();
-    for number in 0..KEYS {
+    for number in 0..keys {
         for _ in 0..2 {
             let _ = limiter.check(format!("user:{number}").as_str()).unwrap();
         }
     }
     let active = held() - before;
     // A reset has a denial forgotten; leases end with their time.
-    for number in 0..KEYS {
+    for number in 0..keys {
         let _ = limiter.reset(format!("user:{number}").as_str()).unwrap();
     }
-    std::thread::sleep(LEASED_FOR + Duration::from_secs(1));
-    println!("| {layer} | {} | {} |", active / KEYS, held().saturating_sub(before) / KEYS);
+    std::thread::sleep(until_idle);
+    println!("| {layer} | {} | {} |", active / keys, held().saturating_sub(before) / keys);
 }
 
 fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> blocking::Limiter {

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let length = Duration::from_secs(seconds.unwrap_or(if is_quick { 5 } else { 600 }));
     let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
 
-    footprint::report(&server);
+    footprint::report(&server, is_quick);
     let samples = load::run(&server, length);
     let (settled, rest) = samples.split_at(samples.len() / 5 + 1);
     let before = settled.iter().map(|sample| sample.held).max().unwrap_or(0);

@@ -133,12 +133,31 @@ impl Runtimes {
             return Ok(topology);
         }
         let _entered = runtime.enter();
+        check_drivers()?;
         let topology = Arc::new(Topology::spawn(&self.endpoints, &self.context));
         topologies.retain(|(_, topology)| !topology.is_dead());
         topologies.push((id, Arc::clone(&topology)));
         self.topologies.store(Arc::new(topologies));
         Ok(topology)
     }
+}
+
+/// Refuses a runtime that has no timers or no sockets. Tokio tells that only by panicking.
+fn check_drivers() -> Result<(), Error> {
+    let has = |use_driver: fn()| std::panic::catch_unwind(use_driver).is_ok();
+    let has_timers = has(|| drop(tokio::time::sleep(Duration::ZERO)));
+    // It is opened and closed; whether the system gives one does not matter here.
+    #[cfg(unix)]
+    let has_sockets = has(|| drop(tokio::net::UnixDatagram::unbound()));
+    #[cfg(not(unix))]
+    let has_sockets = true;
+    if has_timers && has_sockets {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(
+        "this tokio runtime has no timers or no I/O, which the Redis store needs: build it with enable_all, or use \
+         polylimit::blocking::Limiter outside of it",
+    ))
 }
 
 fn find(topologies: &[(Id, Arc<Topology>)], id: Id) -> Option<Arc<Topology>> {

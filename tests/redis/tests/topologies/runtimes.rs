@@ -25,6 +25,24 @@ fn runtimes() -> [Runtime; 2] {
     [runtime(), several_threads()]
 }
 
+#[test]
+fn a_runtime_without_timers_or_sockets_is_refused() {
+    let _shared = quiet::shared();
+    let server = Server::start(Kind::Redis, &[]);
+    let limiter = patient(&server, MANY);
+    let mut builders =
+        [Builder::new_current_thread(), Builder::new_current_thread(), Builder::new_current_thread()];
+    let [_, only_timers, only_sockets] = &mut builders;
+    only_timers.enable_time();
+    only_sockets.enable_io();
+    for mut builder in builders {
+        let error = builder.build().unwrap().block_on(limiter.check("k")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("enable_all"), "{error}");
+    }
+    assert!(stored(&runtime().block_on(limiter.check("k")).unwrap()));
+}
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
