@@ -24,6 +24,33 @@ fn told(decision: &Decision) -> (bool, u64, Option<u64>, u64) {
     (decision.allowed(), decision.remaining(), decision.retry_after_us(), decision.reset_after_us())
 }
 
+/// Has a limiter know a denial, so that it listens to what is given back; says whether it does. It never knows any of a
+/// policy that counts denied requests.
+fn listens(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: u64) -> bool {
+    let _ = limiter.charge(Request::new("other").cost(capacity)).unwrap();
+    let _ = limiter.check("other").unwrap();
+    if limiter.check("other").unwrap().source() != Source::KnownDenied {
+        return false;
+    }
+    until_listening(server, 1);
+    server.command(&["PUBLISH", CHANNEL, "nothing"]);
+    until_heard(limiter, 1);
+    true
+}
+
+fn heard(limiter: &polylimit::blocking::Limiter) -> u64 {
+    limiter.asynchronous().stats().given_back_heard
+}
+
+/// Waits until so many messages were heard.
+fn until_heard(limiter: &polylimit::blocking::Limiter, messages: u64) {
+    let start = Instant::now();
+    while heard(limiter) < messages {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} of {messages} were heard", heard(limiter));
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn denials_are_those_that_the_store_would_give() {
     let server = Server::start(Kind::Redis, &[]);
@@ -37,13 +64,25 @@ fn denials_are_those_that_the_store_would_give() {
         let knowing = limiter(&server, &policy, &clock, Duration::from_secs(3_600)).blocking();
         let asking = limiter(&server, &policy, &clock, Duration::ZERO).blocking();
         let capacity = policy.quotas().iter().map(polylimit::Quota::capacity).min().unwrap();
+        until_listening(&server, 0);
+        let listens = listens(&server, &knowing, capacity);
         for operation in 0..OPERATIONS {
             let cost =
                 random.pick(&[1, 1, 1, 2, capacity / 2 + 1, capacity, (capacity + 1).min(Request::MAX_COST)]);
             let request = Request::new("key").cost(cost);
+            // By this process, or by another one.
+            let somebody = random.pick(&[&knowing, &asking]);
+            let before = heard(&knowing);
             match random.below(12) {
-                0 => assert_eq!(knowing.refund(request).unwrap().source(), Source::Store),
-                1 => assert_eq!(knowing.reset(request).unwrap().source(), Source::Store),
+                0 | 1 => {
+                    let is_reset = random.below(2) == 0;
+                    let given_back =
+                        if is_reset { somebody.reset(request) } else { somebody.refund(request) };
+                    assert_eq!(given_back.unwrap().source(), Source::Store);
+                    if listens && (is_reset || cost > 0) {
+                        until_heard(&knowing, before + 1);
+                    }
+                }
                 2 => assert_eq!(knowing.charge(request).unwrap().source(), Source::Store),
                 3 => {
                     // The same numbers, which makes it forget as others do.
