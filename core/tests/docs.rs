@@ -40,7 +40,13 @@ fn the_examples_of_other_languages() {
     let read =
         |path: &str| std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let readme = read("README.md");
-    for (language, fence) in [("python", "```python\n"), ("node", "```js\n"), ("c", "```c\n")] {
+    for (language, fence) in [
+        ("python", "```python\n"),
+        ("node", "```js\n"),
+        ("c", "```c\n"),
+        ("uniffi/kotlin", "```kotlin\n"),
+        ("uniffi/ruby", "```ruby\n"),
+    ] {
         let theirs = read(&format!("bindings/{language}/README.md"));
         let blocks: Vec<_> =
             readme.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

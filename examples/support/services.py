@@ -34,6 +34,7 @@ class Service:
                 **os.environ,
                 "PATH": f"{TARGET / 'python-venv' / 'bin'}:{os.environ['PATH']}",
                 "LD_LIBRARY_PATH": str(TARGET / "c" / "dev" / "lib"),
+                "RUBYLIB": str(EXAMPLES.parent / "bindings" / "uniffi" / "ruby" / "lib"),
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PORT": "0",

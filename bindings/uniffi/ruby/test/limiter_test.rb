@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'async'
 require 'minitest/autorun'
 require 'polylimit'
 
@@ -86,6 +87,29 @@ class LimiterTest < Minitest::Test
     clock.advance(60)
     assert waiting.join(30), 'it waits for longer than its turn'
     assert waiting.value
+  end
+
+  def test_other_fibers_run_while_one_waits
+    clock = Polylimit::ManualClock.new(1_700_000_000_000_000)
+    limiter = limiter('1/minute fixed_window', clock: clock).asynchronous
+    assert limiter.check('key').allowed
+    admitted = Sync do |task|
+      waiting = task.async { limiter.acquire('key', timeout: 3600).allowed }
+      # A call that kept the event loop would not come back from there.
+      assert_predicate waiting, :running?
+      clock.advance(60)
+      waiting.wait
+    end
+    assert admitted
+    assert_raises(Polylimit::InvalidArgument) { Sync { limiter.check('key', cost: -1) } }
+  end
+
+  def test_every_operation_that_may_wait_has_an_asynchronous_one
+    native = PolylimitNative::Limiter.instance_methods(false).map(&:to_s)
+    waiting = native.select { |name| Polylimit::WithoutTheLock.waits?(name) } - ['shut_down']
+    assert_equal waiting.sort, Polylimit::Asynchronous::WAITING.map(&:to_s).sort - ['close']
+    rest = Polylimit::Limiter.instance_methods(false) - [:asynchronous]
+    assert_equal rest.sort, Polylimit::Asynchronous.instance_methods(false).sort
   end
 
   def test_a_child_counts_with_its_parent

@@ -33,6 +33,11 @@ module Polylimit
       )
     end
 
+    # The same operations for event loops of fibers, which go on while one waits. Shares everything with this one.
+    def asynchronous
+      Asynchronous.new(self)
+    end
+
     def self.policy(name, given)
       given = { quotas: given } unless given.is_a?(Hash)
       texts = given.transform_values { |value| Argument.text('policy', value) }

@@ -1,0 +1,79 @@
+//! Every block of code in the documentation is compiled or run by somebody, and every command that it names is there.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "blocks/commands.rs"]
+mod commands;
+#[path = "blocks/pages.rs"]
+mod pages;
+
+use std::fs;
+
+use pages::{Page, pages, root};
+
+/// Which test takes the blocks of a language out of a page, to compile or run them.
+const TAKEN: &[(&str, &str, &str)] = &[
+    // The start of the crate's documentation, and two modules of it, so `cargo test` runs them.
+    ("README.md", "rust", "core/src/lib.rs"),
+    ("docs/local.md", "rust", "core/src/lib.rs"),
+    ("docs/redis.md", "rust", "core/src/lib.rs"),
+    // The same as in the bindings' own pages.
+    ("README.md", "python", "core/tests/docs.rs"),
+    ("README.md", "js", "core/tests/docs.rs"),
+    ("README.md", "c", "core/tests/docs.rs"),
+    ("README.md", "kotlin", "core/tests/docs.rs"),
+    ("README.md", "ruby", "core/tests/docs.rs"),
+    ("bindings/python/README.md", "python", "bindings/python/tests/test_documentation.py"),
+    ("bindings/node/README.md", "js", "bindings/node/tests/package.test.cjs"),
+    ("bindings/c/README.md", "c", "bindings/c/check"),
+    ("bindings/c/README.md", "cpp", "bindings/c/check"),
+    (
+        "bindings/uniffi/kotlin/README.md",
+        "kotlin",
+        "bindings/uniffi/kotlin/src/test/kotlin/readme/ReadmeTest.kt",
+    ),
+    (
+        "bindings/uniffi/kotlin/README.md",
+        "java",
+        "bindings/uniffi/kotlin/src/test/kotlin/readme/ReadmeTest.kt",
+    ),
+    ("bindings/uniffi/ruby/README.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
+];
+
+#[test]
+fn every_block_is_taken_by_a_test() {
+    let mut used = vec![false; TAKEN.len()];
+    for Page { path, fenced, .. } in pages() {
+        for (line, language) in fenced {
+            // Commands are looked at below, the module's own tests compile Go, and text is for people.
+            if ["sh", "text", "go"].contains(&language.as_str()) {
+                continue;
+            }
+            let at = TAKEN.iter().position(|(page, of, _)| *page == path && *of == language);
+            let at = at.unwrap_or_else(|| panic!("{path}:{line}: no test takes blocks of {language:?}"));
+            used[at] = true;
+        }
+    }
+    for ((page, language, by), used) in TAKEN.iter().zip(used) {
+        assert!(used, "{page} has no block of {language} any more");
+        let name = page.rsplit_once('/').map_or(*page, |(_, name)| name);
+        let text = fs::read_to_string(root().join(by)).unwrap();
+        assert!(text.contains(name), "{by} does not read {page}");
+    }
+}
+
+#[test]
+fn every_command_is_there() {
+    let pages = pages();
+    let commands: usize = pages.iter().map(|page| page.commands.len()).sum();
+    assert!(commands > 50, "only {commands} commands were found");
+    for Page { path, commands, .. } in pages {
+        let folder = root().join(&path);
+        let folder = folder.parent().unwrap();
+        for (line, command) in commands {
+            if let Err(reason) = commands::is_there(folder, &command) {
+                panic!("{path}:{line}: {command}: {reason}");
+            }
+        }
+    }
+}

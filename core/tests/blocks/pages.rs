@@ -1,0 +1,81 @@
+//! The pages of the documentation and the blocks in them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Blocks of these pages that are indented show the shape of things, and no commands.
+const DRAWINGS: &[&str] = &["ARCHITECTURE.md"];
+
+pub(crate) struct Page {
+    /// Seen from the root.
+    pub(crate) path: String,
+    /// The lines where blocks with fences start, and their languages.
+    pub(crate) fenced: Vec<(usize, String)>,
+    /// The lines of commands: in blocks of `sh`, and in those that are indented. What is broken by a backslash is one.
+    pub(crate) commands: Vec<(usize, String)>,
+}
+
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// All pages of the project, but for what is built or installed.
+pub(crate) fn pages() -> Vec<Page> {
+    let mut files = Vec::new();
+    find(root(), &mut files);
+    files.sort();
+    files.iter().map(|file| page(file)).collect()
+}
+
+fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            if !name.starts_with('.') && !["target", "node_modules", "results"].contains(&name.as_str()) {
+                find(&entry.path(), files);
+            }
+        } else if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
+            files.push(entry.path());
+        }
+    }
+}
+
+fn page(file: &Path) -> Page {
+    let path = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    let mut page = Page { fenced: Vec::new(), commands: Vec::new(), path };
+    let mut fence: Option<String> = None;
+    let mut before = "";
+    let mut indented = false;
+    let text = fs::read_to_string(file).unwrap();
+    for (at, line) in text.lines().enumerate() {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            assert!(line.starts_with("```"), "{}:{}: a fence that is indented", page.path, at + 1);
+            if fence.take().is_none() {
+                page.fenced.push((at + 1, language.to_owned()));
+                fence = Some(language.to_owned());
+            }
+        } else {
+            // A block that is indented follows an empty line.
+            let deep = fence.is_none() && line.starts_with("    ") && !DRAWINGS.contains(&page.path.as_str());
+            indented = deep && (indented || before.trim().is_empty());
+            if indented || fence.as_deref() == Some("sh") {
+                command(&mut page.commands, at + 1, line.trim());
+            }
+        }
+        before = line;
+    }
+    assert!(fence.is_none(), "{}: a block has no end", page.path);
+    page
+}
+
+fn command(commands: &mut Vec<(usize, String)>, at: usize, line: &str) {
+    if let Some((_, last)) = commands.last_mut()
+        && last.ends_with('\\')
+    {
+        last.truncate(last.len() - 1);
+        last.push_str(line);
+    } else if !line.is_empty() && !line.starts_with('#') {
+        commands.push((at, line.to_owned()));
+    }
+}
