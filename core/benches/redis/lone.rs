@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use polylimit::Limiter;
 use polylimit_test_servers::Server;
 use tokio::runtime::Runtime;
 
@@ -17,7 +18,7 @@ pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
     let numbers = Numbers { limit: 1_000_000, period_s: 1_000, quotas: 1 };
     let limiter = limiter(&server.url(), numbers);
     let blocking = limiter.blocking();
-    let mut figures = [Vec::new(), Vec::new(), Vec::new()];
+    let mut figures = [const { Vec::new() }; 4];
     for round in 0..=rounds {
         let mut reply = [0; 7];
         let us = [
@@ -25,13 +26,8 @@ pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
                 socket.write_all(b"PING\r\n").unwrap();
                 socket.read_exact(&mut reply).unwrap();
             }),
-            runtime.block_on(async {
-                let started = Instant::now();
-                for _ in 0..each {
-                    let _ = limiter.check("user:42").await.unwrap();
-                }
-                started.elapsed().as_secs_f64() * 1e6 / f64::from(each)
-            }),
+            runtime.block_on(async { tokio::spawn(checks(limiter.clone(), each)).await.unwrap() }),
+            runtime.block_on(checks(limiter.clone(), each)),
             timed(each, || {
                 let _ = blocking.check("user:42").unwrap();
             }),
@@ -41,15 +37,24 @@ pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
             figures.iter_mut().zip(us).for_each(|(figures, us)| figures.push(us));
         }
     }
-    let [ping, asynchronous, blocking] = figures.map(median);
-    println!("\nA lone caller, us a decision (median of {rounds} rounds of {each})\n");
-    println!("| blocking PING | polylimit, async | to PING | polylimit, blocking | to PING |");
-    println!("|---:|---:|---:|---:|---:|");
+    let [ping, figures @ ..] = figures.map(median);
     println!(
-        "| {ping:.1} | {asynchronous:.1} | {:.2} | {blocking:.1} | {:.2} |",
-        asynchronous / ping,
-        blocking / ping
+        "\nA lone caller, us a decision (median of {rounds} rounds of {each}); a blocking PING takes {ping:.1} us\n"
     );
+    println!("| polylimit | us | to PING |\n|---|---:|---:|");
+    // Whatever is blocked on is woken by way of the event queue, which costs a call of the system more than a task.
+    for (face, us) in ["asynchronous, in a task", "asynchronous, blocked on", "blocking"].iter().zip(figures)
+    {
+        println!("| {face} | {us:.1} | {:.2} |", us / ping);
+    }
+}
+
+async fn checks(limiter: Limiter, each: u32) -> f64 {
+    let started = Instant::now();
+    for _ in 0..each {
+        let _ = limiter.check("user:42").await.unwrap();
+    }
+    started.elapsed().as_secs_f64() * 1e6 / f64::from(each)
 }
 
 fn timed(each: u32, mut once: impl FnMut()) -> f64 {
