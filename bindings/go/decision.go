@@ -104,7 +104,10 @@ func (n *plainNumbers) quotas() []QuotaUsage {
 }
 
 func decisionOf(result *C.polylimit_result) Decision {
-	plain := (*C.polylimit_decision)(unsafe.Pointer(&result.answer))
+	return decisionFrom((*C.polylimit_decision)(unsafe.Pointer(&result.answer)))
+}
+
+func decisionFrom(plain *C.polylimit_decision) Decision {
 	decision := Decision{
 		Allowed:    plain.allowed != 0,
 		Remaining:  uint64(plain.remaining),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -246,6 +247,50 @@ func threads(t *testing.T) int {
 	return len(must(os.ReadDir("/proc/self/task"))(t))
 }
 
+func TestWhatBelongsTogetherIsSpentTogether(t *testing.T) {
+	for name, url := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			limiter := open(t, url, polylimit.WithPolicy("wide", "900/day fixed_window"))
+			both := []polylimit.Request{polylimit.Key("together").Policy("wide"), polylimit.Key("together").Policy("100/day fixed_window")}
+			var admitted atomic.Int64
+			var group sync.WaitGroup
+			for range 16 {
+				group.Go(func() {
+					for range 20 {
+						decisions := must(limiter.CheckTogether(ctx, both))(t)
+						if len(decisions) != 2 || !decisions[0].Allowed {
+							t.Errorf("%+v", decisions)
+						} else if decisions[1].Allowed {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+			group.Wait()
+			left := must(limiter.Peek(ctx, both[0]))(t)
+			if admitted.Load() != 100 || left.Remaining != 800 {
+				t.Errorf("%d were admitted, %d are left", admitted.Load(), left.Remaining)
+			}
+			if decisions := must(limiter.CheckTogether(ctx, nil))(t); len(decisions) != 0 {
+				t.Errorf("%+v", decisions)
+			}
+			for _, wrong := range []polylimit.Request{both[0].Policy("nobody"), both[0].Policy("a\x00b"), both[0].Cost(-1)} {
+				if _, err := limiter.CheckTogether(ctx, []polylimit.Request{both[0], wrong}); !errors.Is(err, polylimit.ErrInvalidArgument) {
+					t.Error(err)
+				}
+			}
+			if now := must(limiter.Peek(ctx, both[0]))(t); now.Remaining != left.Remaining {
+				t.Errorf("mistakes have spent: %d are left", now.Remaining)
+			}
+			cancelled, cancel := context.WithCancel(ctx)
+			cancel()
+			if _, err := limiter.CheckTogether(cancelled, both); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestGoroutinesThatWaitHoldNoThreads(t *testing.T) {
 	const waiting = 2000
 	limiter, clock := withClock(t, "1/minute fixed_window")
@@ -314,6 +359,18 @@ func TestAContextThatIsDoneLeavesTheLine(t *testing.T) {
 	defer cancelSoon()
 	if decision := must(limiter.Acquire(soon, polylimit.Key("k"), time.Hour))(t); decision.Allowed {
 		t.Error("a minute fits into a second")
+	}
+}
+
+// A goroutine that is alone waits on its own thread; it is told of its context all the same.
+func TestAContextThatIsDoneEndsALoneCheck(t *testing.T) {
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer silent.Close()
+	limiter := open(t, "redis://"+silent.Addr().String()+"?deadline=60s", polylimit.WithPolicy("api", "1/day"))
+	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if decision, err := limiter.Check(soon, polylimit.Key("k")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v %v", decision, err)
 	}
 }
 

@@ -74,6 +74,10 @@ func (l *Limiter) do(ctx context.Context, operation C.uint32_t, request Request,
 		return err
 	}
 	defer l.leave()
+	// What may wait for long must not hold a thread.
+	if operation < C.POLYLIMIT_ACQUIRE && l.uses.Load() == 1 {
+		return l.alone(ctx, operation, request, result)
+	}
 	tag, pending, err := l.waiting.submit(ctx, l.limiter, operation, request, timeoutUs, result)
 	if pending {
 		return l.waiting.await(ctx, tag, result)

@@ -13,35 +13,66 @@
 // The policy of most requests has a short name, which is copied to the stack.
 #define POLYLIMIT_GO_SHORT 128
 
+// A request whose policy has a NUL at its end: in the caller's short text, or in memory that polylimit_go_release frees.
+static inline int polylimit_go_request(polylimit_request *request, char *text, uint32_t operation, const char *policy,
+                                       size_t policy_length, const char *key, size_t key_length, uint64_t cost,
+                                       uint64_t timeout_us) {
+    request->size = sizeof *request;
+    request->operation = operation;
+    request->policy = NULL;
+    request->key = key;
+    request->key_length = key_length;
+    request->cost = cost;
+    request->timeout_us = timeout_us;
+    if (policy_length > 0) {
+        if (policy_length >= POLYLIMIT_GO_SHORT) {
+            text = malloc(policy_length + 1);
+            if (text == NULL) {
+                return 0;
+            }
+        }
+        memcpy(text, policy, policy_length);
+        text[policy_length] = 0;
+        request->policy = text;
+    }
+    return 1;
+}
+
+static inline void polylimit_go_release(const polylimit_request *request, const char *text) {
+    if (request->policy != text) {
+        free((char *)request->policy);
+    }
+}
+
 // Submits an operation. The message of a failure goes to the result.
 static inline polylimit_status polylimit_go_submit(const polylimit_completions *completions,
                                                    const polylimit_limiter *limiter, uint32_t operation,
                                                    const char *policy, size_t policy_length, const char *key,
                                                    size_t key_length, uint64_t cost, uint64_t timeout_us, uint64_t tag,
                                                    polylimit_result *result) {
-    char stack[POLYLIMIT_GO_SHORT];
-    char *text = NULL;
-    if (policy_length > 0) {
-        text = policy_length < sizeof stack ? stack : malloc(policy_length + 1);
-        if (text == NULL) {
-            return POLYLIMIT_INTERNAL;
-        }
-        memcpy(text, policy, policy_length);
-        text[policy_length] = 0;
-    }
+    char text[POLYLIMIT_GO_SHORT];
     polylimit_request request;
-    request.size = sizeof request;
-    request.operation = operation;
-    request.policy = text;
-    request.key = key;
-    request.key_length = key_length;
-    request.cost = cost;
-    request.timeout_us = timeout_us;
+    if (!polylimit_go_request(&request, text, operation, policy, policy_length, key, key_length, cost, timeout_us)) {
+        return POLYLIMIT_INTERNAL;
+    }
     polylimit_status status = polylimit_completions_submit(completions, limiter, &request, tag, result, sizeof *result,
                                                            result->message, sizeof result->message);
-    if (text != NULL && text != stack) {
-        free(text);
+    polylimit_go_release(&request, text);
+    return status;
+}
+
+// Does an operation and waits for it until it is stopped. The message of a failure goes to the result.
+static inline polylimit_status polylimit_go_call(const polylimit_limiter *limiter, uint32_t operation, const char *policy,
+                                                 size_t policy_length, const char *key, size_t key_length, uint64_t cost,
+                                                 const uint32_t *stopped, polylimit_result *result) {
+    char text[POLYLIMIT_GO_SHORT];
+    polylimit_request request;
+    if (!polylimit_go_request(&request, text, operation, policy, policy_length, key, key_length, cost, 0)) {
+        return POLYLIMIT_INTERNAL;
     }
+    polylimit_status status = polylimit_limiter_call(limiter, &request, stopped, result, sizeof *result, result->message,
+                                                     sizeof result->message);
+    polylimit_go_release(&request, text);
     return status;
 }
 

@@ -34,10 +34,19 @@ type waiting struct {
 	early map[uint64]*waiter
 }
 
-// waiter is a result that is waited for.
+// waiter is a result that is waited for, or several of one tag.
 type waiter struct {
 	result C.polylimit_result
 	done   chan struct{}
+	// How many there will be where there may be several; one that failed is alone.
+	wanted  int
+	several []C.polylimit_result
+}
+
+// release says that nobody uses it any more.
+func (w *waiter) release() {
+	w.wanted, w.several = 0, w.several[:0]
+	waiters.Put(w)
 }
 
 var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan struct{}, 1)} }}
@@ -109,8 +118,15 @@ func (w *waiting) deliver(result *C.polylimit_result) {
 		w.early[tag] = own
 		return
 	}
+	if own.wanted > 0 {
+		own.several = append(own.several, *result)
+		if len(own.several) < own.wanted && result.status == C.POLYLIMIT_OK {
+			return
+		}
+	} else {
+		own.result = *result
+	}
 	delete(w.waiters, tag)
-	own.result = *result
 	own.done <- struct{}{}
 }
 
@@ -156,20 +172,28 @@ func (w *waiting) await(ctx context.Context, tag uint64, result *C.polylimit_res
 		own = waiters.Get().(*waiter)
 		w.waiters[tag] = own
 		w.mutex.Unlock()
-		select {
-		case <-own.done:
-		case <-ctx.Done():
-			if w.giveUp(tag) {
-				waiters.Put(own)
-				return ctx.Err()
-			}
-			// It has finished: what it spent is not thrown away.
-			<-own.done
+		if err := w.settle(ctx, tag, own); err != nil {
+			return err
 		}
 	}
 	*result = own.result
-	waiters.Put(own)
+	own.release()
 	return failed(result.status, result)
+}
+
+// settle waits until what is waited for has come, or until the context is done: then nobody may use the waiter any more.
+func (w *waiting) settle(ctx context.Context, tag uint64, own *waiter) error {
+	select {
+	case <-own.done:
+	case <-ctx.Done():
+		if w.giveUp(tag) {
+			own.release()
+			return ctx.Err()
+		}
+		// It has finished: what it spent is not thrown away.
+		<-own.done
+	}
+	return nil
 }
 
 // giveUp forgets an operation that is pending. False when its result has come, or is about to.

@@ -573,6 +573,37 @@ polylimit_status polylimit_limiter_check_many(const struct polylimit_limiter *li
                                               size_t error_capacity);
 
 /**
+ * Checks `count` requests that belong together, such as one client under several policies: all are admitted, or nothing is
+ * spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left; the
+ * first error of any is that of the call. The operation of each is POLYLIMIT_CHECK. `request_size` and `decision_size` are the
+ * sizes of one element: sizeof(polylimit_request) and sizeof(polylimit_decision).
+ */
+polylimit_status polylimit_limiter_check_together(const struct polylimit_limiter *limiter,
+                                                  const struct polylimit_request *requests,
+                                                  size_t request_size,
+                                                  size_t count,
+                                                  struct polylimit_decision *decisions_out,
+                                                  size_t decision_size,
+                                                  char *error_buffer,
+                                                  size_t error_capacity);
+
+/**
+ * Does an operation and waits on this thread, until it is answered or another thread sets `*stopped` to another number than
+ * 0; NULL waits to the end. `result_size` is sizeof(polylimit_result).
+ *
+ * POLYLIMIT_OK: the answer is in `result_out`. POLYLIMIT_PENDING: it was stopped, within 5 ms of that: an acquire leaves its
+ * line, and of anything else it stays unknown whether it was applied. What is stopped from the start is answered if the
+ * answer is known at once, and otherwise nothing of it was done.
+ */
+polylimit_status polylimit_limiter_call(const struct polylimit_limiter *limiter,
+                                        const struct polylimit_request *request,
+                                        const uint32_t *stopped,
+                                        struct polylimit_result *result_out,
+                                        size_t result_size,
+                                        char *error_buffer,
+                                        size_t error_capacity);
+
+/**
  * Makes rules of `option_count` settings, by these names:
  *
  * - `trust`, any number of times: an address, a network ("10.0.0.0/8"), "loopback", "link-local" or "private", whose
@@ -680,6 +711,25 @@ polylimit_status polylimit_completions_submit(const struct polylimit_completions
                                               size_t result_size,
                                               char *error_buffer,
                                               size_t error_capacity);
+
+/**
+ * Starts checks of requests that belong together, and does not wait; see polylimit_limiter_check_together. Nothing of the
+ * requests is used after the call.
+ *
+ * POLYLIMIT_OK: the decisions were known at once and are in `decisions_out`; POLYLIMIT_PENDING: they come by
+ * polylimit_completions_drain, as `count` results of this tag in the order of the requests, or as one that says why there are
+ * none; otherwise it failed, and nothing comes. The sizes are those of polylimit_limiter_check_together.
+ */
+polylimit_status polylimit_completions_submit_together(const struct polylimit_completions *completions,
+                                                       const struct polylimit_limiter *limiter,
+                                                       const struct polylimit_request *requests,
+                                                       size_t request_size,
+                                                       size_t count,
+                                                       uint64_t tag,
+                                                       struct polylimit_decision *decisions_out,
+                                                       size_t decision_size,
+                                                       char *error_buffer,
+                                                       size_t error_capacity);
 
 /**
  * Writes the results of up to `capacity` finished operations to `results_out` and their number to `count_out`. The

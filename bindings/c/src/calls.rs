@@ -1,17 +1,18 @@
 //! The operations of a limiter, for threads that wait for their answers.
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use polylimit::{Answer, Call, ErrorKind, Request};
+use polylimit::{Answer, Call, Decision, ErrorKind, Request};
 
 use crate::answer::polylimit_result;
 use crate::decision::polylimit_decision;
-use crate::failure::{Failure, MessageBuffer, guard_done};
+use crate::failure::{Failure, MessageBuffer, guard, guard_done};
 use crate::limiter::polylimit_limiter;
-use crate::pointer::{Strided, handle, sized, sized_place};
+use crate::pointer::{Sized32, Strided, handle, sized, sized_place};
 use crate::request::{POLYLIMIT_CHECK, polylimit_request, request};
-use crate::status::polylimit_status;
+use crate::status::{POLYLIMIT_OK, POLYLIMIT_PENDING, polylimit_status};
 use crate::usage::polylimit_usage;
 
 /// Decides, and spends the cost from every quota of the policy when all admit it.
@@ -205,6 +206,66 @@ pub unsafe extern "C" fn polylimit_limiter_check_many(
     })
 }
 
+/// Checks `count` requests that belong together, such as one client under several policies: all are admitted, or nothing is
+/// spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left; the
+/// first error of any is that of the call. The operation of each is POLYLIMIT_CHECK. `request_size` and `decision_size` are the
+/// sizes of one element: sizeof(polylimit_request) and sizeof(polylimit_decision).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_check_together(
+    limiter: *const polylimit_limiter,
+    requests: *const polylimit_request,
+    request_size: usize,
+    count: usize,
+    decisions_out: *mut polylimit_decision,
+    decision_size: usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller owes the buffer.
+    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller owes a limiter and two arrays.
+        let (limiter, requests, decisions) = unsafe {
+            (
+                handle(limiter, "limiter")?,
+                checked_requests(requests, request_size, count)?,
+                Strided::new(decisions_out, decision_size, count)?,
+            )
+        };
+        let decided = limiter.limiter.check_together(&requests)?;
+        // SAFETY: there are so many elements.
+        unsafe { set_decisions(&decisions, &decided) };
+        Ok(())
+    })
+}
+
+/// Requests that are checked together.
+///
+/// # Safety
+/// `requests` is NULL or points at `count` requests of `request_size` bytes each.
+pub(crate) unsafe fn checked_requests<'a>(
+    requests: *const polylimit_request,
+    request_size: usize,
+    count: usize,
+) -> Result<Vec<Request<'a>>, Failure> {
+    // SAFETY: as promised by the caller.
+    let requests = unsafe { Strided::new(requests.cast_mut(), request_size, count) }?;
+    // SAFETY: they are elements of the array.
+    (0..count).map(|at| unsafe { checked_request(requests.at(at)) }).collect()
+}
+
+/// Writes decisions, and the size of each.
+///
+/// # Safety
+/// The array has as many elements.
+pub(crate) unsafe fn set_decisions(places: &Strided, decisions: &[Decision]) {
+    for (at, decision) in decisions.iter().enumerate() {
+        // SAFETY: it is an element of the array, and its fields may have any bytes.
+        let place = unsafe { &mut *places.at::<polylimit_decision>(at) };
+        place.size = polylimit_decision::FIRST;
+        place.set(decision);
+    }
+}
+
 /// # Safety
 /// `given` points at a request.
 unsafe fn checked_request<'a>(given: *const polylimit_request) -> Result<Request<'a>, Failure> {
@@ -216,6 +277,51 @@ unsafe fn checked_request<'a>(given: *const polylimit_request) -> Result<Request
     // SAFETY: as promised by the caller.
     unsafe { given.request() }
 }
+
+/// Does an operation and waits on this thread, until it is answered or another thread sets `*stopped` to another number than
+/// 0; NULL waits to the end. `result_size` is sizeof(polylimit_result).
+///
+/// POLYLIMIT_OK: the answer is in `result_out`. POLYLIMIT_PENDING: it was stopped, within 5 ms of that: an acquire leaves its
+/// line, and of anything else it stays unknown whether it was applied. What is stopped from the start is answered if the
+/// answer is known at once, and otherwise nothing of it was done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_call(
+    limiter: *const polylimit_limiter,
+    request: *const polylimit_request,
+    stopped: *const u32,
+    result_out: *mut polylimit_result,
+    result_size: usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller owes the buffer.
+    guard(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller owes a limiter, a request and a result.
+        let (limiter, request, result) = unsafe {
+            (handle(limiter, "limiter")?, sized(request)?, Strided::new(result_out, result_size, 1)?)
+        };
+        // SAFETY: the caller owes a key and a text, or NULL.
+        let call = unsafe { request.call() }?;
+        // SAFETY: the caller owes a number, or NULL. It is read as other threads may write it.
+        let stop = || {
+            unsafe { stopped.cast::<AtomicU32>().as_ref() }
+                .is_some_and(|stopped| stopped.load(Ordering::Relaxed) != 0)
+        };
+        let known = limiter.limiter.asynchronous().try_call(&call);
+        let answer = match known {
+            None if stop() => None,
+            None => limiter.limiter.call_until(&call, LOOK_EVERY, stop),
+            known => known,
+        };
+        let Some(answer) = answer else { return Ok(POLYLIMIT_PENDING) };
+        // SAFETY: it is the element of the array, and its fields may have any bytes.
+        unsafe { &mut *result.at::<polylimit_result>(0) }.set(0, Ok(answer?));
+        Ok(POLYLIMIT_OK)
+    })
+}
+
+/// Between two looks at whether a call is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// # Safety
 /// `limiter` is NULL or a limiter, `decision_out` NULL or a decision.

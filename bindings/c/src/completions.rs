@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polylimit::{Answer, Completions, Error, ErrorKind};
+use polylimit::{Answer, Call, Completions, Decision, Error, ErrorKind};
 
 use crate::answer::polylimit_result;
+use crate::calls::{checked_requests, set_decisions};
+use crate::decision::polylimit_decision;
 use crate::event::Event;
 use crate::failure::{Failure, MessageBuffer, guard, guard_done, guard_quietly};
 use crate::limiter::polylimit_limiter;
@@ -114,6 +116,68 @@ pub unsafe extern "C" fn polylimit_completions_submit(
     })
 }
 
+/// Starts checks of requests that belong together, and does not wait; see polylimit_limiter_check_together. Nothing of the
+/// requests is used after the call.
+///
+/// POLYLIMIT_OK: the decisions were known at once and are in `decisions_out`; POLYLIMIT_PENDING: they come by
+/// polylimit_completions_drain, as `count` results of this tag in the order of the requests, or as one that says why there are
+/// none; otherwise it failed, and nothing comes. The sizes are those of polylimit_limiter_check_together.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_completions_submit_together(
+    completions: *const polylimit_completions,
+    limiter: *const polylimit_limiter,
+    requests: *const polylimit_request,
+    request_size: usize,
+    count: usize,
+    tag: u64,
+    decisions_out: *mut polylimit_decision,
+    decision_size: usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller owes the buffer.
+    guard(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller owes completions, a limiter and two arrays.
+        let (completions, limiter, requests, decisions) = unsafe {
+            (
+                handle(completions, "completions")?,
+                handle(limiter, "limiter")?,
+                checked_requests(requests, request_size, count)?,
+                Strided::new(decisions_out, decision_size, count)?,
+            )
+        };
+        if requests.is_empty() {
+            return Err(Failure::invalid("there are no requests: nothing would come of them".to_owned()));
+        }
+        let call = Call::CheckTogether(&requests);
+        match completions.completions.submit(limiter.limiter.asynchronous(), &call, tag) {
+            None => Ok(POLYLIMIT_PENDING),
+            Some(answer) => {
+                // SAFETY: there are so many elements.
+                unsafe { set_decisions(&decisions, &decisions_of(answer?)?) };
+                Ok(POLYLIMIT_OK)
+            }
+        }
+    })
+}
+
+fn decisions_of(answer: Answer) -> Result<Vec<Decision>, Error> {
+    match answer {
+        Answer::Decisions(decisions) => decisions.into_iter().collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// A result of its own for each of several decisions.
+fn put_apart(tag: u64, answer: Result<Answer, Error>, each: &mut Finished) {
+    match answer {
+        Ok(Answer::Decisions(decisions)) => {
+            each.extend(decisions.into_iter().map(|decision| (tag, decision.map(Answer::Decision))));
+        }
+        other => each.push_back((tag, other)),
+    }
+}
+
 /// Writes the results of up to `capacity` finished operations to `results_out` and their number to `count_out`. The
 /// descriptor stays readable while there are more. `result_size` is sizeof(polylimit_result).
 #[unsafe(no_mangle)]
@@ -140,7 +204,7 @@ pub unsafe extern "C" fn polylimit_completions_drain(
         let mut left = completions.left()?;
         // Lowered first: what finishes from here on raises it again.
         completions.event.lower();
-        completions.completions.drain(|tag, answer| left.push_back((tag, answer)));
+        completions.completions.drain(|tag, answer| put_apart(tag, answer, &mut left));
         let count = left.len().min(capacity);
         for (at, (tag, answer)) in left.drain(..count).enumerate() {
             // SAFETY: it is an element of the array, and its fields may have any bytes.

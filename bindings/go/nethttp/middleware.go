@@ -9,8 +9,8 @@ import (
 	"polylimit"
 )
 
-// New makes a middleware: a function that limits the requests to a handler. Several of them may stand around one handler;
-// each is then decided by itself, the outer one first.
+// New makes a middleware: a function that limits the requests to a handler. Several of them may stand around one handler, the
+// outer one decides first. What an outer one has spent is given back when an inner one denies.
 func New(options Options) (func(http.Handler) http.Handler, error) {
 	if err := options.check(); err != nil {
 		return nil, err
@@ -27,7 +27,8 @@ type limited struct {
 
 type decisionKey struct{}
 
-// DecisionOf is the decision by which a request was admitted; false when it was not limited.
+// DecisionOf is the decision by which a request was admitted, that of the first policy where there are several; false when
+// it was not limited.
 func DecisionOf(request *http.Request) (polylimit.Decision, bool) {
 	decision, has := request.Context().Value(decisionKey{}).(polylimit.Decision)
 	return decision, has
@@ -44,41 +45,73 @@ func (l *limited) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		l.failed(writer, request, err)
 		return
 	}
-	decision, err := options.Limiter.Check(request.Context(), asked)
+	outcomes, denial, err := l.decide(request.Context(), asked)
+	if err != nil || denial != nil {
+		spentBefore(request).giveBack(request)
+	}
+	if err == nil {
+		err = l.setHeaders(writer.Header(), outcomes)
+	}
 	if err != nil {
 		l.failed(writer, request, err)
 		return
 	}
-	outcome := polylimit.Outcome{Policy: options.Policy, Decision: decision}
-	if err := l.setHeaders(writer.Header(), outcome); err != nil {
-		l.failed(writer, request, err)
+	if denial != nil {
+		l.denied(writer, request, cost, Denial{Decision: *denial, Outcomes: outcomes})
 		return
 	}
-	if !decision.Allowed {
-		l.denied(writer, request, cost, outcome)
-		return
-	}
-	request = request.WithContext(context.WithValue(request.Context(), decisionKey{}, decision))
+	spent := &spending{limiter: options.Limiter, requests: asked, before: spentBefore(request)}
+	request = request.WithContext(context.WithValue(spent.in(request.Context()), decisionKey{}, outcomes[0].Decision))
 	if options.Count == nil {
 		l.next.ServeHTTP(writer, request)
 		return
 	}
-	l.serveAndCount(writer, request, asked)
+	l.serveAndCount(writer, request, spent)
 }
 
-func (l *limited) ask(request *http.Request) (polylimit.Request, int64, error) {
+// ask says what is asked of the limiter, for each policy.
+func (l *limited) ask(request *http.Request) ([]polylimit.Request, int64, error) {
 	key, err := l.options.Key(request)
-	asked, cost := polylimit.Key(key).Policy(l.options.Policy), int64(1)
+	cost := int64(1)
 	if l.options.Cost != nil {
 		cost = l.options.Cost(request)
-		asked = asked.Cost(cost)
+	}
+	asked := make([]polylimit.Request, len(l.options.Policies))
+	for at, policy := range l.options.Policies {
+		asked[at] = polylimit.Key(key).Policy(policy).Cost(cost)
 	}
 	return asked, cost, err
 }
 
+// decide gives the decision of each policy, and the first denial of them.
+func (l *limited) decide(ctx context.Context, asked []polylimit.Request) ([]polylimit.Outcome, *polylimit.Decision, error) {
+	outcomes := make([]polylimit.Outcome, len(asked))
+	if len(asked) == 1 {
+		decision, err := l.options.Limiter.Check(ctx, asked[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		outcomes[0] = polylimit.Outcome{Policy: l.options.Policies[0], Decision: decision}
+	} else {
+		decisions, err := l.options.Limiter.CheckTogether(ctx, asked)
+		if err != nil {
+			return nil, nil, err
+		}
+		for at, decision := range decisions {
+			outcomes[at] = polylimit.Outcome{Policy: l.options.Policies[at], Decision: decision}
+		}
+	}
+	for at := range outcomes {
+		if decision := &outcomes[at].Decision; !decision.Allowed {
+			return outcomes, decision, nil
+		}
+	}
+	return outcomes, nil, nil
+}
+
 // setHeaders adds to the lists that a middleware further out has begun.
-func (l *limited) setHeaders(header http.Header, outcome polylimit.Outcome) error {
-	fields, err := l.options.Limiter.Headers(l.options.Headers, outcome)
+func (l *limited) setHeaders(header http.Header, outcomes []polylimit.Outcome) error {
+	fields, err := l.options.Limiter.Headers(l.options.Headers, outcomes...)
 	for _, field := range fields {
 		if strings.HasPrefix(field.Name, "ratelimit") {
 			header.Add(field.Name, field.Value)
@@ -89,8 +122,9 @@ func (l *limited) setHeaders(header http.Header, outcome polylimit.Outcome) erro
 	return err
 }
 
-func (l *limited) denied(writer http.ResponseWriter, request *http.Request, cost int64, outcome polylimit.Outcome) {
-	problem, err := l.options.Limiter.Problem(cost, !prefersText(strings.Join(request.Header.Values("Accept"), ",")), outcome)
+func (l *limited) denied(writer http.ResponseWriter, request *http.Request, cost int64, denial Denial) {
+	asText := prefersText(strings.Join(request.Header.Values("Accept"), ","))
+	problem, err := l.options.Limiter.Problem(cost, !asText, denial.Outcomes...)
 	if err != nil {
 		l.failed(writer, request, err)
 		return
@@ -100,7 +134,8 @@ func (l *limited) denied(writer http.ResponseWriter, request *http.Request, cost
 		answer = l.options.OnOutage
 	}
 	if answer != nil {
-		answer(writer, request, Denial{Decision: outcome.Decision, Problem: problem})
+		denial.Problem = problem
+		answer(writer, request, denial)
 		return
 	}
 	header := writer.Header()
@@ -125,12 +160,11 @@ func (l *limited) failed(writer http.ResponseWriter, request *http.Request, err 
 }
 
 // serveAndCount gives the units back when the response is not one of those that count.
-func (l *limited) serveAndCount(writer http.ResponseWriter, request *http.Request, asked polylimit.Request) {
+func (l *limited) serveAndCount(writer http.ResponseWriter, request *http.Request, spent *spending) {
 	observed := &observed{ResponseWriter: writer, status: http.StatusOK}
 	defer func() {
 		if !l.options.Count(request, observed.status, writer.Header()) {
-			// Also when the client has gone meanwhile. A refund that fails leaves the request counted.
-			_, _ = l.options.Limiter.Refund(context.WithoutCancel(request.Context()), asked)
+			spent.refund(request)
 		}
 	}()
 	l.next.ServeHTTP(observed, request)

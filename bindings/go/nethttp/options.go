@@ -19,6 +19,8 @@ type Options struct {
 	Limiter *polylimit.Limiter
 	// Policy is a policy of the limiter, or quotas as text; it may be left out where the limiter has one policy.
 	Policy string
+	// Policies are several in place of Policy: all of them admit a request, or it spends nothing under any.
+	Policies []string
 	// Key is whom to limit: ClientAddress, Header, or a function of the request. Nil is the client's address without
 	// trusting any proxy.
 	Key func(*http.Request) (string, error)
@@ -41,8 +43,10 @@ type Options struct {
 
 // Denial is why a request does not proceed.
 type Denial struct {
-	// Decision is the denial, where Err is nil.
+	// Decision is the first denial, where Err is nil.
 	Decision polylimit.Decision
+	// Outcomes are the decisions of all policies, each with its policy.
+	Outcomes []polylimit.Outcome
 	// Problem is what would be answered; nil where Err is not.
 	Problem *polylimit.Problem
 	// Err is why no decision could be made.
@@ -87,6 +91,12 @@ func peerOf(remote string) (netip.Addr, error) {
 func (o *Options) check() error {
 	if o.Limiter == nil {
 		return errors.New("nethttp: Options.Limiter is nil")
+	}
+	if o.Policy != "" && len(o.Policies) > 0 {
+		return errors.New("nethttp: Options has both Policy and Policies")
+	}
+	if len(o.Policies) == 0 {
+		o.Policies = []string{o.Policy}
 	}
 	if o.Key != nil {
 		return nil

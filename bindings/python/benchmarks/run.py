@@ -18,11 +18,14 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "
 
 import contenders
 import frameworks
+import served
 from redis_server import RedisServer
 
 QUICK = "--quick" in sys.argv
 ROUNDS = 2 if QUICK else 5
 SECONDS = 0.02 if QUICK else 0.1
+#: How many decisions are made between two looks at the clock.
+PART = 20
 MANY = 2_000 if QUICK else 100_000
 
 
@@ -30,23 +33,30 @@ def keys_of(what):
     return [f"user:{number}" for number in range(MANY)] if what == "100k keys" else ["user:1"]
 
 
-def sync_round(contender, keys, threads):
+def parts_of(keys):
+    """Cuts keys into parts, so that the loop around the calls is a short one."""
+    return [keys[start : start + PART] for start in range(0, len(keys), PART)] if len(keys) > 1 else [keys * PART]
+
+
+def sync_round(contender, parts, threads):
     """Each thread takes its own way through the keys."""
     counts = []
+
+    check = contender.check
 
     def work(offset):
         count, start = 0, time.perf_counter()
         while time.perf_counter() - start < SECONDS:
-            for _ in range(20):
-                contender.check(keys[(offset + count) % len(keys)])
-                count += 1
+            for key in parts[(offset + count // PART) % len(parts)]:
+                check(key)
+            count += PART
         counts.append(count)
 
     start = time.perf_counter()
     if threads == 1:
         work(0)
     else:
-        workers = [threading.Thread(target=work, args=[7919 * number]) for number in range(threads)]
+        workers = [threading.Thread(target=work, args=[97 * number]) for number in range(threads)]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -54,53 +64,61 @@ def sync_round(contender, keys, threads):
     return (time.perf_counter() - start) / sum(counts) * 1e6
 
 
-async def async_round(contender, keys, concurrent):
+async def async_round(contender, parts, concurrent):
     end = time.perf_counter() + SECONDS
     counts = []
+
+    check = contender.check
 
     async def work(offset):
         count = 0
         while time.perf_counter() < end:
-            for _ in range(10):
-                await contender.check(keys[(offset + count) % len(keys)])
-                count += 1
+            for key in parts[(offset + count // PART) % len(parts)]:
+                await check(key)
+            count += PART
         counts.append(count)
 
     start = time.perf_counter()
     if concurrent == 1:
         await work(0)
     else:
-        await asyncio.gather(*(work(7919 * number) for number in range(concurrent)))
+        await asyncio.gather(*(work(97 * number) for number in range(concurrent)))
     return (time.perf_counter() - start) / sum(counts) * 1e6
+
+
+def able_of(classes, url, what):
+    return [make for make in classes if (make.has_keys or what != "100k keys") and (url or make.has_memory)]
 
 
 def measure_sync(classes, url, what, threads):
     limit = contenders.DENIED if what == "denied" else contenders.ALLOWED
     keys = keys_of(what)
-    able = [make for make in classes if make.has_keys or what != "100k keys"]
+    parts = parts_of(keys)
+    able = able_of(classes, url, what)
     made = [make(url, limit) for make in able if make.has_threads or threads == 1]
     times = {contender.name: [] for contender in made}
     for contender in made:
         contender.check(keys[0])
     for _ in range(ROUNDS):
         for contender in made:
-            times[contender.name].append(sync_round(contender, keys, threads))
+            times[contender.name].append(sync_round(contender, parts, threads))
     return times
 
 
 def measure_async(classes, url, what, concurrent):
     limit = contenders.DENIED if what == "denied" else contenders.ALLOWED
     keys = keys_of(what)
+    parts = parts_of(keys)
 
     async def main():
-        made = [make(url, limit) for make in classes if make.has_keys or what != "100k keys"]
+        made = [make(url, limit) for make in able_of(classes, url, what)]
         times = {contender.name: [] for contender in made}
         for contender in made:
             await contender.start()
             await contender.check(keys[0])
         for _ in range(ROUNDS):
             for contender in made:
-                times[contender.name].append(await async_round(contender, keys, concurrent))
+                times[contender.name].append(await async_round(contender, parts, concurrent))
         return times
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop if "--uvloop" in sys.argv else None) as runner:
@@ -143,9 +161,14 @@ def rows(url):
             one = partial(frameworks.asgi_round, seconds=SECONDS, concurrent=concurrent)
             yield f"FastAPI, {where}, {concurrent} concurrent", partial(measure_apps, apps, one)
 
+    for framework, title, peer in (("flask", "Flask", "Flask-Limiter"), ("fastapi", "FastAPI", "slowapi")):
+        for store, where in ((None, "memory"), (url, "Redis")):
+            one = partial(served.measure, framework, store, peer, ROUNDS, 5 * SECONDS)
+            yield f"{title} under a server, {where}", one
+
 
 def main():
-    packages = ("limits", "pyrate-limiter", "slowapi", "Flask-Limiter", "redis")
+    packages = ("limits", "pyrate-limiter", "slowapi", "Flask-Limiter", "redis", "coredis")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     print(f"Python {platform.python_version()}; {versions}")
     print(f"Microseconds a decision, or a request: medians of {ROUNDS} interleaved rounds of {SECONDS} s.")

@@ -9,9 +9,9 @@ use crate::call::{Asked, Job, Operation, PolicyText};
 use crate::error::guarded;
 use crate::key::Key;
 use crate::limiter::{NOT_COPIED, PyLimiter};
-use crate::operation::PyOperation;
+use crate::operation::State;
 use crate::policy::{self, PyPolicy};
-use crate::{duration, settings};
+use crate::{duration, operation_type, settings};
 
 /// Decides whether requests may proceed, in an asyncio event loop.
 ///
@@ -46,19 +46,32 @@ impl PyAsyncLimiter {
         Self { limiter: limiter.clone() }
     }
 
-    fn start(&self, job: Job) -> PyOperation {
-        PyOperation::new(self.limiter.clone(), job)
+    /// The limiter itself.
+    pub(crate) fn face(&self) -> &Limiter {
+        &self.limiter
     }
 
-    fn one(
-        &self,
-        operation: Operation,
-        key: Key,
-        policy: Option<PolicyText>,
-        cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyOperation> {
-        Ok(self.start(Job::One(operation, Asked::new(key, policy, cost)?)))
+    fn close_now(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        guarded(py, || {
+            py.detach(|| self.limiter.close());
+            Ok(())
+        })?;
+        operation_type::create(py, State::Done(py.None()))
     }
+}
+
+fn start(this: &Bound<'_, PyAsyncLimiter>, job: Job) -> PyResult<Py<PyAny>> {
+    operation_type::create(this.py(), State::New(this.clone().unbind(), Box::new(job)))
+}
+
+fn one(
+    this: &Bound<'_, PyAsyncLimiter>,
+    operation: Operation,
+    key: Key,
+    policy: Option<PolicyText>,
+    cost: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    start(this, Job::One(operation, Asked::new(key, policy, cost)?))
 }
 
 #[pymethods]
@@ -94,12 +107,12 @@ impl PyAsyncLimiter {
     ///     When the limiter was closed.
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn check(
-        &self,
+        this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyText>,
         cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyOperation> {
-        self.one(Operation::Check, key, policy, cost)
+    ) -> PyResult<Py<PyAny>> {
+        one(this, Operation::Check, key, policy, cost)
     }
 
     /// The decision that a check would give now; leaves no trace.
@@ -121,12 +134,12 @@ impl PyAsyncLimiter {
     ///     When the limiter was closed.
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn peek(
-        &self,
+        this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyText>,
         cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyOperation> {
-        self.one(Operation::Peek, key, policy, cost)
+    ) -> PyResult<Py<PyAny>> {
+        one(this, Operation::Peek, key, policy, cost)
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
@@ -148,12 +161,12 @@ impl PyAsyncLimiter {
     ///     When the limiter was closed.
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn take(
-        &self,
+        this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyText>,
         cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyOperation> {
-        self.one(Operation::Take, key, policy, cost)
+    ) -> PyResult<Py<PyAny>> {
+        one(this, Operation::Take, key, policy, cost)
     }
 
     /// Spends the cost whether it fits or not, for a cost that is learnt afterwards.
@@ -177,12 +190,12 @@ impl PyAsyncLimiter {
     ///     When the limiter was closed.
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn charge(
-        &self,
+        this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyText>,
         cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyOperation> {
-        self.one(Operation::Charge, key, policy, cost)
+    ) -> PyResult<Py<PyAny>> {
+        one(this, Operation::Charge, key, policy, cost)
     }
 
     /// Gives back up to what is used, the newest first.
@@ -204,18 +217,18 @@ impl PyAsyncLimiter {
     ///     When the limiter was closed.
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn refund(
-        &self,
+        this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyText>,
         cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyOperation> {
-        self.one(Operation::Refund, key, policy, cost)
+    ) -> PyResult<Py<PyAny>> {
+        one(this, Operation::Refund, key, policy, cost)
     }
 
     /// Forgets the key under its policy.
     #[pyo3(signature = (key, policy = None))]
-    fn reset(&self, key: Key, policy: Option<PolicyText>) -> PyResult<PyOperation> {
-        self.one(Operation::Reset, key, policy, None)
+    fn reset(this: &Bound<'_, Self>, key: Key, policy: Option<PolicyText>) -> PyResult<Py<PyAny>> {
+        one(this, Operation::Reset, key, policy, None)
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come.
@@ -229,14 +242,14 @@ impl PyAsyncLimiter {
     ///     Seconds or a ``timedelta``; ``math.inf`` waits for as long as it takes.
     #[pyo3(signature = (key, policy = None, *, cost = None, timeout))]
     fn acquire(
-        &self,
+        this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyText>,
         cost: Option<&Bound<'_, PyAny>>,
         timeout: &Bound<'_, PyAny>,
-    ) -> PyResult<PyOperation> {
+    ) -> PyResult<Py<PyAny>> {
         let timeout = duration::read("timeout", timeout)?;
-        Ok(self.start(Job::Acquire(Asked::new(key, policy, cost)?, timeout)))
+        start(this, Job::Acquire(Asked::new(key, policy, cost)?, timeout))
     }
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
@@ -248,8 +261,35 @@ impl PyAsyncLimiter {
     /// return_exceptions
     ///     Whether errors stand in the list, in the place of their decisions. Otherwise the first one is raised.
     #[pyo3(signature = (requests, *, return_exceptions = false))]
-    fn check_many(&self, requests: &Bound<'_, PyAny>, return_exceptions: bool) -> PyResult<PyOperation> {
-        Ok(self.start(Job::check_many(requests, return_exceptions)?))
+    fn check_many(
+        this: &Bound<'_, Self>,
+        requests: &Bound<'_, PyAny>,
+        return_exceptions: bool,
+    ) -> PyResult<Py<PyAny>> {
+        start(this, Job::check_many(requests, return_exceptions)?)
+    }
+
+    /// Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
+    /// spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left.
+    ///
+    /// Each is decided on its own, so that for a moment others may find units missing that are then given back.
+    ///
+    /// Parameters
+    /// ----------
+    /// requests
+    ///     ``Request`` objects, or keys.
+    ///
+    /// Returns
+    /// -------
+    /// list
+    ///     A ``Decision`` for each request, in their order: all are true, or the requests are not admitted.
+    ///
+    /// Raises
+    /// ------
+    /// PolylimitError
+    ///     The first error of any request.
+    fn check_together(this: &Bound<'_, Self>, requests: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        start(this, Job::check_together(requests)?)
     }
 
     /// Waits until the store answers, at most for ``timeout`` seconds or a ``timedelta``. Nothing needs it; a service that
@@ -259,13 +299,13 @@ impl PyAsyncLimiter {
     /// ------
     /// StoreUnavailableError
     ///     When it does not answer in time.
-    fn ready(&self, timeout: &Bound<'_, PyAny>) -> PyResult<PyOperation> {
-        Ok(self.start(Job::Ready(duration::read("timeout", timeout)?)))
+    fn ready(this: &Bound<'_, Self>, timeout: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        start(this, Job::Ready(duration::read("timeout", timeout)?))
     }
 
     /// Looks at the store with the eyes of an operator: version, memory policy, rights, latency, clock.
-    fn doctor(&self) -> PyOperation {
-        self.start(Job::Doctor)
+    fn doctor(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        start(this, Job::Doctor)
     }
 
     /// Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
@@ -278,6 +318,19 @@ impl PyAsyncLimiter {
     /// The policy of that name, or of these quotas if somebody asked for them; ``None`` when there is none.
     fn policy(&self, policy: PolicyText) -> Option<PyPolicy> {
         self.limiter.policy(policy.as_str()).map(PyPolicy)
+    }
+
+    /// The policy by which a request that names this one, or none, is decided, with its current numbers; quotas as text count
+    /// once somebody has asked for them.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidArgumentError
+    ///     When the policy is not known, or none is named and there are several.
+    #[pyo3(signature = (policy = None))]
+    fn policy_for(&self, py: Python<'_>, policy: Option<PolicyText>) -> PyResult<PyPolicy> {
+        let name = policy.as_ref().map(PolicyText::as_str);
+        guarded(py, || self.limiter.policy_for(name)).map(PyPolicy)
     }
 
     /// All policies, in the order in which they were registered.
@@ -313,21 +366,17 @@ impl PyAsyncLimiter {
 
     /// Ends its use, at once: what comes after it raises ``ClosedError``, and connections are closed. Closing it again does
     /// nothing. There is nothing to await, and awaiting it does no harm.
-    fn close(&self, py: Python<'_>) -> PyResult<PyOperation> {
-        guarded(py, || {
-            py.detach(|| self.limiter.close());
-            Ok(())
-        })?;
-        Ok(PyOperation::done(py.None()))
+    fn close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.close_now(py)
     }
 
-    fn __aenter__(this: Py<Self>) -> PyOperation {
-        PyOperation::done(this.into_any())
+    fn __aenter__(this: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        operation_type::create(py, State::Done(this.into_any()))
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __aexit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<PyOperation> {
-        self.close(py)
+    fn __aexit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        self.close_now(py)
     }
 
     fn __reduce__(&self) -> PyResult<()> {

@@ -1,15 +1,16 @@
 //! One operation with all that it is asked, and its answer as a Python object.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Error, Request};
+use polylimit::{Answer, Call, Error, Limiter, Request};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::decision::{PyDecision, PyUsage};
 use crate::doctor::PyFinding;
-use crate::error::{guarded, invalid_argument, to_python};
+use crate::error::{guarded, invalid_argument, to_python, unpanicked};
 use crate::key::{self, Key};
 use crate::quota::PyQuota;
 use crate::request::PyRequest;
@@ -83,10 +84,26 @@ pub(crate) enum Operation {
     Reset,
 }
 
+impl Operation {
+    /// The call as the core takes it.
+    #[inline]
+    pub(crate) fn call(self, request: Request<'_>) -> Call<'_> {
+        match self {
+            Self::Check => Call::Check(request),
+            Self::Peek => Call::Peek(request),
+            Self::Take => Call::Take(request),
+            Self::Charge => Call::Charge(request),
+            Self::Refund => Call::Refund(request),
+            Self::Reset => Call::Reset(request),
+        }
+    }
+}
+
 /// A call that outlives the Python call that made it.
 pub(crate) enum Job {
     One(Operation, Asked),
     CheckMany { requests: Vec<Asked>, return_exceptions: bool },
+    CheckTogether(Vec<Asked>),
     Acquire(Asked, Duration),
     Ready(Duration),
     Doctor,
@@ -94,34 +111,19 @@ pub(crate) enum Job {
 
 impl Job {
     pub(crate) fn check_many(requests: &Bound<'_, PyAny>, return_exceptions: bool) -> PyResult<Self> {
-        let requests = requests.try_iter()?.map(|request| {
-            let request = request?;
-            if let Ok(request) = request.cast::<PyRequest>() {
-                return request.get().asked(request.py());
-            }
-            Asked::new(request.extract()?, None, None)
-        });
-        Ok(Self::CheckMany { requests: requests.collect::<PyResult<_>>()?, return_exceptions })
+        Ok(Self::CheckMany { requests: several(requests)?, return_exceptions })
+    }
+
+    pub(crate) fn check_together(requests: &Bound<'_, PyAny>) -> PyResult<Self> {
+        several(requests).map(Self::CheckTogether)
     }
 
     /// Hands out the call as the core takes it.
     pub(crate) fn with<R>(&self, hand: impl FnOnce(&Call<'_>) -> R) -> R {
         match self {
-            Self::One(operation, asked) => {
-                let request = asked.request();
-                hand(&match operation {
-                    Operation::Check => Call::Check(request),
-                    Operation::Peek => Call::Peek(request),
-                    Operation::Take => Call::Take(request),
-                    Operation::Charge => Call::Charge(request),
-                    Operation::Refund => Call::Refund(request),
-                    Operation::Reset => Call::Reset(request),
-                })
-            }
-            Self::CheckMany { requests, .. } => {
-                let requests: Vec<_> = requests.iter().map(Asked::request).collect();
-                hand(&Call::CheckMany(&requests))
-            }
+            Self::One(operation, asked) => hand(&operation.call(asked.request())),
+            Self::CheckMany { requests, .. } => hand(&Call::CheckMany(&each(requests))),
+            Self::CheckTogether(requests) => hand(&Call::CheckTogether(&each(requests))),
             Self::Acquire(asked, timeout) => hand(&Call::Acquire(asked.request(), *timeout)),
             Self::Ready(timeout) => hand(&Call::Ready(*timeout)),
             Self::Doctor => hand(&Call::Doctor),
@@ -131,6 +133,32 @@ impl Job {
     /// Whether errors stand in the list of answers.
     pub(crate) fn return_exceptions(&self) -> bool {
         matches!(self, Self::CheckMany { return_exceptions: true, .. })
+    }
+}
+
+/// Requests as `Request` or as keys.
+fn several(requests: &Bound<'_, PyAny>) -> PyResult<Vec<Asked>> {
+    let requests = requests.try_iter()?.map(|request| {
+        let request = request?;
+        if let Ok(request) = request.cast::<PyRequest>() {
+            return request.get().asked(request.py());
+        }
+        Asked::new(request.extract()?, None, None)
+    });
+    requests.collect()
+}
+
+fn each(requests: &[Asked]) -> Vec<Request<'_>> {
+    requests.iter().map(Asked::request).collect()
+}
+
+/// The answer to a call if that is known at once. Nothing that pyo3 counts is dropped here before it attaches.
+pub(crate) fn known(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Option<PyResult<Py<PyAny>>> {
+    match catch_unwind(AssertUnwindSafe(|| limiter.try_call(call))) {
+        Ok(None) => None,
+        Ok(Some(Ok(Answer::Decision(decision)))) => Some(Py::new(py, PyDecision(decision)).map(Py::into_any)),
+        Ok(Some(other)) => Some(Python::attach(|py| answer(py, other, false))),
+        Err(panic) => Some(Python::attach(|py| unpanicked(py, Err(panic)))),
     }
 }
 

@@ -66,11 +66,22 @@ impl PyClientAddressRules {
     /// ``peer`` is the other end of the socket; for a Unix socket, ``"127.0.0.1"``.
     #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
     fn resolve(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<PyClientAddress> {
+        self.address_of(py, peer, &lines).map(PyClientAddress)
+    }
+
+    /// The ``key`` of what ``resolve`` gives: for those who need nothing else.
+    #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
+    fn key(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<String> {
+        Ok(self.address_of(py, peer, &lines)?.key())
+    }
+}
+
+impl PyClientAddressRules {
+    fn address_of(&self, py: Python<'_>, peer: &str, lines: &[PyBackedBytes]) -> PyResult<ClientAddress> {
         let peer: IpAddr = peer.parse().map_err(|_| {
             invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
         })?;
-        let resolve = || Ok(self.0.resolve(peer, lines.iter().map(|line| &**line)));
-        guarded(py, resolve).map(PyClientAddress)
+        guarded(py, || Ok(self.0.resolve(peer, lines.iter().map(|line| &**line))))
     }
 }
 

@@ -22,7 +22,9 @@ mod key;
 mod limiter;
 mod loop_queue;
 mod operation;
+mod operation_type;
 mod options;
+mod plain_call;
 mod policy;
 mod quota;
 mod request;
@@ -45,7 +47,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<doctor::PyFinding>()?;
     module.add_class::<http::PyProblem>()?;
     module.add_class::<limiter::PyLimiter>()?;
-    module.add_class::<operation::PyOperation>()?;
     module.add_class::<options::PyOption>()?;
     module.add_class::<policy::PyPolicy>()?;
     module.add_class::<quota::PyQuota>()?;
@@ -53,5 +54,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;
+    module.add("Operation", operation_type::make(module.py())?)?;
+    plain_call::install(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -48,10 +48,15 @@ impl PyLimiter {
         Self { limiter: limiter.blocking() }
     }
 
+    /// The asynchronous face, which has what does not wait.
+    pub(crate) fn face(&self) -> &Limiter {
+        self.limiter.asynchronous()
+    }
+
     /// Answers at once where that is possible, and otherwise waits on this thread and lets others run meanwhile.
     fn run(&self, py: Python<'_>, job: &Job) -> PyResult<Py<PyAny>> {
         job.with(|call| {
-            if let Some(known) = guarded(py, || Ok(self.limiter.asynchronous().try_call(call)))? {
+            if let Some(known) = guarded(py, || Ok(self.face().try_call(call)))? {
                 return answer(py, known, job.return_exceptions());
             }
             let mut interrupted = None;
@@ -282,6 +287,29 @@ impl PyLimiter {
         self.run(py, &Job::check_many(requests, return_exceptions)?)
     }
 
+    /// Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
+    /// spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left.
+    ///
+    /// Each is decided on its own, so that for a moment others may find units missing that are then given back.
+    ///
+    /// Parameters
+    /// ----------
+    /// requests
+    ///     ``Request`` objects, or keys.
+    ///
+    /// Returns
+    /// -------
+    /// list
+    ///     A ``Decision`` for each request, in their order: all are true, or the requests are not admitted.
+    ///
+    /// Raises
+    /// ------
+    /// PolylimitError
+    ///     The first error of any request.
+    fn check_together(&self, py: Python<'_>, requests: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.run(py, &Job::check_together(requests)?)
+    }
+
     /// Waits until the store answers, at most for ``timeout`` seconds or a ``timedelta``. Nothing needs it; a service that
     /// starts may want it.
     ///
@@ -308,6 +336,19 @@ impl PyLimiter {
     /// The policy of that name, or of these quotas if somebody asked for them; ``None`` when there is none.
     fn policy(&self, policy: PolicyText) -> Option<PyPolicy> {
         self.limiter.asynchronous().policy(policy.as_str()).map(PyPolicy)
+    }
+
+    /// The policy by which a request that names this one, or none, is decided, with its current numbers; quotas as text count
+    /// once somebody has asked for them.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidArgumentError
+    ///     When the policy is not known, or none is named and there are several.
+    #[pyo3(signature = (policy = None))]
+    fn policy_for(&self, py: Python<'_>, policy: Option<PolicyText>) -> PyResult<PyPolicy> {
+        let name = policy.as_ref().map(PolicyText::as_str);
+        guarded(py, || self.face().policy_for(name)).map(PyPolicy)
     }
 
     /// All policies, in the order in which they were registered.

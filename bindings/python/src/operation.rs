@@ -1,27 +1,29 @@
-//! `Operation`: what an asynchronous call returns, to be awaited.
+//! What an asynchronous call does, step by step.
 //!
-//! It is a coroutine in all but its type. What is known at once is the result of its first step, so that the event loop
-//! is not touched; otherwise it waits for a future of the loop, which the loop's queue of finished calls resolves.
+//! What is known at once is the result of its first step, so that the event loop is not touched; otherwise it waits for a
+//! future of the loop, which the loop's queue of finished calls resolves. [`operation_type`](crate::operation_type) makes a
+//! coroutine of it.
 
-use polylimit::Limiter;
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration, PyTypeError};
-use pyo3::gc::{PyTraverseError, PyVisit};
+use std::cell::Cell;
+
+use polylimit::Request;
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::call::{Job, answer};
+use crate::async_limiter::PyAsyncLimiter;
+use crate::call::{Asked, Job, Operation, PolicyText, answer, known};
 use crate::error::guarded;
+use crate::key::Key;
 use crate::loop_queue::{LoopQueue, Submitted, Ticket};
+use crate::utf8::Utf8;
 
-/// An operation under way: await it.
-#[pyclass(name = "Operation", module = "polylimit", weakref)]
-pub(crate) struct PyOperation {
-    state: State,
-}
-
-enum State {
-    New(Limiter, Box<Job>),
+/// How far an operation is.
+pub(crate) enum State {
+    /// What nearly everybody asks, kept as briefly as can be.
+    Plain(PlainOperation),
+    New(Py<PyAsyncLimiter>, Box<Job>),
     /// The result is there, whoever asks for it or not.
     Done(Py<PyAny>),
     /// Waits for a future, by its iterator.
@@ -29,37 +31,90 @@ enum State {
     Over,
 }
 
-impl PyOperation {
-    pub(crate) fn new(limiter: Limiter, job: Job) -> Self {
-        Self { state: State::New(limiter, Box::new(job)) }
+/// An operation on one key that has not begun.
+pub(crate) struct PlainOperation {
+    pub(crate) limiter: Py<PyAsyncLimiter>,
+    pub(crate) operation: Operation,
+    pub(crate) key: Utf8,
+    pub(crate) policy: Option<Utf8>,
+    pub(crate) cost: u64,
+}
+
+/// What came of a step.
+pub(crate) enum Step {
+    /// The operation waits, and the event loop gets this.
+    Yields(Py<PyAny>),
+    Ends(Py<PyAny>),
+}
+
+impl PlainOperation {
+    fn known(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+        let request = Request::new(&*self.key).cost(self.cost);
+        let request = self.policy.as_ref().map_or(request, |policy| request.policy(policy));
+        known(py, self.limiter.get().face(), &self.operation.call(request))
     }
 
-    pub(crate) fn done(result: Py<PyAny>) -> Self {
-        Self { state: State::Done(result) }
+    fn release(self, py: Python<'_>) {
+        self.limiter.drop_ref(py);
+        self.key.release(py);
+        if let Some(policy) = self.policy {
+            policy.release(py);
+        }
     }
 
-    fn step(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let (iterator, ticket) = match std::mem::replace(&mut self.state, State::Over) {
-            State::New(limiter, job) => match begin(py, &limiter, &job)? {
-                Submitted::Known(result) => return Err(PyStopIteration::new_err((result,))),
-                Submitted::Waiting(future, ticket) => {
-                    (future.bind(py).call_method0(intern!(py, "__await__"))?.unbind(), ticket)
-                }
-            },
-            State::Waiting(iterator, ticket) => (iterator, ticket),
-            State::Done(result) => return Err(PyStopIteration::new_err((result,))),
-            State::Over => {
-                return Err(PyRuntimeError::new_err("cannot reuse an operation that was awaited already"));
+    fn into_new(self) -> State {
+        let policy = self.policy.map(PolicyText::Text);
+        let asked = Asked { key: Key::Text(self.key), policy, cost: self.cost };
+        State::New(self.limiter, Box::new(Job::One(self.operation, asked)))
+    }
+}
+
+/// Goes on until the operation waits or is over. Nothing of pyo3's may be dropped here without its attaching: it does not know
+/// that this thread is attached to the interpreter.
+pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
+    let now = match state.replace(State::Over) {
+        State::Plain(plain) => match plain.known(py) {
+            Some(known) => {
+                plain.release(py);
+                return known.map(Step::Ends);
             }
-        };
-        let yielded = iterator.call_method0(py, intern!(py, "__next__"))?;
-        self.state = State::Waiting(iterator, ticket);
-        Ok(yielded)
+            None => plain.into_new(),
+        },
+        now => now,
+    };
+    Python::attach(|py| go_on(state, now, py))
+}
+
+fn go_on(state: &Cell<State>, now: State, py: Python<'_>) -> PyResult<Step> {
+    let (iterator, ticket) = match now {
+        State::Plain(plain) => return go_on(state, plain.into_new(), py),
+        State::New(limiter, job) => match begin(py, &limiter, &job)? {
+            Submitted::Known(result) => return Ok(Step::Ends(result)),
+            Submitted::Waiting(future, ticket) => {
+                (future.bind(py).call_method0(intern!(py, "__await__"))?.unbind(), ticket)
+            }
+        },
+        State::Waiting(iterator, ticket) => (iterator, ticket),
+        State::Done(result) => return Ok(Step::Ends(result)),
+        State::Over => {
+            return Err(PyRuntimeError::new_err("cannot reuse an operation that was awaited already"));
+        }
+    };
+    match iterator.call_method0(py, intern!(py, "__next__")) {
+        Ok(yielded) => {
+            state.set(State::Waiting(iterator, ticket));
+            Ok(Step::Yields(yielded))
+        }
+        Err(stopped) if stopped.is_instance_of::<PyStopIteration>(py) => {
+            Ok(Step::Ends(stopped.value(py).getattr(intern!(py, "value"))?.unbind()))
+        }
+        Err(error) => Err(error),
     }
 }
 
 /// Answers at once, or hands the call to the running loop's queue.
-fn begin(py: Python<'_>, limiter: &Limiter, job: &Job) -> PyResult<Submitted> {
+fn begin(py: Python<'_>, limiter: &Py<PyAsyncLimiter>, job: &Job) -> PyResult<Submitted> {
+    let limiter = limiter.get().face();
     job.with(|call| {
         if let Some(known) = guarded(py, || Ok(limiter.try_call(call)))? {
             return answer(py, known, job.return_exceptions()).map(Submitted::Known);
@@ -68,60 +123,25 @@ fn begin(py: Python<'_>, limiter: &Limiter, job: &Job) -> PyResult<Submitted> {
     })
 }
 
-#[pymethods]
-impl PyOperation {
-    fn __await__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    fn __iter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.step(py)
-    }
-
-    /// Goes on until the operation waits or is over; for event loops.
-    fn send(&mut self, py: Python<'_>, _value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.step(py)
-    }
-
-    /// Ends the waiting with an exception; for event loops. What was sent to a store is counted all the same.
-    #[pyo3(signature = (*exception))]
-    fn throw(&mut self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Waiting(iterator, ticket) => {
-                ticket.abandon(py);
-                iterator.call_method1(py, intern!(py, "throw"), exception)
-            }
-            State::New(..) | State::Done(_) | State::Over => Err(raised(exception)?),
-        }
-    }
-
-    /// Gives up waiting.
-    fn close(&mut self, py: Python<'_>) {
-        if let State::Waiting(_, ticket) = std::mem::replace(&mut self.state, State::Over) {
+/// Ends the waiting with an exception. What was sent to a store is counted all the same.
+pub(crate) fn throw(
+    state: &Cell<State>,
+    py: Python<'_>,
+    exception: &Bound<'_, PyTuple>,
+) -> PyResult<Py<PyAny>> {
+    match state.replace(State::Over) {
+        State::Waiting(iterator, ticket) => {
             ticket.abandon(py);
+            iterator.call_method1(py, intern!(py, "throw"), exception)
         }
+        State::Plain(_) | State::New(..) | State::Done(_) | State::Over => Err(raised(exception)?),
     }
+}
 
-    /// An operation is no answer: this is what ``if limiter.check(...)`` without ``await`` runs into.
-    fn __bool__(&self) -> PyResult<bool> {
-        Err(PyTypeError::new_err(
-            "an operation of an AsyncLimiter has to be awaited: its answer is not here yet",
-        ))
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.state {
-            State::Waiting(held, _) | State::Done(held) => visit.call(held),
-            State::New(..) | State::Over => Ok(()),
-        }
-    }
-
-    fn __clear__(&mut self) {
-        self.state = State::Over;
+/// Gives up waiting.
+pub(crate) fn close(state: &Cell<State>, py: Python<'_>) {
+    if let State::Waiting(_, ticket) = state.replace(State::Over) {
+        ticket.abandon(py);
     }
 }
 
@@ -139,21 +159,17 @@ fn raised(exception: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
 }
 
 /// Whoever forgets to await limits nothing, so it is said as for a coroutine.
-impl Drop for PyOperation {
-    fn drop(&mut self) {
-        if !matches!(self.state, State::New(..)) {
-            return;
-        }
-        Python::try_attach(|py| {
-            let raised = PyErr::take(py);
-            let category = py.get_type::<PyRuntimeWarning>();
-            let said = PyErr::warn(py, &category, c"an operation of an AsyncLimiter was never awaited", 1);
-            if let Err(error) = said {
-                error.write_unraisable(py, None);
-            }
-            if let Some(raised) = raised {
-                raised.restore(py);
-            }
-        });
+pub(crate) fn forget(state: State, py: Python<'_>) {
+    if !matches!(state, State::Plain(_) | State::New(..)) {
+        return;
+    }
+    let raised = PyErr::take(py);
+    let category = py.get_type::<PyRuntimeWarning>();
+    let said = PyErr::warn(py, &category, c"an operation of an AsyncLimiter was never awaited", 1);
+    if let Err(error) = said {
+        error.write_unraisable(py, None);
+    }
+    if let Some(raised) = raised {
+        raised.restore(py);
     }
 }

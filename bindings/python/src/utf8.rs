@@ -17,7 +17,7 @@ unsafe extern "C" {
 
 /// A text, kept alive for as long as its bytes are read.
 pub(crate) struct Utf8 {
-    _object: Py<PyString>,
+    object: Py<PyString>,
     start: *const u8,
     length: usize,
 }
@@ -31,10 +31,7 @@ impl Utf8 {
     /// Reads a text that the caller calls `name`; half of a surrogate pair is no text.
     pub(crate) fn of(text: &Bound<'_, PyString>, name: &str) -> PyResult<Self> {
         let py = text.py();
-        let mut length = 0;
-        // SAFETY: `text` is a `str`, and this thread is attached to the interpreter.
-        let start = unsafe { PyUnicode_AsUTF8AndSize(text.as_ptr(), &raw mut length) };
-        if start.is_null() {
+        let Some(read) = borrowed(text) else {
             let error = PyErr::fetch(py);
             if error.is_instance_of::<PyUnicodeEncodeError>(py) {
                 return Err(invalid_argument(
@@ -43,9 +40,18 @@ impl Utf8 {
                 ));
             }
             return Err(error);
-        }
-        let length = usize::try_from(length).unwrap_or(0);
-        Ok(Self { _object: text.clone().unbind(), start: start.cast(), length })
+        };
+        Ok(Self::holding(text, read))
+    }
+
+    /// Keeps what was read of a text.
+    pub(crate) fn holding(text: &Bound<'_, PyString>, read: &str) -> Self {
+        Self { object: text.clone().unbind(), start: read.as_ptr(), length: read.len() }
+    }
+
+    /// Ends it on a thread that is attached to the interpreter without pyo3 knowing it.
+    pub(crate) fn release(self, py: Python<'_>) {
+        self.object.drop_ref(py);
     }
 }
 
@@ -56,4 +62,17 @@ impl Deref for Utf8 {
         // SAFETY: the interpreter gave so many bytes of UTF-8, and keeps them for as long as the object lives.
         unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(self.start, self.length)) }
     }
+}
+
+/// Reads a text for as long as it is borrowed; `None` when the interpreter has set an exception instead.
+pub(crate) fn borrowed<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
+    let mut length = 0;
+    // SAFETY: `text` is a `str`, and this thread is attached to the interpreter.
+    let start = unsafe { PyUnicode_AsUTF8AndSize(text.as_ptr(), &raw mut length) };
+    if start.is_null() {
+        return None;
+    }
+    let length = usize::try_from(length).unwrap_or(0);
+    // SAFETY: the interpreter gave so many bytes of UTF-8, and keeps them for as long as the object lives.
+    Some(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(start.cast(), length)) })
 }

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import sys
 import threading
 import warnings
 import weakref
@@ -187,3 +188,38 @@ def test_both_faces_share_their_states():
 def test_outside_of_a_loop_it_says_so(redis):
     with pytest.raises(RuntimeError, match="no running event loop"):
         AsyncLimiter(redis).check("a", "1/day").send(None)
+
+
+def test_what_belongs_together_is_spent_together(run, store, key):
+    async def main():
+        async with AsyncLimiter(store, {"wide": "90/day fixed_window"}) as limiter:
+            both = [Request(key, "wide"), Request(key, "10/day fixed_window")]
+            decided = await asyncio.gather(*(limiter.check_together(both) for _ in range(40)))
+            assert sum(all(decisions) for decisions in decided) == 10
+            with pytest.raises(InvalidArgumentError):
+                await limiter.check_together([Request(key, "wide"), Request(key, "nobody")])
+            assert (await limiter.peek(key, "wide")).remaining == 80
+
+    run(main())
+
+
+def test_operations_leave_nothing_behind():
+    async def main():
+        limiter = AsyncLimiter(policies={"api": "1000000/day"})
+        before = sys.getrefcount(limiter), sys.getrefcount(None)
+        key = "a key of its own " * 2
+        held = sys.getrefcount(key)
+        for _ in range(2000):
+            assert await limiter.check(key)
+            assert await limiter.check(key.encode(), cost=1)
+            assert (await limiter.charge(key)).taken == 0
+            assert (await limiter.check_many([key]))[0]
+            with pytest.raises(InvalidArgumentError):
+                await limiter.check(key, "nobody")
+        gc.collect()
+        after = sys.getrefcount(limiter), sys.getrefcount(None)
+        assert sys.getrefcount(key) == held
+        assert after[0] == before[0]
+        assert abs(after[1] - before[1]) < 1000
+
+    asyncio.run(main())

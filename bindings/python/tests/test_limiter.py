@@ -7,6 +7,7 @@ from datetime import timedelta
 import polylimit
 import pytest
 from polylimit import (
+    AsyncLimiter,
     InvalidArgumentError,
     Limiter,
     ManualClock,
@@ -311,3 +312,72 @@ def test_client_addresses():
     for wrong in (lambda: rules.resolve("host"), lambda: polylimit.ClientAddressRules(["10.0.0.0/8"])):
         with pytest.raises(InvalidArgumentError):
             wrong()
+
+
+def test_what_belongs_together_is_spent_together(store, key):
+    with Limiter(store, {"wide": "90/day fixed_window"}) as limiter:
+        both = [Request(key, "wide"), Request(key, "10/day fixed_window")]
+        decided = [limiter.check_together(both) for _ in range(15)]
+        assert sum(all(decisions) for decisions in decided) == 10
+        assert [decision.remaining for decision in decided[-1]] == [80, 0]
+        with pytest.raises(InvalidArgumentError):
+            limiter.check_together([Request(key, "wide"), Request(key, "nobody")])
+        assert limiter.check_together([]) == []
+        assert limiter.peek(key, "wide").remaining == 80
+
+
+@pytest.mark.parametrize("make", [Limiter, AsyncLimiter])
+def test_every_form_of_arguments(make):
+    limiter = make(policies={"api": "100/day"})
+    check = limiter.check
+
+    def settled(value):
+        if make is Limiter:
+            return value
+        with pytest.raises(StopIteration) as stopped:
+            value.send(None)
+        return stopped.value.value
+
+    calls = [
+        lambda: check("a"),
+        lambda: check(b"a"),
+        lambda: check(key="a"),
+        lambda: check("a", None),
+        lambda: check("a", "api"),
+        lambda: check("a", policy="api"),
+        lambda: check(policy="api", key="a"),
+        lambda: check("a", cost=1),
+        lambda: check("a", "api", cost=1),
+        lambda: check("a", policy="api", cost=1),
+        lambda: check("a", cost=True),
+        lambda: check("a", cost=None),
+        lambda: make.check(limiter, "a"),
+    ]
+    remaining = [settled(call()).remaining for call in calls]
+    assert remaining == list(range(99, 99 - len(calls), -1))
+    other = Quota("5/minute")
+    assert settled(check("a", other)).remaining == settled(check("a", str(other))).remaining + 1
+    for wrong in (
+        check,
+        lambda: check("a", "api", 1),
+        lambda: check("a", price=1),
+        lambda: check("a", "api", policy="api"),
+        lambda: check(7),
+        lambda: check("a", 7),
+        lambda: check("a", cost="1"),
+        lambda: make.check(object(), "a"),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    for wrong in (
+        lambda: check("\ud800"),
+        lambda: check("a", "\ud800"),
+        lambda: check("a", cost=-1),
+        lambda: check("a", cost=2**64),
+        lambda: check("a", cost=10**12 + 1),
+        lambda: check("a", cost=1.5),
+        lambda: check("a", "nobody"),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            settled(wrong())
+    assert settled(limiter.peek("a")).remaining == 100 - len(calls)

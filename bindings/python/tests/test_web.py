@@ -10,6 +10,9 @@ from web_server import APPS, WebServer
 SERVERS = {
     "flask": ("gunicorn", "--workers", "4", "flask_app:app"),
     "flask preloaded": ("gunicorn", "--workers", "4", "--threads", "4", "--preload", "flask_app:app"),
+    # An application is forked with what it has made, or made in each process.
+    "flask under uWSGI": ("uwsgi", "--processes", "4", "--module", "flask_app:app"),
+    "flask under uWSGI, lazy": ("uwsgi", "--processes", "4", "--lazy-apps", "--module", "flask_app:app"),
     "fastapi": ("uvicorn", "--workers", "2", "fastapi_app:app"),
     "fastapi on asyncio": ("uvicorn", "--workers", "2", "--loop", "asyncio", "fastapi_app:app"),
     "django": ("gunicorn", "--workers", "4", "--preload", "django_app:wsgi"),
@@ -78,6 +81,9 @@ def several_policies(web):
     assert web.statuses("/api/small", 9, headers=headers) == {200: 4, 429: 5}
     denied = web.client.get("/api/small", headers=headers)
     assert json.loads(denied.content)["violated-policies"] == ["small"]
+    # What one denies is spent by none.
+    assert '"upload";r=94;' in web.client.get("/stream", headers=headers).headers["ratelimit"]
+    assert web.client.get("/api", headers=headers).headers["ratelimit"].startswith('"api";r=14;')
 
 
 def what_counts(web):

@@ -16,9 +16,12 @@ import httpx
 
 APPS = Path(__file__).parent / "apps"
 
+#: It closes each connection after its response, and has to be told to say so.
+UWSGI = ["--master", "--die-on-term", "--need-app", "--strict", "--add-header", "Connection: close"]
+
 
 class WebServer:
-    """gunicorn or uvicorn on a socket that is open before it starts, so that no request comes too early."""
+    """gunicorn, uvicorn or uWSGI on a socket that is open before it starts, so that no request comes too early."""
 
     def __init__(self, module: str, *arguments: str, store: str) -> None:
         self._listener = socket.socket()
@@ -26,10 +29,14 @@ class WebServer:
         self._listener.listen(512)
         descriptor = self._listener.fileno()
         port = self._listener.getsockname()[1]
-        where = ["--bind", f"fd://{descriptor}"] if module == "gunicorn" else ["--fd", str(descriptor)]
+        command = {
+            "gunicorn": [sys.executable, "-m", "gunicorn", "--bind", f"fd://{descriptor}"],
+            "uvicorn": [sys.executable, "-m", "uvicorn", "--fd", str(descriptor)],
+            "uwsgi": [str(Path(sys.executable).parent / "uwsgi"), *UWSGI, "--http-socket", f"fd://{descriptor}"],
+        }[module]
         self.log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *where, *arguments],
+            [*command, *arguments],
             cwd=APPS,
             env={**os.environ, "STORE": store, "PYTHONUNBUFFERED": "1"},
             pass_fds=[descriptor],

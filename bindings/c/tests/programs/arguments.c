@@ -38,6 +38,12 @@ static void null_is_refused_everywhere(void) {
     REFUSED(polylimit_limiter_check_many(NULL, &request, sizeof request, 1, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_limiter_check_many(limiter, NULL, sizeof request, 1, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_limiter_check_many(limiter, &request, sizeof request, 1, NULL, sizeof result, MESSAGE));
+    REFUSED(polylimit_limiter_check_together(NULL, &request, sizeof request, 1, &decision, sizeof decision, MESSAGE));
+    REFUSED(polylimit_limiter_check_together(limiter, NULL, sizeof request, 1, &decision, sizeof decision, MESSAGE));
+    REFUSED(polylimit_limiter_check_together(limiter, &request, sizeof request, 1, NULL, sizeof decision, MESSAGE));
+    REFUSED(polylimit_limiter_call(NULL, &request, NULL, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_limiter_call(limiter, NULL, NULL, &result, sizeof result, MESSAGE));
+    REFUSED(polylimit_limiter_call(limiter, &request, NULL, NULL, sizeof result, MESSAGE));
     REFUSED(polylimit_limiter_ready(NULL, 1, MESSAGE));
     REFUSED(polylimit_limiter_set_policy(limiter, NULL, "1/s", MESSAGE));
     REFUSED(polylimit_limiter_set_policy(limiter, "a", NULL, MESSAGE));
@@ -51,6 +57,13 @@ static void null_is_refused_everywhere(void) {
     REFUSED(polylimit_completions_submit(completions, NULL, &request, 1, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_completions_submit(completions, limiter, NULL, 1, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_completions_submit(completions, limiter, &request, 1, NULL, sizeof result, MESSAGE));
+    REFUSED(polylimit_completions_submit_together(NULL, limiter, &request, sizeof request, 1, 1, &decision,
+                                                  sizeof decision, MESSAGE));
+    REFUSED(polylimit_completions_submit_together(completions, limiter, NULL, sizeof request, 1, 1, &decision,
+                                                  sizeof decision, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_completions_submit_together(completions, limiter, &request, sizeof request, 0, 1, &decision,
+                                             sizeof decision, MESSAGE));
     REFUSED(polylimit_completions_drain(NULL, &result, sizeof result, 1, &count, MESSAGE));
     REFUSED(polylimit_completions_drain(completions, NULL, sizeof result, 1, &count, MESSAGE));
     REFUSED(polylimit_completions_drain(completions, &result, sizeof result, 1, NULL, MESSAGE));

@@ -46,6 +46,26 @@ static void what_is_known_at_once_is_returned_by_submit(void) {
     polylimit_limiter_free(limiter);
 }
 
+static void what_belongs_together_is_submitted_together(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "9/hour", NULL);
+    polylimit_completions *completions = open_completions();
+    polylimit_request requests[2] = {ask(POLYLIMIT_CHECK, "k", 1), ask(POLYLIMIT_CHECK, "k", 1)};
+    requests[1].policy = "1/day";
+    polylimit_decision decisions[2];
+    for (uint32_t round = 0; round < 2; round++) {
+        OK(polylimit_completions_submit_together(completions, limiter, requests, sizeof *requests, 2, 1, decisions,
+                                                 sizeof *decisions, MESSAGE));
+        CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 8 && decisions[1].allowed == (round == 0));
+    }
+    requests[0].operation = POLYLIMIT_RESET;
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_completions_submit_together(completions, limiter, requests, sizeof *requests, 2, 1, decisions,
+                                             sizeof *decisions, MESSAGE));
+    CHECK(polylimit_completions_pending(completions) == 0);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+}
+
 static void what_waits_is_drained_with_its_tag(void) {
     enum { WAITING = 10 };
     polylimit_clock *clock = NULL;
@@ -152,6 +172,7 @@ static void a_store_that_is_not_there_does_not_block(void) {
 int main(void) {
     static const struct test tests[] = {
         {"what is known at once is returned by submit", what_is_known_at_once_is_returned_by_submit},
+        {"what belongs together is submitted together", what_belongs_together_is_submitted_together},
         {"what waits is drained with its tag", what_waits_is_drained_with_its_tag},
         {"what is given up spends nothing", what_is_given_up_spends_nothing},
         {"a limiter may be freed while operations wait", a_limiter_may_be_freed_while_operations_wait},

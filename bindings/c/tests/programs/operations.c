@@ -120,6 +120,50 @@ static void a_batch_has_a_result_for_each(void) {
     polylimit_limiter_free(limiter);
 }
 
+static void what_belongs_together_is_spent_together(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "9/hour", NULL);
+    polylimit_request requests[2] = {ask(POLYLIMIT_CHECK, "k", 1), ask(POLYLIMIT_CHECK, "k", 1)};
+    requests[1].policy = "1/day";
+    polylimit_decision decisions[2];
+    size_t size = sizeof *decisions;
+    OK(polylimit_limiter_check_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 8 && decisions[0].size == size);
+    CHECK(decisions[1].allowed == 1 && decisions[1].remaining == 0);
+    OK(polylimit_limiter_check_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 8 && decisions[1].allowed == 0);
+    requests[1].policy = "nobody";
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_check_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    CHECK(strstr(message, "nobody") != NULL);
+    requests[1] = ask(POLYLIMIT_RESET, "k", 1);
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_check_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    CHECK(check(limiter, "k", 1).remaining == 7);
+    OK(polylimit_limiter_check_together(limiter, NULL, sizeof *requests, 0, NULL, size, MESSAGE));
+    polylimit_limiter_free(limiter);
+}
+
+static void a_call_waits_until_it_is_stopped(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(1700000000000000, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
+    polylimit_request request = ask(POLYLIMIT_ACQUIRE, "k", 1);
+    request.timeout_us = 3600000000;
+    polylimit_result result;
+    uint32_t stopped = 1;
+    OK(polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
+    CHECK(result.status == POLYLIMIT_OK && result.answer.decision.allowed == 1);
+    /* It would have to wait, and is stopped from the start: it leaves no trace. */
+    IS(POLYLIMIT_PENDING, polylimit_limiter_call(limiter, &request, &stopped, &result, sizeof result, MESSAGE));
+    request.operation = POLYLIMIT_PEEK;
+    OK(polylimit_limiter_call(limiter, &request, &stopped, &result, sizeof result, MESSAGE));
+    CHECK(result.answer.decision.allowed == 0 && result.answer.decision.retry_after_us == 60000000);
+    request.policy = "nobody";
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
 static void policies_are_changed_and_read(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "100/min;10/s token_bucket burst=20", NULL);
     char text[128];
@@ -158,6 +202,8 @@ int main(void) {
         {"costs out of range are refused", costs_out_of_range_are_refused},
         {"an acquire waits for its turn", an_acquire_waits_for_its_turn},
         {"a batch has a result for each", a_batch_has_a_result_for_each},
+        {"what belongs together is spent together", what_belongs_together_is_spent_together},
+        {"a call waits until it is stopped", a_call_waits_until_it_is_stopped},
         {"policies are changed and read", policies_are_changed_and_read},
         {"a closed limiter says so", a_closed_limiter_says_so},
     };

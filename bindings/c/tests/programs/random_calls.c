@@ -116,6 +116,9 @@ static void call_batch(const polylimit_limiter *limiter) {
     }
     polylimit_limiter_check_many(limiter, requests, sizeof *requests, count, below(16) ? results : NULL, sizeof *results,
                                  MESSAGE);
+    polylimit_decision decisions[5];
+    polylimit_limiter_check_together(limiter, requests, sizeof *requests, count, below(16) ? decisions : NULL,
+                                     sizeof *decisions, MESSAGE);
 }
 
 static void submit_or_drain(polylimit_completions *chosen, const polylimit_limiter *limiter) {

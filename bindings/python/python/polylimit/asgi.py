@@ -77,7 +77,8 @@ class RateLimitMiddleware:
         The :class:`polylimit.AsyncLimiter`. Without one nothing is limited here, and the dependencies of routes
         have what they need for ``count`` and for the fields of every kind of response.
     policy
-        A policy's name, quotas such as ``"100/minute"``, or a list of several: they are decided in one round trip.
+        A policy's name, quotas such as ``"100/minute"``, or a list of several: all admit a request, or it
+        spends nothing under any.
         It may be left out where the limiter has one policy.
     key
         Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address
@@ -114,9 +115,21 @@ class RateLimitMiddleware:
         headers: str = "ietf",
     ) -> None:
         self.app = app
-        key = keys.client_address() if key is None else key
-        guards = [Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)]
+        guards = [
+            Guard(
+                limiter,
+                policy,
+                key=key,
+                cost=cost,
+                count=count,
+                skip=skip,
+                on_denied=on_denied,
+                on_outage=on_outage,
+                headers=headers,
+            )
+        ]
         self._guards = [] if limiter is None else guards
+        self._asks_request = any(one.asks_request for one in self._guards)
 
     def request_of(self, scope: Scope, receive: Receive) -> Any:  # noqa: ARG002
         """Make what functions of the request get."""
@@ -134,10 +147,12 @@ class RateLimitMiddleware:
         sender = Sender(send, outcomes)
         # The outermost one adds the fields of all.
         send = sender if is_outermost else send
-        request = self.request_of(scope, receive)
+        request = self.request_of(scope, receive) if self._asks_request else None
+        app = self.app
         try:
             denial = await decide(self._guards, request, ScopeFacts(scope), outcomes)
-            app = self.app if denial is None else await answer(request, denial, outcomes, scope)
+            if denial is not None:
+                app = await answer(request or self.request_of(scope, receive), denial, outcomes, scope)
             await app(scope, receive, send)
         finally:
             # An application that fails has no response that could count.
@@ -158,8 +173,9 @@ class Sender:
         """Send a message on."""
         if message["type"] == "http.response.start" and not self.has_started:
             self.has_started = True
-            headers = list(message.get("headers", []))
-            await guard.give_back_async(self._outcomes, ResponseStart(message["status"], headers))
+            headers = list(message.get("headers", ()))
+            if self._outcomes.counts_later:
+                await guard.give_back_async(self._outcomes, ResponseStart(message["status"], headers))
             message = {**message, "headers": headers + encoded(self._outcomes.fields())}
         await self._send(message)
 
@@ -173,6 +189,9 @@ async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes:
     """Decide about a request; give the denial if there is one."""
     asked = []
     for one in guards:
+        if not one.asks_request:
+            asked.append(Asked(one, guard.key_of(one, request, facts), guard.cost_of(one, request)))
+            continue
         if one.skip is not None and await _settled(one.skip(request)):
             continue
         key = await _settled(guard.key_of(one, request, facts))

@@ -19,7 +19,7 @@ from django.http import Http404, HttpResponse
 from django.urls import resolve
 from django.utils.module_loading import import_string
 
-from polylimit import guard, keys
+from polylimit import guard
 from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
 
 if TYPE_CHECKING:
@@ -75,8 +75,17 @@ def limit(
 
     Several on one view, and that of the middleware, are decided together.
     """
-    key = keys.client_address() if key is None else key
-    own = Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)
+    own = Guard(
+        limiter,
+        policy,
+        key=key,
+        cost=cost,
+        count=count,
+        skip=skip,
+        on_denied=on_denied,
+        on_outage=on_outage,
+        headers=headers,
+    )
 
     def decorate(view: View) -> View:
         guards = [own, *getattr(view, _GUARDS, [])]
@@ -113,7 +122,8 @@ class RateLimitMiddleware:
     ``limiter``
         The :class:`polylimit.Limiter`.
     ``policy``
-        A policy's name, quotas such as ``"100/minute"``, or a list of several: they are decided in one round trip.
+        A policy's name, quotas such as ``"100/minute"``, or a list of several: all admit a request, or it
+        spends nothing under any.
         It may be left out where the limiter has one policy.
     ``key``
         Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address

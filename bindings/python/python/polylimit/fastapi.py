@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from polylimit import asgi, keys
+from polylimit import asgi
 from polylimit.asgi import OUTCOMES, Receive, ResponseStart, Scope, ScopeFacts
 from polylimit.guard import Cost, Denial, Guard, Key, Outcomes, Policies
 
@@ -71,8 +71,17 @@ class RateLimit:
         on_outage: Callable[[Any, Denial], Any] | None = None,
         headers: str = "ietf",
     ) -> None:
-        key = keys.client_address() if key is None else key
-        self._guard = Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)
+        self._guard = Guard(
+            limiter,
+            policy,
+            key=key,
+            cost=cost,
+            count=count,
+            skip=skip,
+            on_denied=on_denied,
+            on_outage=on_outage,
+            headers=headers,
+        )
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:
         """Decide about a request; websockets pass through."""

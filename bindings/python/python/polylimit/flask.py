@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import flask
 
-from polylimit import guard, keys
+from polylimit import guard
 from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
 
 if TYPE_CHECKING:
@@ -31,11 +31,14 @@ _OUTCOMES = "polylimit.outcomes"
 
 
 class _Facts:
+    def __init__(self, request: flask.Request) -> None:
+        self._request = request
+
     def peer(self) -> str | None:
-        return flask.request.environ.get("REMOTE_ADDR") or None
+        return self._request.environ.get("REMOTE_ADDR") or None
 
     def header(self, name: str) -> list[bytes]:
-        return [line.encode("latin-1") for line in flask.request.headers.getlist(name)]
+        return [line.encode("latin-1") for line in self._request.headers.getlist(name)]
 
     def user(self) -> str | None:
         from flask_login import current_user
@@ -53,7 +56,8 @@ class RateLimit:
     limiter
         The :class:`polylimit.Limiter`.
     policy
-        A policy's name, quotas such as ``"100/minute"``, or a list of several: they are decided in one round trip.
+        A policy's name, quotas such as ``"100/minute"``, or a list of several: all admit a request, or it
+        spends nothing under any.
         It may be left out where the limiter has one policy.
     key
         Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address
@@ -87,18 +91,32 @@ class RateLimit:
         on_outage: Callable[[flask.Request, Denial], Any] | None = None,
         headers: str = "ietf",
     ) -> None:
-        key = keys.client_address() if key is None else key
-        self._guard = Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)
+        self._guards = [
+            Guard(
+                limiter,
+                policy,
+                key=key,
+                cost=cost,
+                count=count,
+                skip=skip,
+                on_denied=on_denied,
+                on_outage=on_outage,
+                headers=headers,
+            )
+        ]
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
-        app.before_request(self._before)
+        app.before_request(partial(self._before, app if isinstance(app, flask.Flask) else None))
 
-    def _before(self) -> Any:
-        view = flask.current_app.view_functions.get(flask.request.endpoint or "")
-        return _decide([self._guard, *getattr(view, _GUARDS, [])])
+    def _before(self, app: flask.Flask | None) -> Any:
+        request = _request()
+        endpoint = request.endpoint
+        view = None if endpoint is None else (app or flask.current_app).view_functions.get(endpoint)
+        guards = getattr(view, _GUARDS, None)
+        return _decide(request, self._guards if guards is None else [*self._guards, *guards])
 
 
 def limit(
@@ -117,15 +135,24 @@ def limit(
 
     Several on one view, and that of the application, are decided together.
     """
-    key = keys.client_address() if key is None else key
-    own = Guard(limiter, policy, key, cost, count, skip, on_denied, on_outage, headers)
+    own = Guard(
+        limiter,
+        policy,
+        key=key,
+        cost=cost,
+        count=count,
+        skip=skip,
+        on_denied=on_denied,
+        on_outage=on_outage,
+        headers=headers,
+    )
 
     def decorate(view: View) -> View:
         guards = [own, *getattr(view, _GUARDS, [])]
 
         @wraps(view)
         def limited(*args: Any, **kwargs: Any) -> Any:
-            denied = _decide(guards)
+            denied = _decide(_request(), guards)
             if denied is not None:
                 return denied
             return flask.current_app.ensure_sync(view)(*args, **kwargs)
@@ -136,16 +163,20 @@ def limit(
     return decorate
 
 
-def _decide(guards: list[Guard]) -> Any:
+def _request() -> flask.Request:
+    """Give the request itself: what stands for it looks it up each time that it is used."""
+    return flask.request._get_current_object()  # type: ignore[attr-defined, no-any-return] # noqa: SLF001
+
+
+def _decide(request: flask.Request, guards: list[Guard]) -> Any:
     """Decide what was not decided for this request yet; give the response if it is denied."""
-    request = flask.request
     # Not in `flask.g`, which several requests of a test may share.
     outcomes: Outcomes | None = request.environ.get(_OUTCOMES)
     if outcomes is None:
         outcomes = request.environ[_OUTCOMES] = Outcomes()
         flask.after_this_request(partial(_finish, outcomes))
     known = outcomes.seen
-    facts = _Facts()
+    facts = _Facts(request)
     asked = []
     for one in guards:
         if one in known:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from polylimit import keys
-from polylimit._core import Decision, Policy, Problem, Quota, Request, header_fields, problem
+from polylimit._core import AsyncLimiter, Decision, Policy, Problem, Quota, Request, header_fields, problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from polylimit._core import AsyncLimiter, Limiter
 
 #: RFC 6585, section 4.
 TOO_MANY_REQUESTS = 429
@@ -33,78 +31,86 @@ class Denial:
     problem: Problem
 
 
-@dataclass(frozen=True, eq=False)
 class Guard:
     """The options of a limit, the same for every framework."""
 
-    limiter: Any
-    policy: Policies = None
-    key: Key = field(default_factory=keys.client_address)
-    cost: Cost = 1
-    count: Callable[[Any], Any] | None = None
-    skip: Callable[[Any], Any] | None = None
-    on_denied: Callable[[Any, Denial], Any] | None = None
-    on_outage: Callable[[Any, Denial], Any] | None = None
-    headers: str = "ietf"
+    def __init__(
+        self,
+        limiter: Any,
+        policy: Policies = None,
+        *,
+        key: Key | None = None,
+        cost: Cost = 1,
+        count: Callable[[Any], Any] | None = None,
+        skip: Callable[[Any], Any] | None = None,
+        on_denied: Callable[[Any, Denial], Any] | None = None,
+        on_outage: Callable[[Any, Denial], Any] | None = None,
+        headers: str = "ietf",
+    ) -> None:
+        # Refuses a style that is not known, as soon as it is given.
+        header_fields([], style=headers)
+        self.limiter = limiter
+        #: In the order in which they were given.
+        self.policies: tuple[PolicyName, ...] = tuple(policy) if isinstance(policy, (list, tuple)) else (policy,)
+        self.key = keys.client_address() if key is None else key
+        self.cost = cost
+        self.count = count
+        self.skip = skip
+        self.on_denied = on_denied
+        self.on_outage = on_outage
+        self.headers = headers
+        #: Whether a function of the request is called before it is decided.
+        self.asks_request = callable(self.key) or callable(cost) or skip is not None
 
-    def __post_init__(self) -> None:
-        """Refuse a header style that is not known, as soon as it is given."""
-        header_fields([], style=self.headers)
 
-    @property
-    def policies(self) -> Sequence[PolicyName]:
-        """Give the policies, in the order in which they were given."""
-        return self.policy if isinstance(self.policy, (list, tuple)) else [self.policy]
-
-
-@dataclass
 class Asked:
-    """One guard with the key and cost of one request."""
+    """One guard with the key and cost of one request, and what came of it."""
 
-    guard: Guard
-    key: str | bytes
-    cost: int
+    __slots__ = ("cost", "decisions", "guard", "is_spent", "key")
+
+    def __init__(self, guard: Guard, key: str | bytes, cost: int) -> None:
+        self.guard = guard
+        self.key = key
+        self.cost = cost
+        self.decisions: Sequence[Decision] = ()
+        #: Whether its units are taken, so that they may have to be given back.
+        self.is_spent = False
 
     @property
     def requests(self) -> list[Request]:
         """Give what is asked of the limiter."""
         return [Request(self.key, policy, cost=self.cost) for policy in self.guard.policies]
 
-    def outcomes(self, limiter: Limiter | AsyncLimiter, decisions: Sequence[Decision]) -> list[Outcome]:
-        """Put each decision beside its policy."""
-        outcomes = []
-        for name, decision in zip(self.guard.policies, decisions):
-            policy = limiter.policies()[0] if name is None else limiter.policy(name)
-            if policy is not None:
-                outcomes.append((policy, decision))
-        return outcomes
+    def outcomes(self) -> list[Outcome]:
+        """Put each decision beside its policy, with the numbers that it has by now."""
+        policy_for = self.guard.limiter.policy_for
+        return [(policy_for(name), decision) for name, decision in zip(self.guard.policies, self.decisions)]
 
 
 class Outcomes:
     """What the guards of one request decided."""
 
+    __slots__ = ("asked", "counts_later", "denied_by", "seen")
+
     def __init__(self) -> None:
         self.asked: list[Asked] = []
-        self.all: list[Outcome] = []
         self.denied_by: Asked | None = None
         #: The guards that were looked at, so that none is asked twice.
         self.seen: list[Guard] = []
-        self._by_asked: list[list[Outcome]] = []
+        #: Whether the response says what counts.
+        self.counts_later = False
 
-    def add(self, asked: Asked, outcomes: list[Outcome]) -> None:
-        """Note what a guard decided."""
-        self.asked.append(asked)
-        self.all.extend(outcomes)
-        self._by_asked.append(outcomes)
-        if self.denied_by is None and not all(decision for _, decision in outcomes):
-            self.denied_by = asked
+    def all(self) -> list[Outcome]:
+        """Give every policy with its decision."""
+        return [outcome for asked in self.asked for outcome in asked.outcomes()]
 
     def denial(self) -> Denial | None:
         """Give what to answer, if a guard denied."""
         if self.denied_by is None:
             return None
-        found = problem(self.all, cost=self.denied_by.cost)
-        return None if found is None else Denial(self.all, found)
+        outcomes = self.all()
+        found = problem(outcomes, cost=self.denied_by.cost)
+        return None if found is None else Denial(outcomes, found)
 
     def answer_of(self, denial: Denial) -> Callable[[Any, Denial], Any] | None:
         """Give the function that makes the response to a denial, if there is one."""
@@ -115,31 +121,40 @@ class Outcomes:
 
     def fields(self) -> list[tuple[str, str]]:
         """Give the fields of the response; each guard's in its style."""
+        if not self.asked:
+            return []
+        if len(self.asked) == 1:
+            return header_fields(self.asked[0].outcomes(), style=self.asked[0].guard.headers)
         styles = sorted({asked.guard.headers for asked in self.asked})
         if len(styles) == 1:
-            return header_fields(self.all, style=styles[0])
+            return header_fields(self.all(), style=styles[0])
         # How long to wait is told once, over all guards and in any style.
-        fields = header_fields(self.all, style="none")
+        fields = header_fields(self.all(), style="none")
         waits = [name for name, _ in fields]
         for style in styles:
-            of_style = [
-                outcome
-                for asked, outcomes in zip(self.asked, self._by_asked)
-                if asked.guard.headers == style
-                for outcome in outcomes
-            ]
+            of_style = [one for asked in self.asked if asked.guard.headers == style for one in asked.outcomes()]
             fields.extend(pair for pair in header_fields(of_style, style=style) if pair[0] not in waits)
         return fields
 
-    def uncounted(self, response: Any) -> list[tuple[Asked, PolicyName]]:
+    def uncounted(self, response: Any) -> list[Asked]:
         """Give what was reserved for a response that does not count."""
-        given_back: list[tuple[Asked, PolicyName]] = []
-        for asked, outcomes in zip(self.asked, self._by_asked):
-            count = asked.guard.count
-            if count is not None and not count(response):
-                named = zip(asked.guard.policies, outcomes)
-                given_back.extend((asked, name) for name, (_, decision) in named if decision)
-        return given_back
+        return [
+            asked
+            for asked in self.asked
+            if asked.is_spent and asked.guard.count is not None and not asked.guard.count(response)
+        ]
+
+    def note(self, group: Sequence[Asked], decisions: Sequence[Decision]) -> None:
+        """Note what a limiter decided; what is denied together is spent by none."""
+        is_spent = all(decisions)
+        at = 0
+        for asked in group:
+            end = at + len(asked.guard.policies)
+            asked.decisions, asked.is_spent, at = decisions[at:end], is_spent, end
+            self.counts_later = self.counts_later or asked.guard.count is not None
+            if self.denied_by is None and not all(asked.decisions):
+                self.denied_by = asked
+        self.asked.extend(group)
 
 
 def key_of(guard: Guard, request: Any, facts: keys.Facts) -> Any:
@@ -153,48 +168,84 @@ def cost_of(guard: Guard, request: Any) -> Any:
     return guard.cost(request) if callable(guard.cost) else guard.cost
 
 
-def by_limiter(asked: Sequence[Asked]) -> list[tuple[Any, list[Asked]]]:
+def by_limiter(asked: Sequence[Asked]) -> list[list[Asked]]:
     """Group what is asked by whom: each limiter is asked once."""
-    groups: list[tuple[Any, list[Asked]]] = []
+    groups: list[list[Asked]] = []
     for one in asked:
-        for limiter, group in groups:
-            if limiter is one.guard.limiter:
+        for group in groups:
+            if group[0].guard.limiter is one.guard.limiter:
                 group.append(one)
                 break
         else:
-            groups.append((one.guard.limiter, [one]))
+            groups.append([one])
     return groups
 
 
 def decide(asked: Sequence[Asked], outcomes: Outcomes) -> None:
-    """Decide all that is asked, in one round trip for each limiter."""
-    for limiter, group in by_limiter(asked):
-        decisions = iter(limiter.check_many([request for one in group for request in one.requests]))
-        for one in group:
-            outcomes.add(one, one.outcomes(limiter, [next(decisions) for _ in one.guard.policies]))
+    """Decide all that is asked, in one round trip for each limiter; when one denies, nothing stays spent by any."""
+    try:
+        if len(asked) == 1 and len(asked[0].guard.policies) == 1:
+            one = asked[0]
+            outcomes.note(asked, [one.guard.limiter.check(one.key, one.guard.policies[0], cost=one.cost)])
+        else:
+            for group in by_limiter(asked):
+                requests = [request for one in group for request in one.requests]
+                outcomes.note(group, group[0].guard.limiter.check_together(requests))
+    except BaseException:
+        refund(outcomes.asked)
+        raise
+    if outcomes.denied_by is not None:
+        refund(outcomes.asked)
 
 
 async def decide_async(asked: Sequence[Asked], outcomes: Outcomes) -> None:
-    """Decide all that is asked, in one round trip for each limiter."""
-    for limiter, group in by_limiter(asked):
-        requests = [request for one in group for request in one.requests]
-        decisions = iter(await asynchronous(limiter).check_many(requests))
-        for one in group:
-            outcomes.add(one, one.outcomes(limiter, [next(decisions) for _ in one.guard.policies]))
+    """Decide all that is asked, in one round trip for each limiter; when one denies, nothing stays spent by any."""
+    try:
+        if len(asked) == 1 and len(asked[0].guard.policies) == 1:
+            one = asked[0]
+            limiter = asynchronous(one.guard.limiter)
+            outcomes.note(asked, [await limiter.check(one.key, one.guard.policies[0], cost=one.cost)])
+        else:
+            for group in by_limiter(asked):
+                requests = [request for one in group for request in one.requests]
+                outcomes.note(group, await asynchronous(group[0].guard.limiter).check_together(requests))
+    except BaseException:
+        await refund_async(outcomes.asked)
+        raise
+    if outcomes.denied_by is not None:
+        await refund_async(outcomes.asked)
 
 
 def asynchronous(limiter: Any) -> Any:
     """Give the face for event loops of either face."""
-    return getattr(limiter, "asynchronous", limiter)
+    return limiter if type(limiter) is AsyncLimiter else getattr(limiter, "asynchronous", limiter)
+
+
+def refund(asked: Sequence[Asked]) -> None:
+    """Give back what is spent."""
+    for one in asked:
+        if one.is_spent:
+            one.is_spent = False
+            for policy in one.guard.policies:
+                one.guard.limiter.refund(one.key, policy, cost=one.cost)
+
+
+async def refund_async(asked: Sequence[Asked]) -> None:
+    """Give back what is spent."""
+    for one in asked:
+        if one.is_spent:
+            one.is_spent = False
+            for policy in one.guard.policies:
+                await asynchronous(one.guard.limiter).refund(one.key, policy, cost=one.cost)
 
 
 def give_back(outcomes: Outcomes, response: Any) -> None:
     """Refund what was reserved for a response that does not count."""
-    for asked, policy in outcomes.uncounted(response):
-        asked.guard.limiter.refund(asked.key, policy, cost=asked.cost)
+    if outcomes.counts_later:
+        refund(outcomes.uncounted(response))
 
 
 async def give_back_async(outcomes: Outcomes, response: Any) -> None:
     """Refund what was reserved for a response that does not count."""
-    for asked, policy in outcomes.uncounted(response):
-        await asynchronous(asked.guard.limiter).refund(asked.key, policy, cost=asked.cost)
+    if outcomes.counts_later:
+        await refund_async(outcomes.uncounted(response))

@@ -32,13 +32,13 @@ class ReadyKey(Protocol):
 
 class _ClientAddress:
     def __init__(self, rules: ClientAddressRules) -> None:
-        self._rules = rules
+        self._key = rules.key
+        self._header = rules.header
 
     def of(self, facts: Facts) -> str:
-        header = self._rules.header
-        lines = [] if header is None else facts.header(header)
         # The other end of a Unix socket is on this host.
-        return self._rules.resolve(facts.peer() or "127.0.0.1", lines).key
+        peer = facts.peer() or "127.0.0.1"
+        return self._key(peer) if self._header is None else self._key(peer, facts.header(self._header))
 
 
 class _Header:

@@ -1,0 +1,8 @@
+"""The application that `served` runs under a server, as the environment says."""
+
+import os
+
+import frameworks
+
+make = {"flask": frameworks.flask_apps, "fastapi": frameworks.fastapi_apps}[os.environ["FRAMEWORK"]]
+app = make(os.environ["STORE"] or None)[os.environ["WHICH"]]
