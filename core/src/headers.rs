@@ -4,6 +4,7 @@
 //! web framework; every value is printable ASCII, so that none can end a field or start another.
 
 mod accept;
+mod digits;
 mod ietf;
 mod legacy;
 mod problem;

@@ -1,6 +1,6 @@
 //! Where each number of an answer stands in the array.
 
-use napi::bindgen_prelude::Float64Array;
+use napi::bindgen_prelude::{Float64Array, Uint8Array};
 use napi_derive::napi;
 use polylimit::{Decision, DecisionParts, Degradation, Policy, QuotaUsage, Source, Usage};
 
@@ -9,6 +9,8 @@ use crate::number::{microseconds, milliseconds, number, whole};
 
 /// The places. Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are places in their
 /// tables, and `Degraded` is -1 for not at all. `Ticket` is that of a pending operation, 0 when it has answered.
+///
+/// From `Operation` on they are what JavaScript asks.
 #[napi]
 pub enum Field {
     Kind,
@@ -22,8 +24,24 @@ pub enum Field {
     Degraded,
     Limit,
     Taken,
-    /// How many quotas, decisions or findings there are.
+    /// How many quotas, decisions or findings there are. An only quota's numbers are `Limit`, `Remaining` and `ResetAfterMs`.
     Quotas,
+    /// The status that answers a denied request.
+    Status,
+    /// A bit for each value that is not as in the response before; -1 when all is told.
+    Changed,
+    Operation,
+    /// How many bytes of the short key's place are the key; -1 when the key is an argument.
+    KeyLength,
+    /// The place of the policy's text; -1 for none, and -2 when it is an argument, which then gets a place.
+    Policy,
+    /// Whether there is a cost.
+    HasCost,
+    Cost,
+    TimeoutMs,
+    /// Whether the response is about the outcomes that were added; otherwise it is about the decision in the array.
+    OutcomesAdded,
+    NowMs,
     FirstQuota,
 }
 
@@ -40,35 +58,48 @@ pub enum Kind {
 
 /// Limit, remaining, reset after.
 const NUMBERS_OF_A_QUOTA: usize = 3;
+/// A policy that has no place yet.
+const NO_PLACE: f64 = -2.0;
 /// How long the array is.
 pub(crate) const LENGTH: usize = Field::FirstQuota as usize + NUMBERS_OF_A_QUOTA * Policy::MAX_QUOTAS;
 
 /// The array. Only the thread of its environment has it.
 pub(crate) struct Fields {
     numbers: *mut f64,
-    /// Keeps what `numbers` points at.
-    _array: Float64Array,
+    /// Where JavaScript writes short keys, and how much room there is.
+    short_key: (*const u8, usize),
+    /// Keep what those point at.
+    _arrays: (Float64Array, Uint8Array),
 }
 
 impl Fields {
-    pub(crate) fn new(mut array: Float64Array) -> Result<Self> {
+    pub(crate) fn new(mut array: Float64Array, short_key: Uint8Array) -> Result<Self> {
         if array.len() != LENGTH {
             return Err(internal(format!("the exchange has {} numbers: {LENGTH} are needed", array.len())));
         }
         // SAFETY: the slice is gone at once; JavaScript runs on this thread and only while nothing here does.
         let numbers = unsafe { array.as_mut() }.as_mut_ptr();
-        Ok(Self { numbers, _array: array })
+        let place = (short_key.as_ptr(), short_key.len());
+        Ok(Self { numbers, short_key: place, _arrays: (array, short_key) })
+    }
+
+    /// The key that JavaScript has written.
+    #[inline]
+    pub(crate) fn short_key(&self, length: usize) -> &[u8] {
+        let (place, room) = self.short_key;
+        // SAFETY: there is so much room, and JavaScript, which could change it, does not run meanwhile.
+        unsafe { std::slice::from_raw_parts(place, length.min(room)) }
     }
 
     #[inline]
-    fn put(&self, at: usize, number: f64) {
+    pub(crate) fn put(&self, at: usize, number: f64) {
         assert!(at < LENGTH, "a policy has at most 16 quotas");
         // SAFETY: the array is that long, stays where it is, and belongs to this thread.
         unsafe { *self.numbers.add(at) = number }
     }
 
     #[inline]
-    fn get(&self, at: usize) -> f64 {
+    pub(crate) fn get(&self, at: usize) -> f64 {
         assert!(at < LENGTH, "a policy has at most 16 quotas");
         // SAFETY: as in `put`.
         unsafe { *self.numbers.add(at) }
@@ -78,6 +109,11 @@ impl Fields {
     #[inline]
     pub(crate) fn set_ticket(&self, ticket: u32) {
         self.put(Field::Ticket as usize, ticket.into());
+    }
+
+    /// The place that the policy in the arguments has from now on.
+    pub(crate) fn set_policy_place(&self, place: Option<usize>) {
+        self.put(Field::Policy as usize, place.map_or(NO_PLACE, |place| number(place as u64)));
     }
 
     pub(crate) fn show(&self, kind: Kind, items: usize) {
@@ -124,6 +160,10 @@ impl Fields {
         let degraded =
             degraded.and_then(|degraded| Degradation::ALL.iter().position(|known| *known == degraded));
         self.put(Field::Degraded as usize, place(degraded));
+        if quotas.len() == 1 {
+            // What they amount to is its own view.
+            return;
+        }
         for (quota, at) in quotas.iter().zip((Field::FirstQuota as usize..).step_by(NUMBERS_OF_A_QUOTA)) {
             self.put(at, number(quota.limit));
             self.put(at + 1, number(quota.remaining));
@@ -133,17 +173,21 @@ impl Fields {
 
     /// The decision that JavaScript has written: one that was shown to it, or one that somebody made up.
     pub(crate) fn decision(&self) -> Result<Decision> {
-        let quotas = whole("quotas", self.get(Field::Quotas as usize), "1 to 16")?;
-        let quotas =
-            (0..usize::try_from(quotas).unwrap_or(usize::MAX).min(Policy::MAX_QUOTAS)).map(|quota| {
-                let at = Field::FirstQuota as usize + NUMBERS_OF_A_QUOTA * quota;
-                Ok(QuotaUsage {
-                    limit: whole("limit", self.get(at), UNITS)?,
-                    remaining: whole("remaining", self.get(at + 1), UNITS)?,
-                    reset_after_us: microseconds("resetAfterMs", self.get(at + 2))?,
-                })
-            });
-        let quotas = quotas.collect::<Result<Vec<_>>>()?;
+        let count = whole("quotas", self.get(Field::Quotas as usize), "1 to 16")?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(Policy::MAX_QUOTAS);
+        let mut quotas = [QuotaUsage { limit: 0, remaining: 0, reset_after_us: 0 }; Policy::MAX_QUOTAS];
+        for (place, quota) in quotas[..count].iter_mut().enumerate() {
+            let first = Field::FirstQuota as usize + NUMBERS_OF_A_QUOTA * place;
+            let [limit, remaining, reset_after_ms] = match count {
+                1 => [Field::Limit, Field::Remaining, Field::ResetAfterMs].map(|field| field as usize),
+                _ => [first, first + 1, first + 2],
+            };
+            *quota = QuotaUsage {
+                limit: whole("limit", self.get(limit), UNITS)?,
+                remaining: whole("remaining", self.get(remaining), UNITS)?,
+                reset_after_us: microseconds("resetAfterMs", self.get(reset_after_ms))?,
+            };
+        }
         let allowed = self.get(Field::Allowed as usize) != 0.0;
         let retry_after_ms = self.get(Field::RetryAfterMs as usize);
         let wait_us = match allowed {
@@ -154,7 +198,7 @@ impl Fields {
         let source = entry(&Source::ALL, self.get(Field::Source as usize));
         let source = source.ok_or_else(|| invalid_argument("source is not one that a decision has"))?;
         let degraded = entry(&Degradation::ALL, self.get(Field::Degraded as usize));
-        let parts = DecisionParts { allowed, wait_us, source, degraded, quotas: &quotas };
+        let parts = DecisionParts { allowed, wait_us, source, degraded, quotas: &quotas[..count] };
         Decision::from_parts(parts).map_err(failure)
     }
 }
@@ -169,5 +213,6 @@ fn place(at: Option<usize>) -> f64 {
 }
 
 fn entry<T: Copy>(table: &[T], at: f64) -> Option<T> {
-    table.get(usize::try_from(whole("a place", at, "one of a table").ok()?).ok()?).copied()
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place is small, or none")]
+    table.get(if at >= 0.0 { at as usize } else { usize::MAX }).copied()
 }

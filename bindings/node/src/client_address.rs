@@ -1,12 +1,17 @@
 //! Whom to count behind proxies.
 
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
 
+use napi::bindgen_prelude::{FromNapiValue, Unknown};
+use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{ClientAddressRules, ForwardingHeader};
+use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
 
-use crate::failure::{Result, failure, guarded, invalid_argument};
+use crate::callback::{self, ARGUMENTS, Callback};
+use crate::failure::{Code, Result, failure, guarded, invalid_argument, refused};
 use crate::number::whole;
+use crate::text::{self, Text};
 
 /// Rules before they are checked.
 #[napi(object, object_to_js = false)]
@@ -60,18 +65,65 @@ impl NativeAddressRules {
     #[napi]
     pub fn resolve(&self, peer: Option<String>, lines: Vec<String>) -> Result<NativeClient> {
         guarded(|| {
-            let peer = match peer {
-                None => IpAddr::from(Ipv4Addr::LOCALHOST),
-                // The zone of a link-local address says on which of our own links it is.
-                Some(text) => text.split('%').next().unwrap_or_default().parse().map_err(|_| {
-                    invalid_argument("peer is no address: allowed is one of IPv4 or IPv6, without a port")
-                })?,
-            };
-            let lines: Vec<_> = lines.iter().map(String::as_bytes).collect();
-            let client = self.rules.resolve(peer, lines);
+            let client = client(&self.rules, peer.as_deref(), lines.iter().map(String::as_bytes))?;
             Ok(NativeClient { address: client.address().to_string(), key: client.key() })
         })
     }
+
+    /// The function that tells only what to limit by; `line` is all lines of the header, joined.
+    #[napi(ts_return_type = "(peer?: string, line?: string) => string")]
+    pub fn key_of(&self, env: Env) -> Result<Unknown<'_>> {
+        guarded(|| {
+            let function = callback::function(env, KeyOf { rules: self.rules.clone() })?;
+            // SAFETY: both are valid, the function having just been made.
+            unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
+        })
+    }
+}
+
+/// `(peer, line) => string`.
+struct KeyOf {
+    rules: ClientAddressRules,
+}
+
+impl Callback for KeyOf {
+    const NAME: &'static CStr = c"keyOf";
+
+    unsafe fn call(
+        &self,
+        env: sys::napi_env,
+        [peer, line]: [sys::napi_value; ARGUMENTS],
+    ) -> Result<sys::napi_value> {
+        let (mut peer_text, mut line_text) = (Text::new(), Text::new());
+        // SAFETY: as the caller's.
+        let peer = unsafe { peer_text.optional(env, peer, no_address)? };
+        // SAFETY: as the caller's.
+        let line = unsafe { line_text.optional(env, line, no_line)? };
+        let key = client(&self.rules, peer, line.map(str::as_bytes))?.key();
+        // SAFETY: as the caller's.
+        unsafe { text::string(env, &key) }
+    }
+}
+
+fn client<'a>(
+    rules: &ClientAddressRules,
+    peer: Option<&str>,
+    lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+) -> Result<ClientAddress> {
+    let peer = match peer {
+        None => IpAddr::from(Ipv4Addr::LOCALHOST),
+        // The zone of a link-local address says on which of our own links it is.
+        Some(text) => text.split('%').next().unwrap_or_default().parse().map_err(|_| no_address())?,
+    };
+    Ok(rules.resolve(peer, lines))
+}
+
+fn no_address() -> napi::Error<Code> {
+    invalid_argument("peer is no address: allowed is one of IPv4 or IPv6, without a port")
+}
+
+fn no_line() -> napi::Error<Code> {
+    invalid_argument("a line of the header is no text")
 }
 
 fn prefix(name: &str, bits: f64, allowed: &str) -> Result<u8> {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use napi::Env;
-use napi::bindgen_prelude::{Float64Array, Function};
+use napi::bindgen_prelude::{Float64Array, Function, Uint8Array};
 use napi_derive::napi;
 use polylimit::{Answer, Completions, Decision, Error, Policy};
 
@@ -71,11 +71,16 @@ pub struct NativeFinding {
 impl NativeExchange {
     /// `drain` is called on JavaScript's thread after operations have finished, once for many.
     #[napi(constructor)]
-    pub fn new(env: Env, fields: Float64Array, drain: Function<'_, (), ()>) -> Result<Self> {
+    pub fn new(
+        env: Env,
+        fields: Float64Array,
+        short_key: Uint8Array,
+        drain: Function<'_, (), ()>,
+    ) -> Result<Self> {
         guarded(|| {
             let wake = Wake::new(env, drain)?;
             let exchange = Exchange {
-                fields: Fields::new(fields)?,
+                fields: Fields::new(fields, short_key)?,
                 completions: Completions::new(wake.caller()),
                 finished: RefCell::default(),
                 rest: RefCell::default(),

@@ -1,36 +1,20 @@
 //! A decision as HTTP.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use napi::Env;
+use napi::bindgen_prelude::{FromNapiValue, Unknown};
 use napi_derive::napi;
-use polylimit::headers::{HeaderSettings, HeaderStyle, Problem, ResetForm, fields, problem};
-use polylimit::{Decision, Policy};
+use polylimit::headers::{HeaderSettings, HeaderStyle, Problem, ResetForm, problem};
 
+use crate::answer::Field;
+use crate::callback;
 use crate::exchange::NativeExchange;
-use crate::failure::{Result, failure, guarded, invalid_argument};
+use crate::failure::{Result, failure, guarded, internal, refused};
 use crate::limiter::NativeLimiter;
-use crate::number::{cost, microseconds};
-
-/// Which fields a response gets.
-#[napi]
-pub struct NativeHeaderSettings {
-    settings: HeaderSettings,
-}
-
-#[napi]
-impl NativeHeaderSettings {
-    #[napi(constructor)]
-    pub fn new(style: Option<String>, reset_form: Option<String>) -> Result<Self> {
-        guarded(|| {
-            let mut settings = HeaderSettings::default();
-            if let Some(style) = style {
-                settings = settings.style(style.parse::<HeaderStyle>().map_err(failure)?);
-            }
-            if let Some(form) = reset_form {
-                settings = settings.reset_form(form.parse::<ResetForm>().map_err(failure)?);
-            }
-            Ok(Self { settings })
-        })
-    }
-}
+use crate::number::cost;
+use crate::respond::Respond;
 
 /// What to answer to a denied request.
 #[napi(object, object_from_js = false)]
@@ -49,38 +33,76 @@ pub struct NativeProblem {
 
 #[napi]
 impl NativeExchange {
-    /// Adds the decision in the fields to those that the next response is about.
+    /// The function that writes the fields of responses about what a limiter decides by a policy. It tells which values are
+    /// not as they were in the response before.
+    ///
+    /// # Errors
+    /// When a style or a form is not known.
+    #[napi(ts_return_type = "() => string | undefined")]
+    pub fn responder(
+        &self,
+        env: Env,
+        limiter: &NativeLimiter,
+        policy: String,
+        style: Option<String>,
+        reset_form: Option<String>,
+    ) -> Result<Unknown<'_>> {
+        guarded(|| {
+            let mut settings = HeaderSettings::default();
+            if let Some(style) = style {
+                settings = settings.style(style.parse::<HeaderStyle>().map_err(failure)?);
+            }
+            if let Some(form) = reset_form {
+                settings = settings.reset_form(form.parse::<ResetForm>().map_err(failure)?);
+            }
+            let respond = Respond {
+                exchange: Rc::clone(&self.exchange),
+                limiter: limiter.bound.limiter.clone(),
+                policy: policy.into(),
+                settings,
+                before: RefCell::default(),
+            };
+            let function = callback::function(env, respond)?;
+            // SAFETY: both are valid, the function having just been made.
+            unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
+        })
+    }
+
+    /// Adds the decision in the array to those that the next response is about.
     #[napi]
     pub fn add_outcome(&self, limiter: &NativeLimiter, policy: String) -> Result<()> {
         guarded(|| {
-            let found = limiter.bound.limiter.policy(&policy).ok_or_else(|| {
-                invalid_argument(
-                    "policy is not one of the limiter's: allowed is one that has made a decision",
-                )
-            })?;
+            let policy = limiter.bound.limiter.policy_for(Some(&policy)).map_err(failure)?;
             let decision = self.exchange.fields.decision()?;
-            self.exchange.outcomes.borrow_mut().push((found, decision));
+            self.exchange.outcomes.borrow_mut().push((policy, decision));
             Ok(())
         })
     }
 
-    /// The names and values of the fields, one after the other.
+    /// Forgets what the response was about.
     #[napi]
-    pub fn header_fields(&self, settings: &NativeHeaderSettings, now_ms: f64) -> Result<Vec<String>> {
+    pub fn clear_outcomes(&self) {
+        self.exchange.outcomes.borrow_mut().clear();
+    }
+
+    /// The content type and the body that answer the denied request of the response, for a client with this `accept` field;
+    /// the status stands in the array.
+    #[napi]
+    pub fn refusal(&self, units: f64, accept: Option<String>) -> Result<Vec<String>> {
         guarded(|| {
-            let now = microseconds("nowMs", now_ms)?;
-            let outcomes = self.exchange.outcomes.borrow();
-            let fields = fields(&outcomes_of(&outcomes), settings.settings, now);
-            Ok(fields.into_iter().flat_map(|field| [field.name.to_owned(), field.value]).collect())
+            let problem = self.problem_of(units)?;
+            self.exchange.fields.put(Field::Status as usize, problem.status().into());
+            let (content_type, body) = problem.body(accept.as_deref());
+            Ok(vec![content_type.to_owned(), body])
         })
     }
 
-    /// What is wrong, if the request was denied.
+    /// The same for whoever writes the answer by hand.
     #[napi]
-    pub fn problem(&self, units: f64) -> Result<Option<NativeProblem>> {
+    pub fn problem(&self, units: f64) -> Result<NativeProblem> {
         guarded(|| {
-            let outcomes = self.exchange.outcomes.borrow();
-            Ok(problem(&outcomes_of(&outcomes), cost(units)?).map(|problem| NativeProblem {
+            let problem = self.problem_of(units)?;
+            Ok(NativeProblem {
                 status: problem.status().into(),
                 type_uri: problem.type_uri(),
                 title: problem.title(),
@@ -90,17 +112,15 @@ impl NativeExchange {
                 json_type: Problem::JSON_TYPE,
                 text: problem.text(),
                 text_type: Problem::TEXT_TYPE,
-            }))
+            })
         })
-    }
-
-    /// Forgets what the response was about.
-    #[napi]
-    pub fn clear_outcomes(&self) {
-        self.exchange.outcomes.borrow_mut().clear();
     }
 }
 
-fn outcomes_of(outcomes: &[(Policy, Decision)]) -> Vec<(&Policy, &Decision)> {
-    outcomes.iter().map(|(policy, decision)| (policy, decision)).collect()
+impl NativeExchange {
+    fn problem_of(&self, units: f64) -> Result<Problem> {
+        let outcomes = self.exchange.outcomes.borrow();
+        let outcomes: Vec<_> = outcomes.iter().map(|(policy, decision)| (policy, decision)).collect();
+        problem(&outcomes, cost(units)?).ok_or_else(|| internal("a request that was admitted has no problem"))
+    }
 }

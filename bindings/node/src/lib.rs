@@ -6,7 +6,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "napi's macros expand to it; this crate's own places are in `exchange`, `text`, `operation` and `wake`"
+    reason = "napi's macros expand to it; this crate's own places are in `answer`, `callback`, `client_address`, `headers`, `limiter`, `operation`, `respond`, `text` and `wake`"
 )]
 #![cfg_attr(
     test,
@@ -16,6 +16,8 @@
 #![allow(clippy::needless_pass_by_value, reason = "what comes from JavaScript is owned")]
 
 mod answer;
+mod asked;
+mod callback;
 mod client_address;
 mod clock;
 mod exchange;
@@ -24,7 +26,9 @@ mod headers;
 mod limiter;
 mod number;
 mod operation;
+mod policy_places;
 mod quota;
+mod respond;
 mod tables;
 mod text;
 mod wake;

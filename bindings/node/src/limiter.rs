@@ -8,11 +8,12 @@ use napi::{Env, JsValue};
 use napi_derive::napi;
 use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request};
 
+use crate::callback;
 use crate::clock::NativeClock;
 use crate::exchange::NativeExchange;
 use crate::failure::{Result, failure, guarded, refused};
 use crate::number::{cost, microseconds, number};
-use crate::operation::{self, Bound};
+use crate::operation::{Bound, Operate, no_key};
 use crate::text::Text;
 
 /// A policy: its name, its quotas as text, what it answers while its store cannot be asked, and how it is leased.
@@ -94,27 +95,25 @@ impl NativeLimiter {
     }
 
     /// The function that does the operations on one key.
-    #[napi(
-        ts_return_type = "(operation: Operation, key: string | Uint8Array, policy?: string, cost?: number, timeoutMs?: number) => void"
-    )]
+    #[napi(ts_return_type = "(key?: string | Uint8Array, policy?: string) => void")]
     pub fn operate(&self, env: Env) -> Result<Unknown<'_>> {
         guarded(|| {
-            let function = operation::function(env, Rc::clone(&self.bound))?;
+            let function = callback::function(env, Operate(Rc::clone(&self.bound)))?;
             // SAFETY: both are valid, the function having just been made.
             unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
         })
     }
 
-    /// Checks several; leaves the decisions, or their ticket.
+    /// Checks several, each on its own or all together; leaves the decisions, or their ticket.
     #[napi]
-    pub fn check_many(&self, env: Env, checks: Vec<CheckRow<'_>>) -> Result<()> {
+    pub fn check_many(&self, env: Env, checks: Vec<CheckRow<'_>>, together: bool) -> Result<()> {
         guarded(|| {
             let mut keys = Vec::with_capacity(checks.len());
             for check in &checks {
                 let mut text = Text::new();
                 // SAFETY: the value is one of this call.
                 let key = unsafe { text.bytes(env.raw(), check.key.raw()) };
-                keys.push(key.ok_or_else(operation::no_key)?.to_vec());
+                keys.push(key.ok_or_else(no_key)?.to_vec());
             }
             let requests = checks.iter().zip(&keys).map(|(check, key)| {
                 let mut request = Request::new(key);
@@ -124,7 +123,8 @@ impl NativeLimiter {
                 Ok(check.policy.as_deref().map_or(request, |policy| request.policy(policy)))
             });
             let requests = requests.collect::<Result<Vec<_>>>()?;
-            self.bound.submit(&Call::CheckMany(&requests))
+            let call = if together { Call::CheckTogether(&requests) } else { Call::CheckMany(&requests) };
+            self.bound.submit(&call)
         })
     }
 

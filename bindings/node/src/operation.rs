@@ -1,18 +1,20 @@
-//! The functions that decide, one set for each limiter.
-//!
-//! They are made by hand and not by napi's macros: converting what JavaScript passes takes longer than a decision does.
+//! The function that decides, one for each limiter.
 
-use std::ffi::c_void;
+use std::cell::RefCell;
+use std::ffi::CStr;
 use std::ptr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use napi::{Env, JsError, sys};
+use napi::sys;
 use polylimit::{Answer, Call, Limiter, Request};
 
+use crate::asked::{Asked, AskedPolicy};
+use crate::callback::{ARGUMENTS, Callback};
 use crate::exchange::Exchange;
-use crate::failure::{Code, Result, failure, guarded, internal, invalid_argument};
+use crate::failure::{Code, Result, failure, internal, invalid_argument};
 use crate::number::{cost, microseconds};
+use crate::policy_places::PolicyPlaces;
 use crate::text::Text;
 
 /// A limiter and where its answers go.
@@ -20,13 +22,14 @@ pub(crate) struct Bound {
     pub(crate) limiter: Limiter,
     /// The same limiter, if its store answers without waiting.
     at_once: Option<polylimit::blocking::Limiter>,
+    places: RefCell<PolicyPlaces>,
     pub(crate) exchange: Rc<Exchange>,
 }
 
 impl Bound {
     pub(crate) fn new(limiter: Limiter, exchange: Rc<Exchange>) -> Self {
         let at_once = limiter.answers_at_once().then(|| limiter.blocking());
-        Self { limiter, at_once, exchange }
+        Self { limiter, at_once, places: RefCell::default(), exchange }
     }
 }
 
@@ -44,114 +47,84 @@ pub enum Operation {
     CheckSync,
 }
 
-/// Makes the JavaScript function `(operation, key, policy, cost, timeoutMs) => void`. What is not given is as in the core. It leaves
-/// the answer in the exchange's fields, or the ticket under which the answer will come.
-pub(crate) fn function(env: Env, bound: Rc<Bound>) -> Result<sys::napi_value> {
-    let data = Rc::into_raw(bound).cast_mut().cast::<c_void>();
-    let mut function = ptr::null_mut();
-    // SAFETY: `data` is an `Rc<Bound>`, which the finalizer of the function drops when nobody can call it any more.
-    let status = unsafe {
-        let name = c"operate";
-        let made = sys::napi_create_function(
-            env.raw(),
-            name.as_ptr(),
-            name.count_bytes().cast_signed(),
-            Some(operate),
-            data,
-            &raw mut function,
-        );
-        match made {
-            sys::Status::napi_ok => sys::napi_add_finalizer(
-                env.raw(),
-                function,
-                data,
-                Some(release),
-                ptr::null_mut(),
-                ptr::null_mut(),
-            ),
-            status => status,
-        }
-    };
-    if status == sys::Status::napi_ok {
-        return Ok(function);
+/// `(key, policy) => void`. What it is to do stands in the exchange's fields, and it leaves the answer there, or the ticket
+/// under which the answer will come. A short key stands beside the fields and is no argument, nor is a policy that has a
+/// place; what is not given is as in the core.
+pub(crate) struct Operate(pub(crate) Rc<Bound>);
+
+impl Callback for Operate {
+    const NAME: &'static CStr = c"operate";
+
+    #[inline]
+    unsafe fn call(
+        &self,
+        env: sys::napi_env,
+        arguments: [sys::napi_value; ARGUMENTS],
+    ) -> Result<sys::napi_value> {
+        // SAFETY: as the caller's.
+        unsafe { self.0.operate(env, arguments)? };
+        Ok(ptr::null_mut())
     }
-    // SAFETY: the finalizer was not added.
-    drop(unsafe { Rc::from_raw(data.cast::<Bound>()) });
-    Err(internal("Node-API refused to make a function"))
-}
-
-unsafe extern "C" fn release(_: sys::napi_env, data: *mut c_void, _: *mut c_void) {
-    // SAFETY: made by `function`, and dropped only here.
-    let bound = unsafe { Rc::from_raw(data.cast::<Bound>()) };
-    // A panic must not leave this function; there is nobody to tell.
-    _ = guarded(|| {
-        drop(bound);
-        Ok(())
-    });
-}
-
-const ARGUMENTS: usize = 5;
-/// So many are always there: the operation and the key.
-const GIVEN: usize = 2;
-
-unsafe extern "C" fn operate(env: sys::napi_env, info: sys::napi_callback_info) -> sys::napi_value {
-    let done = guarded(|| {
-        let mut arguments = [ptr::null_mut(); ARGUMENTS];
-        let (mut count, mut data) = (ARGUMENTS, ptr::null_mut());
-        // SAFETY: there is room for so many arguments; those that were not given become undefined.
-        let status = unsafe {
-            sys::napi_get_cb_info(
-                env,
-                info,
-                &raw mut count,
-                arguments.as_mut_ptr(),
-                ptr::null_mut(),
-                &raw mut data,
-            )
-        };
-        if status != sys::Status::napi_ok {
-            return Err(internal("Node-API refused to give the arguments"));
-        }
-        // SAFETY: the function is being called, so that its data is there.
-        let bound = unsafe { &*data.cast::<Bound>() };
-        // SAFETY: both are valid as long as this call lasts.
-        unsafe { bound.operate(env, &arguments, count) }
-    });
-    if let Err(error) = done {
-        // SAFETY: no exception is pending.
-        unsafe { JsError::from(error).throw_into(env) };
-    }
-    ptr::null_mut()
 }
 
 impl Bound {
     /// # Safety
     /// The environment and the arguments have to be valid.
     #[inline]
-    unsafe fn operate(
+    unsafe fn operate(&self, env: sys::napi_env, arguments: [sys::napi_value; ARGUMENTS]) -> Result<()> {
+        let asked = self.exchange.fields.asked();
+        // Most calls have no arguments to read.
+        let (Some(length), AskedPolicy::None | AskedPolicy::Place(_)) = (asked.short_key, asked.policy)
+        else {
+            // SAFETY: as the caller's.
+            return unsafe { self.operate_on(env, asked, arguments) };
+        };
+        let request = Request::new(self.exchange.fields.short_key(length));
+        let AskedPolicy::Place(place) = asked.policy else { return self.answer(asked, request) };
+        let places = self.places.borrow();
+        self.answer(asked, request.policy(places.name(place)?))
+    }
+
+    /// The same with a key or a policy that has to be read.
+    ///
+    /// # Safety
+    /// The environment and the arguments have to be valid.
+    #[inline(never)]
+    unsafe fn operate_on(
         &self,
         env: sys::napi_env,
-        arguments: &[sys::napi_value; ARGUMENTS],
-        count: usize,
+        asked: Asked,
+        [key, policy]: [sys::napi_value; ARGUMENTS],
     ) -> Result<()> {
-        let [operation, key, policy, units, timeout_ms] = *arguments;
+        let fields = &self.exchange.fields;
         let (mut key_text, mut policy_text) = (Text::new(), Text::new());
-        // SAFETY: as the caller's.
-        let Some(key) = (unsafe { key_text.bytes(env, key) }) else { return Err(no_key()) };
-        // SAFETY: as the caller's.
-        let operation = unsafe { small(env, operation)? };
-        let mut request = Request::new(key);
-        if count > GIVEN {
+        let key = match asked.short_key {
+            Some(length) => fields.short_key(length),
             // SAFETY: as the caller's.
-            let (policy, units) = unsafe { (policy_text.text(env, policy), number(env, units)) };
-            // What is not given is as the core has it.
-            if let Some(policy) = policy {
-                request = request.policy(policy);
+            None => unsafe { key_text.bytes(env, key) }.ok_or_else(no_key)?,
+        };
+        let request = Request::new(key);
+        match asked.policy {
+            AskedPolicy::None => self.answer(asked, request),
+            AskedPolicy::Place(place) => {
+                self.answer(asked, request.policy(self.places.borrow().name(place)?))
             }
-            if let Some(units) = units {
-                request = request.cost(cost(units)?);
+            AskedPolicy::Argument => {
+                // SAFETY: as the caller's.
+                let name = unsafe { policy_text.text(env, policy) };
+                let name = name.ok_or_else(|| internal("an argument that has to be a text is none"))?;
+                fields.set_policy_place(self.places.borrow_mut().place_of(name, &self.limiter));
+                self.answer(asked, request.policy(name))
             }
         }
+    }
+
+    #[inline]
+    fn answer(&self, asked: Asked, mut request: Request<'_>) -> Result<()> {
+        if let Some(units) = asked.cost {
+            request = request.cost(cost(units)?);
+        }
+        let operation = asked.operation;
         if let (CHECK | CHECK_SYNC, Some(limiter)) = (operation, &self.at_once) {
             // Most calls are such ones, and the answer has no need to be one of several kinds.
             let decision = limiter.check(request).map_err(failure)?;
@@ -168,9 +141,7 @@ impl Bound {
             REFUND => Call::Refund(request),
             RESET => Call::Reset(request),
             ACQUIRE => {
-                // SAFETY: as the caller's.
-                let timeout_ms = unsafe { number(env, timeout_ms) }.unwrap_or(f64::NAN);
-                Call::Acquire(request, Duration::from_micros(microseconds("timeoutMs", timeout_ms)?))
+                Call::Acquire(request, Duration::from_micros(microseconds("timeoutMs", asked.timeout_ms)?))
             }
             _ => return Err(internal("an operation has no such number")),
         };
@@ -205,28 +176,6 @@ const REFUND: u32 = Operation::Refund as u32;
 const RESET: u32 = Operation::Reset as u32;
 const ACQUIRE: u32 = Operation::Acquire as u32;
 const CHECK_SYNC: u32 = Operation::CheckSync as u32;
-
-/// # Safety
-/// Both have to be valid.
-#[inline]
-unsafe fn small(env: sys::napi_env, value: sys::napi_value) -> Result<u32> {
-    let mut number = 0;
-    // SAFETY: as the caller's.
-    match unsafe { sys::napi_get_value_uint32(env, value, &raw mut number) } {
-        sys::Status::napi_ok => Ok(number),
-        _ => Err(internal("an argument that has to be a number is none")),
-    }
-}
-
-/// # Safety
-/// Both have to be valid.
-#[inline]
-unsafe fn number(env: sys::napi_env, value: sys::napi_value) -> Option<f64> {
-    let mut number = 0.0;
-    // SAFETY: as the caller's.
-    let status = unsafe { sys::napi_get_value_double(env, value, &raw mut number) };
-    (status == sys::Status::napi_ok).then_some(number)
-}
 
 fn no_sync() -> napi::Error<Code> {
     invalid_argument(

@@ -7,6 +7,8 @@ use std::ptr;
 
 use napi::sys;
 
+use crate::failure::{Code, Result, internal};
+
 /// How many units are read in one call: longer texts take two.
 const SHORT: usize = 192;
 
@@ -55,6 +57,28 @@ impl Text {
             Read::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
             Read::HalfPair | Read::NoString => None,
         }
+    }
+
+    /// The same of a text that need not be there. What is something else is refused.
+    ///
+    /// # Safety
+    /// Both have to be valid.
+    #[inline]
+    pub(crate) unsafe fn optional(
+        &mut self,
+        env: sys::napi_env,
+        value: sys::napi_value,
+        refused: fn() -> napi::Error<Code>,
+    ) -> Result<Option<&str>> {
+        let mut kind = -1;
+        // SAFETY: as the caller's.
+        let status = unsafe { sys::napi_typeof(env, value, &raw mut kind) };
+        let nothing = [sys::ValueType::napi_undefined, sys::ValueType::napi_null];
+        if status == sys::Status::napi_ok && nothing.contains(&kind) {
+            return Ok(None);
+        }
+        // SAFETY: as the caller's.
+        unsafe { self.text(env, value) }.map(Some).ok_or_else(refused)
     }
 
     /// # Safety
@@ -159,4 +183,21 @@ unsafe fn array<'a>(env: sys::napi_env, value: sys::napi_value) -> Option<&'a [u
     }
     // SAFETY: so many bytes are there.
     Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) })
+}
+
+/// A JavaScript string of ASCII.
+///
+/// # Safety
+/// The environment has to be valid.
+pub(crate) unsafe fn string(env: sys::napi_env, text: &str) -> Result<sys::napi_value> {
+    let mut string = ptr::null_mut();
+    // SAFETY: the text is as long as it says.
+    let status = unsafe {
+        sys::napi_create_string_latin1(env, text.as_ptr().cast(), text.len().cast_signed(), &raw mut string)
+    };
+    if status == sys::Status::napi_ok {
+        Ok(string)
+    } else {
+        Err(internal("Node-API refused to make a string"))
+    }
 }

@@ -1,6 +1,7 @@
 "use strict";
 
 const assert = require("node:assert/strict");
+const { AsyncLocalStorage } = require("node:async_hooks");
 const { fork } = require("node:child_process");
 const { once } = require("node:events");
 const http = require("node:http");
@@ -242,31 +243,32 @@ for (const version of VERSIONS) {
 
   test(`${version}: Redis is stopped in the middle, and comes back`, async () => {
     await withRedis(async (server) => {
-      const outages = [];
       const policies = { api: { quotas: "1000/day", outage: "local" }, strict: { quotas: "1000/day", outage: "deny" } };
       const limiter = new Limiter(server.url, { policies, deadline: "5s", reconnectMax: 20 });
       const app = express();
-      const onOutage = ({ rateLimit: { source } }) => outages.push(source);
-      app.get("/api", rateLimit({ limiter, policy: "api", onOutage }), (req, response) =>
+      const never = () => assert.fail("nothing is over its limit");
+      const onOutage = ({ status, problem, rateLimit: { source, degraded } }, _, response) =>
+        response.json({ status, title: problem.title, source, reason: typeof degraded });
+      app.get("/api", rateLimit({ limiter, policy: "api", onDenied: never, onOutage: never }), (req, response) =>
         response.send(req.rateLimit.source),
       );
       app.get("/strict", rateLimit({ limiter, policy: "strict" }), (req, response) =>
         response.send(req.rateLimit.source),
       );
-      app.get("/kind", rateLimit({ limiter, policy: "strict", onOutage: () => "allow" }), (_, response) =>
-        response.send("kind"),
+      app.get("/told", rateLimit({ limiter, policy: "strict", onDenied: never, onOutage }), (_, response) =>
+        response.send("told"),
       );
       await serving(app, async (port) => {
         await limiter.ready(10_000);
         assert.equal((await request(port, "/api")).text, "store");
         assert.equal((await request(port, "/strict")).text, "store");
+        assert.equal((await request(port, "/told")).text, "told");
         await server.kill();
         const local = await until(async () => {
           const answer = await request(port, "/api");
           return answer.text === "local" && answer;
         }, "this process decides");
         assert.equal(local.status, 200);
-        assert.ok(outages.includes("local"));
         const strict = await request(port, "/strict");
         assert.equal(strict.status, 503);
         assert.equal(
@@ -274,12 +276,77 @@ for (const version of VERSIONS) {
           "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
         );
         assert.ok(Number(strict.headers["retry-after"]) >= 1);
-        assert.deepEqual(await request(port, "/kind").then(({ status, text }) => [status, text]), [200, "kind"]);
+        const told = await request(port, "/told");
+        assert.deepEqual(
+          [told.status, JSON.parse(told.text)],
+          [503, { status: 503, title: JSON.parse(strict.text).title, source: "deny", reason: "string" }],
+        );
         await server.begin();
         await until(async () => (await request(port, "/strict")).text === "store", "Redis decides again");
         assert.deepEqual(statuses(await requests(port, 50, "/strict")), { 200: 50 });
       });
       limiter.close();
+    });
+  });
+
+  test(`${version}: what is known to be denied, and what is leased, is no outage`, async () => {
+    await withRedis(async ({ url }) => {
+      const policies = { one: "1/day", busy: { quotas: "1000/day", lease: "100" } };
+      const limiter = new Limiter(url, { policies, deadline: "10s", knownDeniedMax: "1h" });
+      const app = express();
+      const onOutage = () => assert.fail("the store was asked");
+      const onDenied = ({ rateLimit: { source } }, _, response) => response.send(source);
+      for (const policy of Object.keys(policies)) {
+        app.get(`/${policy}`, rateLimit({ limiter, policy, onDenied, onOutage }), (req, response) =>
+          response.send(req.rateLimit.source),
+        );
+      }
+      await serving(app, async (port) => {
+        const asked = async (path) => {
+          const { status, text } = await request(port, path);
+          return `${status} ${text}`;
+        };
+        assert.equal(await asked("/one"), "200 store");
+        assert.equal(await asked("/one"), "429 store");
+        await until(async () => (await asked("/one")) === "429 known_denied", "it is known to be denied");
+        await until(async () => (await asked("/busy")) === "200 lease", "units are leased");
+      });
+      limiter.close();
+    });
+  });
+
+  test(`${version}: an answer is told in the context of its request`, async () => {
+    await withRedis(async ({ url }) => {
+      const limiter = new Limiter(url, { policies: { api: "1000/day" }, deadline: "10s" });
+      const context = new AsyncLocalStorage();
+      const app = express();
+      app.use((req, _, next) => context.run(req.url, next));
+      app.use(rateLimit({ limiter }));
+      app.use((_, response) => response.send(context.getStore()));
+      await serving(app, async (port) => {
+        const paths = Array.from({ length: 20 }, (_, at) => `/${at}`);
+        const answers = await Promise.all(paths.map((path) => request(port, path)));
+        assert.deepEqual(
+          answers.map(({ text }) => text),
+          paths,
+        );
+      });
+      limiter.close();
+    });
+  });
+
+  test(`${version}: who cannot be asked whether a response counts is told of, and the process goes on`, async () => {
+    const { limiter } = limiterOf("2/minute");
+    const app = express();
+    const count = () => {
+      throw new Error("this does not count");
+    };
+    app.use(rateLimit({ limiter, count }));
+    app.get("/", (_, response) => response.end());
+    await serving(app, async (port) => {
+      const warned = once(process, "warning");
+      assert.equal((await request(port)).status, 200);
+      assert.equal((await warned)[0].message, "this does not count");
     });
   });
 }

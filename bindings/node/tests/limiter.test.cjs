@@ -230,6 +230,55 @@ test("several checks are decided in one call, each on its own", async () => {
   assert.deepEqual(await limiter.checkMany([]), []);
 });
 
+for (const store of ["memory", "redis"]) {
+  test(`what belongs together is spent all or none: ${store}`, async () => {
+    const body = async (url) => {
+      const policies = { wide: "9/day", narrow: "1/day" };
+      const limiter = new Limiter(url, { policies, ...(store === "redis" ? { deadline: "10s" } : {}) });
+      const both = [
+        { key: "k", policy: "wide" },
+        { key: "k", policy: "narrow" },
+      ];
+      const shown = async () =>
+        (await limiter.checkTogether(both)).map(({ allowed, remaining }) => [allowed, remaining]);
+      assert.deepEqual(await shown(), [
+        [true, 8],
+        [true, 0],
+      ]);
+      for (let denied = 0; denied < 3; denied++) {
+        assert.deepEqual(await shown(), [
+          [true, 8],
+          [false, 0],
+        ]);
+      }
+      const unknown = [...both.slice(0, 1), { key: "k", policy: "unknown" }];
+      await assert.rejects(limiter.checkTogether(unknown), { code: "invalid_argument", message: /unknown/ });
+      assert.equal((await limiter.peek("k", "wide")).remaining, 8);
+      await assert.rejects(limiter.checkTogether("k"), invalid("checks is a string: allowed is an array"));
+      assert.deepEqual(await limiter.checkTogether([]), []);
+      limiter.close();
+    };
+    await (store === "redis" ? withRedis(({ url }) => body(url)) : body("memory:"));
+  });
+}
+
+test("keys and policies are the same, however they come to the core", async () => {
+  const limiter = new Limiter("memory:", { policies: { api: "1000/day" } });
+  // What is short and ASCII takes another way than what is not.
+  for (const key of ["", "a", "k".repeat(40), "k".repeat(41), "\u007f", "\u0080", "日本", "a\0b"]) {
+    assert.equal((await limiter.check(key, "api")).remaining, 999);
+    assert.equal((await limiter.check(Buffer.from(key), { policy: "api" })).remaining, 998);
+    assert.equal(limiter.checkSync(key, "api").remaining, 997);
+  }
+  // So does a policy that was named before.
+  for (const left of [9, 8, 7]) {
+    assert.equal((await limiter.check("k", "10/day")).remaining, left);
+    await assert.rejects(limiter.check("k", "unknown"), { code: "invalid_argument", message: /"unknown"/ });
+  }
+  for (let at = 1; at <= 300; at++) assert.equal((await limiter.check("k", `${at}/h`)).remaining, at - 1);
+  for (let at = 2; at <= 300; at++) assert.equal((await limiter.check("k", `${at}/h`)).remaining, at - 2);
+});
+
 test("checkSync decides without a promise where the store is near", async () => {
   const { limiter } = limiterAt(0, "1/minute");
   assert.deepEqual([limiter.checkSync("k").allowed, limiter.checkSync("k").allowed], [true, false]);

@@ -55,6 +55,8 @@ async function decide(): Promise<number> {
     if (one instanceof Error) throw one;
     if (!one.allowed) return one.retryAfterMs ?? Number.POSITIVE_INFINITY;
   }
+  const both: Decision[] = await limiter.checkTogether(["a", { key: "a", policy: "login" }]);
+  if (!both.every(({ allowed }) => allowed)) return 0;
   try {
     limiter.checkSync("user");
   } catch (error) {
@@ -84,7 +86,11 @@ app.use(rateLimit({ limiter, headers: "all" }));
 app.use(limitRequests({ windowMs: 60_000, limit: 100, store: new PolylimitStore({ limiter, prefix: "web:" }) }));
 
 const server = fastify();
-server.register(fastifyRateLimit, { limiter, key: (request) => request.ip, onOutage: ({ error }) => void error });
+server.register(fastifyRateLimit, {
+  limiter,
+  key: (request) => request.ip,
+  onOutage: ({ problem }, _, reply) => reply.send(problem.detail),
+});
 server.get(
   "/",
   { onRequest: rateLimitHook({ limiter, policy: "5/minute" }) },

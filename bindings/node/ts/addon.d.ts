@@ -6,6 +6,8 @@ export declare class NativeAddressRules {
   header(): string | null
   /** The client of a request from `peer`, which no address stands for a Unix socket. */
   resolve(peer: string | undefined | null, lines: Array<string>): NativeClient
+  /** The function that tells only what to limit by; `line` is all lines of the header, joined. */
+  keyOf(): (peer?: string, line?: string) => string
 }
 
 export declare class NativeClock {
@@ -17,7 +19,7 @@ export declare class NativeClock {
 
 export declare class NativeExchange {
   /** `drain` is called on JavaScript's thread after operations have finished, once for many. */
-  constructor(fields: Float64Array, drain: () => void)
+  constructor(fields: Float64Array, shortKey: Uint8Array, drain: () => void)
   /** Takes over what has finished; `next` shows it. */
   drain(): void
   /** Shows the next finished operation and gives its ticket; 0 when there is none. */
@@ -40,26 +42,33 @@ export declare class NativeExchange {
    * Always.
    */
   failure(): void
-  /** Adds the decision in the fields to those that the next response is about. */
+  /**
+   * The function that writes the fields of responses about what a limiter decides by a policy. It tells which values are
+   * not as they were in the response before.
+   *
+   * # Errors
+   * When a style or a form is not known.
+   */
+  responder(limiter: NativeLimiter, policy: string, style?: string | undefined | null, resetForm?: string | undefined | null): () => string | undefined
+  /** Adds the decision in the array to those that the next response is about. */
   addOutcome(limiter: NativeLimiter, policy: string): void
-  /** The names and values of the fields, one after the other. */
-  headerFields(settings: NativeHeaderSettings, nowMs: number): Array<string>
-  /** What is wrong, if the request was denied. */
-  problem(units: number): NativeProblem | null
   /** Forgets what the response was about. */
   clearOutcomes(): void
-}
-
-export declare class NativeHeaderSettings {
-  constructor(style?: string | undefined | null, resetForm?: string | undefined | null)
+  /**
+   * The content type and the body that answer the denied request of the response, for a client with this `accept` field;
+   * the status stands in the array.
+   */
+  refusal(units: number, accept?: string | undefined | null): Array<string>
+  /** The same for whoever writes the answer by hand. */
+  problem(units: number): NativeProblem
 }
 
 export declare class NativeLimiter {
   constructor(exchange: NativeExchange, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, clock?: NativeClock | undefined | null)
   /** The function that does the operations on one key. */
-  operate(): (operation: Operation, key: string | Uint8Array, policy?: string, cost?: number, timeoutMs?: number) => void
-  /** Checks several; leaves the decisions, or their ticket. */
-  checkMany(checks: Array<CheckRow>): void
+  operate(): (key?: string | Uint8Array, policy?: string) => void
+  /** Checks several, each on its own or all together; leaves the decisions, or their ticket. */
+  checkMany(checks: Array<CheckRow>, together: boolean): void
   /** Waits for the store. */
   ready(timeoutMs: number): void
   /** Looks at the store. */
@@ -101,6 +110,8 @@ export interface ErrorRow {
 /**
  * The places. Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are places in their
  * tables, and `Degraded` is -1 for not at all. `Ticket` is that of a pending operation, 0 when it has answered.
+ *
+ * From `Operation` on they are what JavaScript asks.
  */
 export declare const enum Field {
   Kind = 0,
@@ -114,9 +125,25 @@ export declare const enum Field {
   Degraded = 8,
   Limit = 9,
   Taken = 10,
-  /** How many quotas, decisions or findings there are. */
+  /** How many quotas, decisions or findings there are. An only quota's numbers are `Limit`, `Remaining` and `ResetAfterMs`. */
   Quotas = 11,
-  FirstQuota = 12,
+  /** The status that answers a denied request. */
+  Status = 12,
+  /** A bit for each value that is not as in the response before; -1 when all is told. */
+  Changed = 13,
+  Operation = 14,
+  /** How many bytes of the short key's place are the key; -1 when the key is an argument. */
+  KeyLength = 15,
+  /** The place of the policy's text; -1 for none, and -2 when it is an argument, which then gets a place. */
+  Policy = 16,
+  /** Whether there is a cost. */
+  HasCost = 17,
+  Cost = 18,
+  TimeoutMs = 19,
+  /** Whether the response is about the outcomes that were added; otherwise it is about the decision in the array. */
+  OutcomesAdded = 20,
+  NowMs = 21,
+  FirstQuota = 22,
 }
 
 export declare const enum Kind {

@@ -1,6 +1,6 @@
 import type { NativeAddressRules } from "./addon";
 import { known, number, refused, text } from "./argument";
-import { calling } from "./failure";
+import { calling, failure } from "./failure";
 import { native } from "./native";
 import type { ForwardingHeader } from "./tables";
 
@@ -27,10 +27,17 @@ export interface ClientAddress {
   readonly key: string;
 }
 
+type KeyOf = (peer?: string, line?: string) => string;
+
+/** Tell only what to limit by. */
+const keyFunctions = new WeakMap<ClientAddressRules, KeyOf>();
+
 const OPTIONS = ["trust", "header", "ipv4Prefix", "ipv6Prefix"];
 
 /** Checked rules that find the client's address behind proxies; the leftmost entry of a header is never believed. */
 export class ClientAddressRules {
+  /** The header whose lines `resolve` wants; `undefined` if nobody is trusted to write one. */
+  readonly header: ForwardingHeader | undefined;
   readonly #rules: NativeAddressRules;
 
   /** @throws PolylimitError `invalid_argument` with what was read and what is allowed */
@@ -46,11 +53,8 @@ export class ClientAddressRules {
     }
     const settings = { trust: [...networks], header, ipv4Prefix, ipv6Prefix };
     this.#rules = calling(() => new native.NativeAddressRules(settings));
-  }
-
-  /** The header whose lines `resolve` wants; `undefined` if nobody is trusted to write one. */
-  get header(): ForwardingHeader | undefined {
-    return (this.#rules.header() ?? undefined) as ForwardingHeader | undefined;
+    this.header = (this.#rules.header() ?? undefined) as ForwardingHeader | undefined;
+    keyFunctions.set(this, this.#rules.keyOf() as KeyOf);
   }
 
   /**
@@ -59,5 +63,14 @@ export class ClientAddressRules {
    */
   resolve(peer: string | undefined, lines: readonly string[] = []): ClientAddress {
     return calling(() => this.#rules.resolve(peer, lines as string[]));
+  }
+}
+
+/** What a request is counted by, with all lines of the header, joined. */
+export function keyBy(rules: ClientAddressRules, peer: string | undefined, line: string | undefined): string {
+  try {
+    return (keyFunctions.get(rules) as KeyOf)(peer, line);
+  } catch (thrown) {
+    throw failure(thrown);
   }
 }

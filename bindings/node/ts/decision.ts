@@ -87,7 +87,11 @@ function readDegraded(): Degradation | null {
 
 function readQuotas(): QuotaUsage[] {
   const count = fields[Field.Quotas];
-  if (count === 1) return [readQuota(Field.FirstQuota)];
+  if (count === 1) {
+    return [
+      { limit: fields[Field.Limit], remaining: fields[Field.Remaining], resetAfterMs: fields[Field.ResetAfterMs] },
+    ];
+  }
   const quotas: QuotaUsage[] = [];
   for (let quota = 0; quota < count; quota++) quotas.push(readQuota(Field.FirstQuota + 3 * quota));
   return quotas;
@@ -119,6 +123,9 @@ export function writeDecision(decision: Decision): void {
   fields[Field.DelayMs] = decision.delayMs;
   fields[Field.Source] = sources.indexOf(decision.source);
   fields[Field.Degraded] = decision.degraded === null ? -1 : degradations.indexOf(decision.degraded);
+  fields[Field.Limit] = decision.limit;
+  fields[Field.Remaining] = decision.remaining;
+  fields[Field.ResetAfterMs] = decision.resetAfterMs;
   fields[Field.Quotas] = decision.quotas.length;
   let at: number = Field.FirstQuota;
   for (const { limit, remaining, resetAfterMs } of decision.quotas) {

@@ -1,6 +1,7 @@
 /**
- * Answers on their way from the addon. It writes their numbers into an array that both sides see, and the objects are
- * made here: making one through Node-API takes longer than deciding.
+ * Questions on their way to the addon, and answers on their way back. Their numbers stand in an array that both sides see,
+ * short keys beside it, and the objects are made here: making one through Node-API, or reading a text, takes as long as
+ * deciding.
  */
 
 import { Field, Kind } from "./addon";
@@ -15,7 +16,28 @@ const LENGTH: number = Field.FirstQuota + 3 * 16;
 /** The numbers of the newest answer. */
 export const fields: Float64Array = new Float64Array(LENGTH);
 
-export const exchange = new native.NativeExchange(fields, drain);
+/** Longer keys are read by the addon. */
+const SHORT = 40;
+const shortKey = new Uint8Array(SHORT);
+/** Bound here: once some package has touched the prototype of strings, looking it up there takes longer than all the rest. */
+const unitAt: (text: string, at: number) => number = Function.prototype.call.bind(String.prototype.charCodeAt);
+
+export const exchange = new native.NativeExchange(fields, shortKey, drain);
+
+/** Writes a key to its place if it is short and ASCII, and says whether it was. */
+export function isWritten(key: string | Uint8Array): boolean {
+  fields[Field.KeyLength] = -1;
+  if (typeof key !== "string") return false;
+  const { length } = key;
+  if (length > SHORT) return false;
+  for (let at = 0; at < length; at++) {
+    const unit = unitAt(key, at);
+    if (unit > 0x7f) return false;
+    shortKey[at] = unit;
+  }
+  fields[Field.KeyLength] = length;
+  return true;
+}
 
 interface Waiter {
   readonly read: () => unknown;
@@ -27,8 +49,12 @@ const waiters = new Map<number, Waiter>();
 
 /** What was just asked: at once where it has answered, otherwise when it does. */
 export function answered<T>(read: () => T): Promise<T> {
+  return fields[Field.Ticket] === 0 ? Promise.resolve(read()) : later(read);
+}
+
+/** What was just asked and has not answered yet. */
+export function later<T>(read: () => T): Promise<T> {
   const ticket = fields[Field.Ticket];
-  if (ticket === 0) return Promise.resolve(read());
   return new Promise<T>((resolve, reject) => {
     // Somebody waits for it, so the process does.
     if (waiters.size === 0) exchange.keepAlive(true);

@@ -4,17 +4,18 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
-import { prefersText } from "./http/accept";
+import type { Refusal } from "./headers";
 import { addressAlone, addressOf } from "./http/address";
 import { Guard, type Verdict } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
+import { pass } from "./http/pass";
 
-export type { Denial, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, RateLimit } from "./http/options";
 
 declare global {
   namespace Express {
     interface Request {
-      /** What was decided about the request; `undefined` when it was skipped. */
+      /** What was decided about the request, by the last that did not skip it; `undefined` when all did. */
       rateLimit?: RateLimit;
     }
   }
@@ -23,9 +24,10 @@ declare global {
 /** What is used of Express's request. */
 export interface ExpressRequest extends IncomingMessage {
   readonly ip?: string | undefined;
-  readonly app?: { get(name: string): unknown };
+  readonly app?: { readonly settings: { readonly [name: string]: unknown } };
 }
 
+type Limited = { rateLimit?: RateLimit };
 type Next = (error?: unknown) => void;
 
 export type ExpressOptions<Req extends ExpressRequest, Res extends ServerResponse> = RateLimitOptions<
@@ -46,38 +48,35 @@ export type ExpressOptions<Req extends ExpressRequest, Res extends ServerRespons
 export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res extends ServerResponse = ServerResponse>(
   options: ExpressOptions<Req, Res>,
 ): (req: Req, res: Res, next: Next) => void {
-  const guard = new Guard(checkOptions(options), clientOf<Req>);
-  const { onDenied } = options;
+  const guard = new Guard<[req: Req, res: Res], [req: Req, res: Res], unknown>(checkOptions(options), {
+    clientOf,
+    acceptOf: (req) => req.headers.accept,
+  });
 
-  async function passes(req: Req, res: Res): Promise<boolean> {
-    const verdict = await guard.decide(req, req, res);
-    (req as { rateLimit?: RateLimit }).rateLimit = verdict?.rateLimit;
+  /** Whether the request goes on. */
+  function passes(verdict: Verdict<unknown> | undefined, req: Req, res: Res): boolean | Promise<boolean> {
     if (verdict === undefined) return true;
-    for (const [name, value] of verdict.fields) res.setHeader(name, value);
-    const { problem, rateLimit, fields } = verdict;
-    if (problem === undefined) {
-      if (guard.waitsForResponse) res.once("finish", () => void guard.finish(verdict, [req, res], req, res));
+    (req as Limited).rateLimit = verdict.rateLimit;
+    for (const field of verdict.fields) res.setHeader(field[0], field[1]);
+    const { refusal, instead } = verdict;
+    if (refusal === undefined) {
+      if (guard.waitsForResponse) res.once("finish", () => void guard.finish(verdict, req, res));
       return true;
     }
-    if (onDenied === undefined) {
-      answer(problem, req, res);
-    } else {
-      res.statusCode = problem.status;
-      await onDenied({ rateLimit: rateLimit as RateLimit, status: problem.status, problem, fields }, req, res);
+    if (instead === undefined) {
+      answer(refusal, res);
+      return false;
     }
-    return false;
+    res.statusCode = refusal.status;
+    return Promise.resolve(instead()).then(() => false);
   }
 
-  return (req, res, next) => {
-    passes(req, res).then((passed) => {
-      if (passed) next();
-    }, next);
-  };
+  return (req, res, next) => pass(guard, (req as Limited).rateLimit, [req, res], passes, next);
 }
 
 function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefined, req: Req): string {
   if (rules !== undefined) return addressOf(rules, req);
-  const trust = req.app?.get("trust proxy");
+  const trust = req.app?.settings["trust proxy"];
   if (trust === true) {
     throw invalidArgument(
       "trust proxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
@@ -87,11 +86,10 @@ function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefi
   return addressAlone(trust ? req.ip : req.socket.remoteAddress);
 }
 
-function answer(problem: NonNullable<Verdict["problem"]>, req: IncomingMessage, res: ServerResponse): void {
-  const text = prefersText(req.headers.accept);
-  res.statusCode = problem.status;
-  res.setHeader("content-type", text ? problem.textType : problem.jsonType);
+function answer({ status, contentType, body }: Refusal, res: ServerResponse): void {
+  res.statusCode = status;
+  res.setHeader("content-type", contentType);
   const vary = res.getHeader("vary");
   res.setHeader("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
-  res.end(text ? problem.text : problem.json);
+  res.end(body);
 }

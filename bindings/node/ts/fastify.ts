@@ -4,16 +4,17 @@ import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from "fastif
 
 import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
-import { prefersText } from "./http/accept";
+import type { Refusal } from "./headers";
 import { addressAlone, addressOf } from "./http/address";
-import { Guard } from "./http/guard";
+import { Guard, type Verdict } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
+import { pass } from "./http/pass";
 
-export type { Denial, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, RateLimit } from "./http/options";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** What was decided about the request; `undefined` when it was skipped. */
+    /** What was decided about the request, by the last that did not skip it; `undefined` when all did. */
     rateLimit?: RateLimit;
   }
 }
@@ -32,31 +33,32 @@ export type FastifyRateLimitOptions = RateLimitOptions<
  */
 export function rateLimitHook(
   options: FastifyRateLimitOptions,
-): (request: FastifyRequest, reply: FastifyReply) => Promise<unknown> {
-  const guard = new Guard(checkOptions(options), clientOf);
-  const { onDenied } = options;
-  return async (request, reply) => {
-    const verdict = await guard.decide(request.raw, request, reply);
-    request.rateLimit = verdict?.rateLimit;
-    if (verdict === undefined) return undefined;
-    const { problem, rateLimit, fields } = verdict;
-    for (const [name, value] of fields) reply.header(name, value);
-    if (problem === undefined) {
-      if (guard.waitsForResponse) {
-        reply.raw.once("finish", () => void guard.finish(verdict, [request, reply], request, reply));
-      }
-      return undefined;
+): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void {
+  const guard = new Guard(checkOptions(options), { clientOf, acceptOf: (request) => request.headers.accept });
+
+  /** Whether the request goes on. */
+  function passes(verdict: Verdict<unknown> | undefined, request: FastifyRequest, reply: FastifyReply) {
+    if (verdict === undefined) return true;
+    request.rateLimit = verdict.rateLimit;
+    for (const field of verdict.fields) reply.header(field[0], field[1]);
+    const { refusal, instead } = verdict;
+    if (refusal === undefined) {
+      if (guard.waitsForResponse) reply.raw.once("finish", () => void guard.finish(verdict, request, reply));
+      return true;
     }
-    reply.code(problem.status);
-    if (onDenied !== undefined) {
-      await onDenied({ rateLimit: rateLimit as RateLimit, status: problem.status, problem, fields }, request, reply);
-      return reply;
-    }
-    const text = prefersText(request.headers.accept);
-    const vary = reply.getHeader("vary");
-    reply.header("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
-    return reply.type(text ? problem.textType : problem.jsonType).send(text ? problem.text : problem.json);
-  };
+    reply.code(refusal.status);
+    if (instead !== undefined) return Promise.resolve(instead()).then(() => false);
+    answer(refusal, reply);
+    return false;
+  }
+
+  return (request, reply, done) => pass(guard, request.rateLimit, [request, reply], passes, done);
+}
+
+function answer({ contentType, body }: Refusal, reply: FastifyReply): void {
+  const vary = reply.getHeader("vary");
+  reply.header("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
+  reply.type(contentType).send(body);
 }
 
 const plugin: FastifyPluginCallback<FastifyRateLimitOptions> = (fastify, options, done) => {

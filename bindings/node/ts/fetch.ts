@@ -1,13 +1,12 @@
 /** For handlers that take a `Request` and return a `Response`: Hono, Next.js, Bun, Deno and others. */
 
 import { invalidArgument, optionalFunction } from "./argument";
-import type { HeaderFields } from "./headers";
-import { prefersText } from "./http/accept";
+import type { HeaderFields, Refusal } from "./headers";
 import { addressFrom } from "./http/address";
-import { Guard, type Verdict } from "./http/guard";
-import { checkOptions, type Denial, type RateLimit, type RateLimitOptions } from "./http/options";
+import { Guard } from "./http/guard";
+import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
-export type { Denial, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, RateLimit } from "./http/options";
 
 /** A handler, whatever else it is given. */
 export type FetchHandler<More extends unknown[]> = (request: Request, ...more: More) => Response | Promise<Response>;
@@ -39,37 +38,32 @@ export function rateLimit<More extends unknown[] = []>(
   options: FetchOptions<More>,
 ): (request: Request, ...more: More) => Promise<Response> {
   optionalFunction("handler", handler);
-  const { peer, key, onDenied } = checkOptions(options, ["peer"]);
+  const { peer, key } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
   if (peer === undefined && key === undefined) {
     throw invalidArgument("neither key nor peer is given: a Request does not tell whose it is");
   }
-  const guard = new Guard(options, (rules, request: Request, ...more: More) =>
-    addressFrom(rules, peer?.(request, ...more), (header) => request.headers.get(header)),
-  );
+  const guard = new Guard(options, {
+    clientOf: (rules, request: Request, ...more: More) =>
+      addressFrom(rules, peer?.(request, ...more), (header) => request.headers.get(header)),
+    acceptOf: (request, ..._more) => request.headers.get("accept") ?? undefined,
+  });
   return async (request, ...more) => {
-    const verdict = await guard.decide(request, request, ...more);
+    const verdict = await guard.decide(decided.get(request), [request, ...more]);
     if (verdict === undefined) return handler(request, ...more);
-    const { problem, rateLimit, fields } = verdict;
-    if (rateLimit !== undefined) decided.set(request, rateLimit);
-    if (problem !== undefined) {
-      if (onDenied === undefined) return denied(verdict, request.headers.get("accept") ?? undefined);
-      const denial: Denial = { rateLimit: rateLimit as RateLimit, status: problem.status, problem, fields };
-      return withFields(await onDenied(denial, request, ...more), fields);
-    }
+    const { rateLimit, fields, refusal, instead } = verdict;
+    decided.set(request, rateLimit);
+    if (instead !== undefined) return withFields(await instead(), fields);
+    if (refusal !== undefined) return refused(refusal, fields);
     const response = withFields(await handler(request, ...more), fields);
-    if (guard.waitsForResponse) await guard.finish(verdict, [request, ...more], response, request, ...more);
+    if (guard.waitsForResponse) await guard.finish(verdict, response, request, ...more);
     return response;
   };
 }
 
 /** @internal */
-export function denied({ problem, fields }: Verdict, accept: string | undefined): Response {
-  const { status, json, jsonType, text, textType } = problem as NonNullable<Verdict["problem"]>;
-  const asText = prefersText(accept);
-  const response = new Response(asText ? text : json, { status, headers: { vary: "Accept" } });
-  response.headers.set("content-type", asText ? textType : jsonType);
-  return withFields(response, fields);
+export function refused({ status, contentType, body }: Refusal, fields: HeaderFields): Response {
+  return withFields(new Response(body, { status, headers: { "content-type": contentType, vary: "Accept" } }), fields);
 }
 
 /** The response with these fields. */

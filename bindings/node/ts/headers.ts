@@ -1,11 +1,11 @@
-/** A decision as HTTP: response fields, and the body of a denial. */
+/** A decision as HTTP: response fields, and the answer to a denied request. */
 
-import { known, text } from "./argument";
+import { Field } from "./addon";
+import { text } from "./argument";
 import { type Decision, writeDecision } from "./decision";
-import { exchange } from "./exchange";
+import { exchange, fields } from "./exchange";
 import { calling } from "./failure";
 import { type Limiter, nativeLimiter } from "./limiter";
-import { native } from "./native";
 import type { HeaderStyle, ResetForm } from "./tables";
 
 /** A decision about a request, with the limiter and the policy that made it. */
@@ -42,41 +42,79 @@ export interface Problem {
   readonly textType: string;
 }
 
+/** The answer to a denied request, in the form that its client reads. */
+export interface Refusal {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+}
+
 /** The fields of a response, by their names in lower case. */
 export type HeaderFields = readonly (readonly [name: string, value: string])[];
 
-/** What a response says of the decisions on its request. */
-export interface Response {
-  readonly fields: HeaderFields;
-  /** `undefined` when all admit it. */
-  readonly problem: Problem | undefined;
+/** In place of a bit for each value that changed: every name and value is told. */
+const ALL = -1;
+
+/** Writes what responses say of the decisions on their requests. */
+export class Responder {
+  readonly #respond: () => string | undefined;
+  /** The fields of the newest response. Most of them are those of the next one too. */
+  #newest: HeaderFields = [];
+
+  /**
+   * For what a limiter decides by a policy.
+   *
+   * @throws PolylimitError `invalid_argument` when a style or a form is not known
+   */
+  constructor(limiter: Limiter, policy: string, { headers, resetForm }: HeaderOptions) {
+    if (headers !== undefined) text("headers", headers, "the name of a style");
+    if (resetForm !== undefined) text("resetForm", resetForm, "the name of a form");
+    const native = nativeLimiter(limiter);
+    this.#respond = calling(() => exchange.responder(native, policy, headers, resetForm)) as () => string | undefined;
+  }
+
+  /** The fields of a response about the decision that was just read, if the policy's alone. */
+  fieldsOfNewest(): HeaderFields {
+    fields[Field.OutcomesAdded] = 0;
+    return this.#fields();
+  }
+
+  /** The fields of a response about these outcomes. */
+  fieldsOf(outcomes: readonly Outcome[]): HeaderFields {
+    exchange.clearOutcomes();
+    for (const { limiter, policy, decision } of outcomes) {
+      writeDecision(decision);
+      exchange.addOutcome(nativeLimiter(limiter), policy);
+    }
+    fields[Field.OutcomesAdded] = 1;
+    return this.#fields();
+  }
+
+  #fields(): HeaderFields {
+    fields[Field.NowMs] = Date.now();
+    const told = this.#respond() ?? "";
+    const changed = fields[Field.Changed];
+    if (changed === ALL) {
+      const lines = told === "" ? [] : told.split("\n");
+      const names = lines.filter((_, at) => at % 2 === 0);
+      this.#newest = names.map((name, at) => [name, lines[2 * at + 1]]);
+    } else if (changed !== 0) {
+      // Mostly it is one.
+      const lines = (changed & (changed - 1)) === 0 ? [told] : told.split("\n");
+      let line = 0;
+      this.#newest = this.#newest.map((field, at) => ((changed >> at) & 1 ? [field[0], lines[line++]] : field));
+    }
+    return this.#newest;
+  }
 }
 
-/**
- * Makes the function that writes responses.
- *
- * @throws PolylimitError `invalid_argument` when a style or a form is not known
- */
-export function responder(options: HeaderOptions = {}): (outcomes: readonly Outcome[], cost: number) => Response {
-  known("options", options, ["headers", "resetForm"]);
-  const { headers, resetForm } = options;
-  if (headers !== undefined) text("headers", headers, "the name of a style");
-  if (resetForm !== undefined) text("resetForm", resetForm, "the name of a form");
-  const settings = calling(() => new native.NativeHeaderSettings(headers, resetForm));
-  return (outcomes, cost) =>
-    calling(() => {
-      try {
-        for (const { limiter, policy, decision } of outcomes) {
-          writeDecision(decision);
-          exchange.addOutcome(nativeLimiter(limiter), policy);
-        }
-        const flat = exchange.headerFields(settings, Date.now());
-        const fields: [string, string][] = [];
-        for (let at = 0; at < flat.length; at += 2) fields.push([flat[at], flat[at + 1]]);
-        const denied = outcomes.some(({ decision }) => !decision.allowed);
-        return { fields, problem: denied ? (exchange.problem(cost) ?? undefined) : undefined };
-      } finally {
-        exchange.clearOutcomes();
-      }
-    });
+/** The answer to the request that the newest response is about, for a client with this `Accept` field. */
+export function refusal(cost: number, accept: string | undefined): Refusal {
+  const [contentType, body] = exchange.refusal(cost, accept);
+  return { status: fields[Field.Status], contentType, body };
+}
+
+/** The same for whoever writes the answer by hand. */
+export function problem(cost: number): Problem {
+  return exchange.problem(cost);
 }

@@ -3,16 +3,16 @@
 import type { Context, MiddlewareHandler } from "hono";
 
 import { invalidArgument, optionalFunction } from "./argument";
-import { denied } from "./fetch";
+import { refused } from "./fetch";
 import { addressFrom } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
-export type { Denial, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, RateLimit } from "./http/options";
 
 declare module "hono" {
   interface ContextVariableMap {
-    /** What was decided about the request; `undefined` when it was skipped. */
+    /** What was decided about the request, by the last that did not skip it; `undefined` when all did. */
     rateLimit: RateLimit | undefined;
   }
 }
@@ -29,24 +29,25 @@ export interface HonoOptions
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimit(options: HonoOptions): MiddlewareHandler {
-  const { peer = peerOnNode, onDenied } = checkOptions(options, ["peer"]);
+  const { peer = peerOnNode } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
-  const guard = new Guard(options, (rules, context: Context) =>
-    addressFrom(rules, peer(context), (header) => context.req.header(header)),
-  );
+  const guard = new Guard(options, {
+    clientOf: (rules, context: Context) => addressFrom(rules, peer(context), (header) => context.req.header(header)),
+    acceptOf: (context) => context.req.header("accept"),
+  });
   return async (context, next) => {
-    const verdict = await guard.decide(context.req.raw, context);
-    context.set("rateLimit", verdict?.rateLimit);
+    const verdict = await guard.decide(context.get("rateLimit"), [context]);
     if (verdict === undefined) return next();
-    const { problem, rateLimit, fields } = verdict;
-    if (problem !== undefined) {
-      if (onDenied === undefined) return denied(verdict, context.req.header("accept"));
+    context.set("rateLimit", verdict.rateLimit);
+    const { fields, refusal, instead } = verdict;
+    if (instead !== undefined) {
       for (const [name, value] of fields) context.header(name, value);
-      return onDenied({ rateLimit: rateLimit as RateLimit, status: problem.status, problem, fields }, context);
+      return instead();
     }
+    if (refusal !== undefined) return refused(refusal, fields);
     await next();
     for (const [name, value] of fields) context.res.headers.set(name, value);
-    if (guard.waitsForResponse) await guard.finish(verdict, [context], context);
+    if (guard.waitsForResponse) await guard.finish(verdict, context);
     return undefined;
   };
 }

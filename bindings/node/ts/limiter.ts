@@ -1,7 +1,7 @@
-import { type NativeLimiter, Operation } from "./addon";
+import { Field, type NativeLimiter, Operation } from "./addon";
 import { described, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
-import { answered, exchange } from "./exchange";
+import { answered, exchange, fields, isWritten, later } from "./exchange";
 import { calling, failure } from "./failure";
 import { camelCase, optionTexts } from "./limiter_options";
 import { ManualClock, nativeClock } from "./manual_clock";
@@ -62,7 +62,11 @@ export interface PolicyView {
   readonly quotas: readonly Quota[];
 }
 
-type Operate = (operation: Operation, key: Key, policy?: string, cost?: number, timeoutMs?: number) => void;
+type Operate = (key?: Key, policy?: string) => void;
+
+/** In place of a policy's place: none is named, or its text is an argument. */
+const UNNAMED = -1;
+const BY_TEXT = -2;
 
 const COST = "a whole number from 0 to 1000000000000 units";
 const TIMEOUT = "a number of milliseconds";
@@ -72,6 +76,15 @@ const ACQUIRE = ["policy", "cost", "timeoutMs"];
 const CHECK = ["key", "policy", "cost"];
 
 const natives = new WeakMap<Limiter, NativeLimiter>();
+
+/** Asks for a check, for those who read its answer themselves. */
+export let askCheck: (limiter: Limiter, key: Key, policy: string, cost: number | undefined) => void;
+
+/** The same for a key under several policies, which belong together. */
+export function askTogether(limiter: Limiter, key: Key, policies: readonly string[], cost: number | undefined): void {
+  const rows = policies.map((policy) => ({ key, policy, cost: costOf({ cost }) }));
+  calling(() => nativeLimiter(limiter).checkMany(rows, true));
+}
 
 /**
  * Decides whether requests may proceed, for one or more policies.
@@ -85,6 +98,11 @@ export class Limiter {
   declare [Symbol.dispose]: () => void;
   readonly #native: NativeLimiter;
   readonly #operate: Operate;
+  /** Where the addon has the texts by which policies were named. */
+  readonly #places = new Map<string, number>();
+  /** The one that was named last, which is mostly named again. */
+  #recent = "";
+  #recentPlace = BY_TEXT;
 
   /**
    * @param url where the states are kept: `memory:`, `local:<name>`, `redis://host`, `rediss://`, `redis-cluster://`, ...
@@ -108,7 +126,13 @@ export class Limiter {
    * @param options the policy and the cost, or only the policy
    */
   check(key: Key, options?: RequestOptions | string): Promise<Decision> {
-    return this.#promise(Operation.Check, key, options, readDecision);
+    // As with the others, written out: most calls are such ones.
+    try {
+      this.#ask(Operation.Check, key, options);
+      return fields[Field.Ticket] === 0 ? Promise.resolve(readDecision()) : later(readDecision);
+    } catch (thrown) {
+      return Promise.reject(failure(thrown));
+    }
   }
 
   /** The decision that a check would give now; leaves no trace. */
@@ -143,8 +167,8 @@ export class Limiter {
   acquire(key: Key, options: AcquireOptions): Promise<Decision> {
     try {
       known("options", options, ACQUIRE);
-      const timeoutMs = number("timeoutMs", options.timeoutMs, TIMEOUT);
-      this.#operate(Operation.Acquire, key, policyOf(options), costOf(options), timeoutMs);
+      fields[Field.TimeoutMs] = number("timeoutMs", options.timeoutMs, TIMEOUT);
+      this.#put(Operation.Acquire, key, policyOf(options), costOf(options));
       return answered(readDecision);
     } catch (thrown) {
       return Promise.reject(failure(thrown));
@@ -169,13 +193,19 @@ export class Limiter {
    * decided is an error in its place.
    */
   checkMany(checks: readonly (Check | string)[]): Promise<(Decision | Error)[]> {
-    try {
-      if (!Array.isArray(checks)) throw refused("checks", checks, "an array");
-      this.#native.checkMany(checks.map(checkRow));
-      return answered(readDecisions);
-    } catch (thrown) {
-      return Promise.reject(failure(thrown));
-    }
+    return this.#call(() => this.#native.checkMany(checkRows(checks), false), readDecisions);
+  }
+
+  /**
+   * Checks several requests that belong together, such as one client under several policies. When one of them is denied or
+   * fails, what the others have spent is given back, and their decisions show what is left then. Each is decided on its own,
+   * so that for a moment others may find units missing that are then given back.
+   */
+  checkTogether(checks: readonly (Check | string)[]): Promise<Decision[]> {
+    return this.#call(
+      () => this.#native.checkMany(checkRows(checks), true),
+      () => readDecisions() as Decision[],
+    );
   }
 
   /** Waits until the store answers. Nothing needs it; a service that starts may want it. */
@@ -238,15 +268,49 @@ export class Limiter {
 
   #ask(operation: Operation, key: Key, options: RequestOptions | string | undefined): void {
     if (options === undefined || typeof options === "string") {
-      if (options === undefined) this.#operate(operation, key);
-      else this.#operate(operation, key, options);
+      this.#put(operation, key, options, undefined);
       return;
     }
     for (const name in options) {
       if (name !== "policy" && name !== "cost") throw unknownOption(name, REQUEST);
     }
     if (typeof options !== "object" || options === null) throw refused("options", options, "an object, or a policy");
-    this.#operate(operation, key, policyOf(options), costOf(options));
+    this.#put(operation, key, policyOf(options), costOf(options));
+  }
+
+  /** Puts a question to the addon. */
+  #put(operation: Operation, key: Key, policy: string | undefined, cost: number | undefined): void {
+    fields[Field.Operation] = operation;
+    fields[Field.HasCost] = cost === undefined ? 0 : 1;
+    fields[Field.Cost] = cost ?? 0;
+    const place = policy === undefined ? UNNAMED : policy === this.#recent ? this.#recentPlace : this.#placeOf(policy);
+    fields[Field.Policy] = place;
+    const written = isWritten(key);
+    if (place !== BY_TEXT) {
+      if (written) this.#operate();
+      else this.#operate(key);
+      return;
+    }
+    this.#operate(written ? undefined : key, policy);
+    if (fields[Field.Policy] >= 0) this.#places.set(policy as string, fields[Field.Policy]);
+  }
+
+  #placeOf(policy: string): number {
+    const place = this.#places.get(policy);
+    if (place === undefined) return BY_TEXT;
+    this.#recent = policy;
+    this.#recentPlace = place;
+    return place;
+  }
+
+  static {
+    askCheck = (limiter, key, policy, cost) => {
+      try {
+        limiter.#put(Operation.Check, key, policy, costOf({ cost }));
+      } catch (thrown) {
+        throw failure(thrown);
+      }
+    };
   }
 
   #call<T>(start: () => void, read: () => T): Promise<T> {
@@ -281,7 +345,14 @@ function costOf({ cost }: RequestOptions): number | undefined {
   return cost === undefined ? undefined : number("cost", cost, COST);
 }
 
-function checkRow(check: Check | string, at: number): { key: unknown; policy?: string; cost?: number } {
+type CheckRow = { key: unknown; policy?: string; cost?: number };
+
+function checkRows(checks: readonly (Check | string)[]): CheckRow[] {
+  if (!Array.isArray(checks)) throw refused("checks", checks, "an array");
+  return checks.map(checkRow);
+}
+
+function checkRow(check: Check | string, at: number): CheckRow {
   if (typeof check === "string") return { key: check };
   known(`checks[${at}]`, check, CHECK);
   const { key } = check;

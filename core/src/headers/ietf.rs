@@ -2,32 +2,36 @@
 //! (RFC 9651, sections 3.1 and 3.1.2).
 
 use super::Outcome;
-use super::quota_report::reports;
+use super::digits::push_digits;
+use super::quota_report::{QuotaReport, reports};
 use super::whole_seconds::whole_seconds;
 
 /// The largest Integer of a structured field: 15 digits (RFC 9651, section 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
+/// Most values fit, so that they are written in one place.
+const USUAL_LENGTH: usize = 64;
 
 /// The value of `RateLimit-Policy`.
 pub(super) fn policy(outcomes: &[Outcome<'_>]) -> String {
-    list(reports(outcomes).map(|report| {
-        let (q, w) = (integer(report.capacity()), integer(whole_seconds(report.window_us())));
-        format!("\"{}\";q={q};w={w}", report.name())
-    }))
+    list(outcomes, |report| [('q', report.capacity()), ('w', whole_seconds(report.window_us()))])
 }
 
 /// The value of `RateLimit`.
 pub(super) fn limit(outcomes: &[Outcome<'_>]) -> String {
-    list(reports(outcomes).map(|report| {
-        let (r, t) = (integer(report.remaining()), integer(whole_seconds(report.effective_window_us())));
-        format!("\"{}\";r={r};t={t}", report.name())
-    }))
+    list(outcomes, |report| [('r', report.remaining()), ('t', whole_seconds(report.effective_window_us()))])
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
-    items.collect::<Vec<_>>().join(", ")
-}
-
-fn integer(number: u64) -> u64 {
-    number.min(MAX_INTEGER)
+/// One item for each quota, with these parameters.
+fn list(outcomes: &[Outcome<'_>], parameters: impl Fn(&QuotaReport<'_>) -> [(char, u64); 2]) -> String {
+    let mut list = String::with_capacity(USUAL_LENGTH);
+    for report in reports(outcomes) {
+        list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+        report.push_name(&mut list);
+        list.push('"');
+        for (parameter, number) in parameters(&report) {
+            list.extend([';', parameter, '=']);
+            push_digits(&mut list, number.min(MAX_INTEGER));
+        }
+    }
+    list
 }

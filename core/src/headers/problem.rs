@@ -52,7 +52,7 @@ pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
             Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
             None => "The request costs more than the quota can ever admit.".to_owned(),
         },
-        violated: violated.map(|report| report.name().to_string()).collect(),
+        violated: violated.map(|report| report.name()).collect(),
     })
 }
 
@@ -98,7 +98,7 @@ impl Problem {
 
     /// The problem document: a JSON object with `type`, `title`, `status`, `detail` and `violated-policies`.
     pub fn json(&self) -> String {
-        // Nothing in here needs escapes; see `Name` and `detail`.
+        // Nothing in here needs escapes; see `push_name` and `detail`.
         let violated: Vec<_> = self.violated.iter().map(|name| format!("\"{name}\"")).collect();
         format!(
             r#"{{"type":"{}","title":"{}","status":{},"detail":"{}","violated-policies":[{}]}}"#,

@@ -1,8 +1,7 @@
 //! What the fields say about one quota.
 
-use std::fmt;
-
 use super::Outcome;
+use super::digits::push_digits;
 use crate::decision::{Decision, QuotaUsage};
 use crate::policy::Policy;
 use crate::quota::Quota;
@@ -77,24 +76,22 @@ impl QuotaReport<'_> {
         !self.decision.allowed() && (self.remaining() < cost || self.remaining() == self.decision.remaining())
     }
 
-    pub(super) fn name(&self) -> Name<'_> {
-        Name(self)
-    }
-}
-
-/// The name of a quota: unique among all quotas of policies that differ in name, because no policy's name has a colon.
-///
-/// A policy's name is a token (RFC 9110, section 5.6.2), which has neither quotes nor backslashes, so within quotes it
-/// needs no escapes: neither in a String of a structured field (RFC 9651, section 3.3.3) nor in one of JSON.
-pub(super) struct Name<'a>(&'a QuotaReport<'a>);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let QuotaReport { policy, at, .. } = self.0;
-        f.write_str(policy.name())?;
-        if policy.quotas().len() > 1 {
-            write!(f, ":{}", at + 1)?;
+    /// Writes the name of the quota at the end of a text: unique among all quotas of policies that differ in name, because
+    /// no policy's name has a colon.
+    ///
+    /// A policy's name is a token (RFC 9110, section 5.6.2), which has neither quotes nor backslashes, so within quotes it
+    /// needs no escapes: neither in a String of a structured field (RFC 9651, section 3.3.3) nor in one of JSON.
+    pub(super) fn push_name(&self, text: &mut String) {
+        text.push_str(self.policy.name());
+        if self.policy.quotas().len() > 1 {
+            text.push(':');
+            push_digits(text, self.at as u64 + 1);
         }
-        Ok(())
+    }
+
+    pub(super) fn name(&self) -> String {
+        let mut name = String::new();
+        self.push_name(&mut name);
+        name
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, excerpt};
@@ -12,6 +13,8 @@ use crate::policy::Policy;
 use crate::store::PolicyId;
 
 const MAX_POLICIES: usize = 1 << 16;
+/// So many names are compared before a name is hashed.
+const FEW: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Registry {
@@ -27,7 +30,7 @@ struct Policies {
     /// In the order of their ids.
     list: Vec<Policy>,
     /// By their names; those of one request also by the text that asked for them, in which there is a `/`.
-    ids: HashMap<Arc<str>, PolicyId>,
+    ids: HashMap<Arc<str>, PolicyId, RandomState>,
     /// Those with names of their own.
     named: Vec<PolicyId>,
     /// No more questions are taken.
@@ -171,9 +174,18 @@ impl Policies {
             return None;
         }
         match name {
-            Some(name) => self.ids.get(name).copied(),
+            Some(name) => self.among_few(name).or_else(|| self.ids.get(name).copied()),
             None => self.named.first().copied().filter(|_| self.named.len() == 1),
         }
+    }
+
+    /// The policy of that name, if it is one of the first: comparing with these takes less time than hashing.
+    #[inline]
+    fn among_few(&self, name: &str) -> Option<PolicyId> {
+        let few = self.named.get(..self.named.len().min(FEW))?;
+        few.iter()
+            .copied()
+            .find(|id| self.list.get(id.0 as usize).is_some_and(|policy| policy.name() == name))
     }
 
     #[cold]

@@ -2,7 +2,7 @@
 
 import type { IncomingMessage } from "node:http";
 
-import { ClientAddressRules } from "../client_address";
+import { ClientAddressRules, keyBy } from "../client_address";
 
 let alone: ClientAddressRules | undefined;
 
@@ -15,10 +15,8 @@ export function addressFrom(
   peer: string | undefined,
   line: (header: string) => string | null | undefined,
 ): string {
-  alone ??= new ClientAddressRules();
-  const { header } = rules ?? alone;
-  const lines = (header === undefined ? undefined : line(header)) ?? [];
-  return (rules ?? alone).resolve(peer, [lines].flat()).key;
+  if (rules?.header === undefined) return keyBy(rules ?? nobody(), peer, undefined);
+  return keyBy(rules, peer, line(rules.header) ?? undefined);
 }
 
 /** The same for a request on a Node socket. */
@@ -28,5 +26,11 @@ export function addressOf(rules: ClientAddressRules | undefined, { socket, heade
 
 /** Of an address that a framework has found, what it is counted with. */
 export function addressAlone(address: string | undefined): string {
-  return addressFrom(undefined, address, () => undefined);
+  return keyBy(nobody(), address, undefined);
+}
+
+/** Rules that trust nobody. */
+function nobody(): ClientAddressRules {
+  alone ??= new ClientAddressRules();
+  return alone;
 }

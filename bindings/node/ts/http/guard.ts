@@ -1,88 +1,82 @@
 /** What every framework's middleware does with a request, whatever the framework. */
 
+import { Field } from "../addon";
 import { invalidArgument } from "../argument";
 import { ClientAddressRules } from "../client_address";
-import type { Decision } from "../decision";
-import { PolylimitError } from "../failure";
-import { type HeaderFields, type Outcome, type Problem, responder } from "../headers";
-import type { Key, Limiter } from "../limiter";
-import type { OutageEvent, RateLimit, RateLimitOptions } from "./options";
+import { type Decision, readDecision, readDecisions } from "../decision";
+import { fields, later } from "../exchange";
+import { failure } from "../failure";
+import { type HeaderFields, type Outcome, problem, type Refusal, Responder, refusal } from "../headers";
+import { askCheck, askTogether, type Key, type Limiter } from "../limiter";
+import { Decided } from "./decided";
+import { isPromise, type MaybePromise } from "./maybe_promise";
+import type { RateLimit, RateLimitOptions } from "./options";
+
+/** RFC 6585, section 4: any other status of a denial tells of an outage. */
+const TOO_MANY_REQUESTS = 429;
 
 /** What was decided about a request, and what its response says of it. */
-export interface Verdict {
-  readonly rateLimit: RateLimit | undefined;
+export interface Verdict<Denied> {
+  readonly rateLimit: RateLimit;
   readonly fields: HeaderFields;
-  /** Why the request is denied; `undefined` when it is not. */
-  readonly problem: Problem | undefined;
-  /** Gives back what the request has spent, once its response turns out not to count. */
-  readonly giveBack: () => Promise<void>;
+  /** What to answer; `undefined` when the request is admitted. */
+  readonly refusal: Refusal | undefined;
+  /** Answers in its place, if somebody wants to. */
+  readonly instead: (() => Denied) | undefined;
+  /** What was spent on whom. */
+  readonly key: Key;
+  readonly cost: number | undefined;
 }
 
-/** All that was decided about a request so far, by as many guards as there are on its way. */
-const outcomesOf = new WeakMap<object, Outcome[]>();
+/** What a framework tells of a request. */
+export interface Framework<Context extends unknown[]> {
+  /** The client, by rules if somebody gave any. */
+  readonly clientOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
+  /** The `Accept` field. */
+  readonly acceptOf: (...context: Context) => string | undefined;
+}
 
 export class Guard<Context extends unknown[], Finished extends unknown[], Denied> {
   readonly #options: RateLimitOptions<Context, Finished, Denied>;
   readonly #policies: readonly string[];
-  readonly #respond: ReturnType<typeof responder>;
-  readonly #addressOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
+  readonly #responder: Responder;
+  readonly #framework: Framework<Context>;
   readonly #rules: ClientAddressRules | undefined;
 
-  /** `addressOf` finds the client, by rules if somebody gave any. */
-  constructor(
-    options: RateLimitOptions<Context, Finished, Denied>,
-    addressOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key,
-  ) {
-    const { limiter, policy, headers, resetForm, clientAddress } = options;
+  constructor(options: RateLimitOptions<Context, Finished, Denied>, framework: Framework<Context>) {
+    const { limiter, policy, clientAddress } = options;
     this.#options = options;
     this.#policies = policy === undefined ? [onlyPolicy(limiter)] : [policy].flat();
-    this.#respond = responder({ headers, resetForm });
-    this.#addressOf = addressOf;
+    this.#responder = new Responder(limiter, this.#policies[0], options);
+    this.#framework = framework;
     this.#rules =
       clientAddress === undefined || clientAddress instanceof ClientAddressRules
         ? clientAddress
         : new ClientAddressRules(clientAddress);
   }
 
-  /** Decides about a request; `undefined` when it is skipped. `carrier` is one object for all guards of the request. */
-  async decide(carrier: object, ...context: Context): Promise<Verdict | undefined> {
-    const { limiter, skip, key, cost } = this.#options;
-    if (skip !== undefined && (await skip(...context))) return undefined;
-    const whom = key === undefined ? this.#addressOf(this.#rules, ...context) : await key(...context);
-    const units = typeof cost === "function" ? await cost(...context) : cost;
-    let decisions: readonly Decision[];
-    try {
-      decisions = await this.#check(whom, units);
-    } catch (error) {
-      return this.#undecided(error, context);
-    }
-    const all = decisions.map((decision, at) => ({ policy: this.#policies[at], decision }));
-    const rateLimit: RateLimit = { ...mostTelling(all), all };
-    const { fields, problem } = this.#respond(
-      together(
-        carrier,
-        all.map((one) => ({ limiter, ...one })),
-      ),
-      units ?? 1,
-    );
-    const giveBack = async () => {
-      for (const { policy } of all) await limiter.refund(whom, { policy, cost: units });
-    };
-    const verdict = { rateLimit, fields, problem, giveBack };
-    if (decisions.every(({ source }) => source === "store")) return verdict;
-    const answer = await this.#options.onOutage?.({ rateLimit, error: undefined }, ...context);
-    return answer === "allow" ? { ...verdict, problem: undefined } : verdict;
+  /**
+   * Decides about a request; `undefined` when it is skipped. Nothing is waited for where the answer is known at once.
+   * `before` is what a guard before this one told the request's handlers.
+   */
+  decide(before: unknown, context: Context): MaybePromise<Verdict<Denied> | undefined> {
+    const { skip } = this.#options;
+    if (skip === undefined) return this.#count(before, context);
+    const skipped = skip(...context);
+    if (isPromise(skipped)) return skipped.then((known) => (known ? undefined : this.#count(before, context)));
+    return skipped ? undefined : this.#count(before, context);
   }
 
   /** Gives back what the request has spent if its response does not count. */
-  async finish(verdict: Verdict, context: Context, ...finished: Finished): Promise<void> {
-    const { count = "every", onOutage } = this.#options;
-    if (count === "every") return;
+  async finish({ key, cost }: Verdict<Denied>, ...finished: Finished): Promise<void> {
+    const { count, limiter } = this.#options;
+    if (typeof count !== "function") return;
     try {
-      if (!(await count(...finished))) await verdict.giveBack();
+      if (await count(...finished)) return;
+      for (const policy of this.#policies) await limiter.refund(key, { policy, cost });
     } catch (error) {
       // The response is on its way: there is nobody else to tell.
-      await onOutage?.({ rateLimit: verdict.rateLimit, error }, ...context);
+      process.emitWarning(error instanceof Error ? error : String(error));
     }
   }
 
@@ -91,29 +85,62 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     return typeof this.#options.count === "function";
   }
 
-  /** The decision of each policy. When one denies, nothing is spent from any. */
-  async #check(key: Key, cost: number | undefined): Promise<Decision[]> {
-    const { limiter } = this.#options;
-    if (this.#policies.length === 1) return [await limiter.check(key, { policy: this.#policies[0], cost })];
-    const answers = await limiter.checkMany(this.#policies.map((policy) => ({ key, policy, cost })));
-    const error = answers.find((answer) => answer instanceof Error);
-    if (error === undefined && (answers as Decision[]).every(({ allowed }) => allowed)) return answers as Decision[];
-    const given = answers.map(async (answer, at) => {
-      if (answer instanceof Error || !answer.allowed) return answer;
-      const { remaining, resetAfterMs, quotas } = await limiter.refund(key, { policy: this.#policies[at], cost });
-      return { ...answer, remaining, resetAfterMs, quotas };
-    });
-    const decisions = await Promise.all(given);
-    if (error !== undefined) throw error;
-    return decisions as Decision[];
+  #count(before: unknown, context: Context): MaybePromise<Verdict<Denied>> {
+    const { key } = this.#options;
+    const whom = key === undefined ? this.#framework.clientOf(this.#rules, ...context) : key(...context);
+    if (isPromise(whom)) return whom.then((known) => this.#charge(before, context, known));
+    return this.#charge(before, context, whom);
   }
 
-  async #undecided(error: unknown, context: Context): Promise<Verdict | undefined> {
-    const { onOutage } = this.#options;
-    if (onOutage === undefined || !isOutage(error)) throw error;
-    const event: OutageEvent = { rateLimit: undefined, error };
-    if ((await onOutage(event, ...context)) === "allow") return undefined;
-    throw error;
+  #charge(before: unknown, context: Context, key: Key): MaybePromise<Verdict<Denied>> {
+    const { cost } = this.#options;
+    const units = typeof cost === "function" ? cost(...context) : cost;
+    if (isPromise(units)) return units.then((known) => this.#ask(before, context, key, known));
+    return this.#ask(before, context, key, units);
+  }
+
+  #ask(before: unknown, context: Context, key: Key, cost: number | undefined): MaybePromise<Verdict<Denied>> {
+    const { limiter } = this.#options;
+    if (this.#policies.length === 1) askCheck(limiter, key, this.#policies[0], cost);
+    else askTogether(limiter, key, this.#policies, cost);
+    if (fields[Field.Ticket] === 0) return this.#verdict(before, context, key, cost);
+    // It is read where it arrives: by the time that somebody has waited for it, another answer stands there.
+    return later(() => this.#verdict(before, context, key, cost));
+  }
+
+  /** What the answer that has just arrived means. */
+  #verdict(before: unknown, context: Context, key: Key, cost: number | undefined): Verdict<Denied> {
+    const { limiter } = this.#options;
+    const decisions = this.#policies.length === 1 ? [readDecision()] : (readDecisions() as Decision[]);
+    const outcomes: Outcome[] = [];
+    for (let at = 0; at < decisions.length; at++) {
+      outcomes.push({ limiter, policy: this.#policies[at], decision: decisions[at] });
+    }
+    const rateLimit = new Decided(outcomes, before);
+    const all = rateLimit.outcomes;
+    try {
+      const told = all.length === 1 ? this.#responder.fieldsOfNewest() : this.#responder.fieldsOf(all);
+      if (rateLimit.allowed) return { rateLimit, fields: told, refusal: undefined, instead: undefined, key, cost };
+      const refused = refusal(cost ?? 1, this.#framework.acceptOf(...context));
+      const instead = this.#instead(rateLimit, told, refused.status, cost ?? 1, context);
+      return { rateLimit, fields: told, refusal: refused, instead, key, cost };
+    } catch (thrown) {
+      throw failure(thrown);
+    }
+  }
+
+  #instead(
+    rateLimit: RateLimit,
+    told: HeaderFields,
+    status: number,
+    cost: number,
+    context: Context,
+  ): (() => Denied) | undefined {
+    const { onDenied, onOutage } = this.#options;
+    const handler = status === TOO_MANY_REQUESTS ? onDenied : onOutage;
+    if (handler === undefined) return undefined;
+    const denial = { rateLimit, status, problem: problem(cost), fields: told };
+    return () => handler(denial, ...context);
   }
 }
 
@@ -123,31 +150,4 @@ function onlyPolicy(limiter: Limiter): string {
   throw invalidArgument(
     `policy is missing, and this limiter has ${names.length}: name one, or quotas such as "100/minute"`,
   );
-}
-
-function isOutage(error: unknown): boolean {
-  return error instanceof PolylimitError && (error.code === "store_unavailable" || error.code === "store_failed");
-}
-
-/** The outcomes of this guard with those of others on the same request; each policy has one, the newest. */
-function together(carrier: object, outcomes: readonly Outcome[]): readonly Outcome[] {
-  const before = outcomesOf.get(carrier);
-  if (before === undefined) {
-    outcomesOf.set(carrier, [...outcomes]);
-    return outcomes;
-  }
-  const others = before.filter(({ policy }) => !outcomes.some((outcome) => outcome.policy === policy));
-  const all = [...others, ...outcomes];
-  outcomesOf.set(carrier, all);
-  return all;
-}
-
-/** The first denial, or else what has the least left. */
-function mostTelling(all: readonly { policy: string; decision: Decision }[]): Decision & { policy: string } {
-  let telling = all[0];
-  for (const one of all) {
-    if (!telling.decision.allowed) break;
-    if (!one.decision.allowed || one.decision.remaining < telling.decision.remaining) telling = one;
-  }
-  return { policy: telling.policy, ...telling.decision };
 }

@@ -6,8 +6,7 @@ import type { Decision } from "../decision";
 import type { HeaderFields, HeaderOptions, Problem } from "../headers";
 import type { Key, Limiter } from "../limiter";
 import { nativeLimiter } from "../limiter";
-
-export type MaybePromise<T> = T | Promise<T>;
+import type { MaybePromise } from "./maybe_promise";
 
 /** What was decided about a request: the decision, and under which policy. Of several, the one that says most. */
 export interface RateLimit extends Decision {
@@ -23,14 +22,6 @@ export interface Denial {
   readonly problem: Problem;
   /** The fields of the response; a framework that has a response before there is an answer has set them already. */
   readonly fields: HeaderFields;
-}
-
-/** A request that the store did not decide: another decided in its place, or nobody could. */
-export interface OutageEvent {
-  /** What was decided in its place; `undefined` when nobody could. */
-  readonly rateLimit: RateLimit | undefined;
-  /** Why nobody could. */
-  readonly error: unknown;
 }
 
 /**
@@ -56,13 +47,13 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
   /** Requests that are let through without a decision. */
   readonly skip?: (...context: Context) => MaybePromise<boolean>;
-  /** Answers a denied request in place of the problem document. */
+  /** Answers a request over its limit in place of the problem document. */
   readonly onDenied?: (denial: Denial, ...context: Context) => Denied;
   /**
-   * Hears of each request that the store did not decide. It may return `"allow"` to let the request through; otherwise
-   * what was decided in the store's place holds, and an error goes where the framework's errors go.
+   * The same for a request that is denied because the store cannot be asked, and the policy denies then. One that another
+   * decides in the store's place is none of these: `rateLimit.source` and `rateLimit.degraded` tell.
    */
-  readonly onOutage?: (event: OutageEvent, ...context: Context) => unknown;
+  readonly onOutage?: (denial: Denial, ...context: Context) => Denied;
   /** Whose word about the client's address is taken; the rules, or their options. */
   readonly clientAddress?: ClientAddressRules | ClientAddressOptions;
 }
