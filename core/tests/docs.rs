@@ -44,6 +44,7 @@ fn the_examples_of_other_languages() {
         ("python", "```python\n"),
         ("node", "```js\n"),
         ("c", "```c\n"),
+        ("go", "```go\n"),
         ("uniffi/kotlin", "```kotlin\n"),
         ("uniffi/ruby", "```ruby\n"),
     ] {
