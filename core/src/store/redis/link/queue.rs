@@ -52,6 +52,10 @@ impl Queue {
         self.waiting.lock().front().map(|first| first.deadline)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
     }

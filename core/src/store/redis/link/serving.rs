@@ -28,12 +28,14 @@ use crate::store::redis::ticket::Ticket;
 /// So many batches are under way at a time. What arrives meanwhile waits, and goes together in the next one: the
 /// busier the server, the larger the batches.
 const MOST_BATCHES: u64 = 4;
-/// So many tickets make a batch.
+/// So many tickets make a batch at most.
 const MOST_TICKETS: usize = 128;
+/// Fewer are not divided into two batches, so that the server works on one while the other is answered.
+const FEWEST_TICKETS: usize = 32;
 /// A connection on which nothing happened for so long is looked at before it is used.
 const IDLE: Duration = Duration::from_millis(500);
 /// After so many answers at once more is sent before other replies are looked at.
-const MOST_ANSWERS: usize = 64;
+const MOST_ANSWERS: usize = FEWEST_TICKETS;
 /// So much room there is for what is read next.
 const READ_BYTES: usize = 16 << 10;
 
@@ -210,9 +212,10 @@ impl<'a> Serving<'a> {
     fn fill(&mut self, now: Instant) {
         self.requeue(now);
         self.shared.queue.expire(now, Failure::not_applied(Degradation::Late));
+        let most = (self.shared.queue.len() / 2).clamp(FEWEST_TICKETS, MOST_TICKETS);
         while self.leaving.is_none() && self.batches_under_way() < MOST_BATCHES {
             let mut tickets = std::mem::take(&mut self.tickets);
-            self.shared.queue.take(MOST_TICKETS, &mut tickets);
+            self.shared.queue.take(most, &mut tickets);
             if tickets.is_empty() {
                 self.tickets = tickets;
                 return;
