@@ -18,10 +18,11 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use parking_lot::Mutex;
 
+use crate::algorithm::State;
 use crate::clock::{Clock, micros};
 use crate::decision::{Decision, Source};
+use crate::lock::Lock;
 use crate::quota::Algorithm;
 use crate::store::redis::PolicyCall;
 use crate::store::state_bytes::States;
@@ -41,7 +42,7 @@ pub(crate) struct Denied {
 
 #[derive(Debug)]
 pub(crate) struct KnownDenied {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Lock<Shard>]>,
     /// How many keys are known; where there are none, nobody looks for one.
     known: AtomicUsize,
     seed: RandomState,
@@ -82,7 +83,7 @@ pub(crate) struct Look {
 impl KnownDenied {
     pub(crate) fn new(longest: Duration, clock: Clock) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Lock::new(Shard::default())).collect(),
             known: AtomicUsize::new(0),
             seed: RandomState::default(),
             clock,
@@ -253,7 +254,7 @@ impl KnownDenied {
         self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, hash: u64) -> &Lock<Shard> {
         // The table uses the other bits.
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
@@ -296,11 +297,21 @@ impl Known {
         {
             return Ok(None);
         }
-        if rules.admits(states, now_us, cost) {
-            return if cost >= self.cost { Err(Over) } else { Ok(None) };
+        // Most policies are a single bucket, whose decision takes less time than looking at it twice.
+        let denial = if let [State::TokenBucket(bucket)] = states.as_slice()
+            && let Some((decision, _)) = rules.check_bucket(&mut [State::TokenBucket(*bucket)], now_us, cost)
+        {
+            (!decision.allowed).then_some(decision)
+        } else if rules.admits(states, now_us, cost) {
+            None
+        } else {
+            let denied = Applied { allowed: false, spent: 0, written: false };
+            Some(rules.explain(states, now_us, cost, denied, None))
+        };
+        match denial {
+            Some(decision) => Ok(Some(Decision { source: Source::KnownDenied, ..decision })),
+            None if cost >= self.cost => Err(Over),
+            None => Ok(None),
         }
-        let denied = Applied { allowed: false, spent: 0, written: false };
-        let decision = rules.explain(states, now_us, cost, denied, None);
-        Ok(Some(Decision { source: Source::KnownDenied, ..decision }))
     }
 }

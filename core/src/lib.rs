@@ -68,6 +68,7 @@ mod interruption;
 mod known_denied;
 mod lease;
 mod limiter;
+mod lock;
 #[cfg(target_os = "linux")]
 mod mapping;
 mod outage;

@@ -110,6 +110,9 @@ test("express-rate-limit: what happens without the store is as its policy says",
   await serving({ store: at("allow") }, async (port) => {
     assert.deepEqual(statuses(await requests(port, 5)), { 200: 5 });
   });
+  const allowing = at("allow");
+  allowing.init({ windowMs: 60_000 });
+  assert.equal((await allowing.increment("k")).totalHits, 1);
   await serving({ store: at("deny") }, async (port) => {
     assert.equal((await request(port)).text, "store_unavailable");
   });

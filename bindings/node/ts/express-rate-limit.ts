@@ -50,7 +50,9 @@ export class PolylimitStore implements Store {
     if (!decision.allowed && decision.source === "deny") {
       throw new PolylimitError("store_unavailable", `the store cannot be asked: ${decision.degraded}`);
     }
-    return hits(decision);
+    const counted = hits(decision);
+    // Where an outage admits everything, nothing is counted; express-rate-limit wants to hear of the request all the same.
+    return { ...counted, totalHits: Math.max(counted.totalHits, 1) };
   }
 
   async decrement(key: string): Promise<void> {

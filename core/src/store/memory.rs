@@ -9,7 +9,6 @@
 
 mod entry;
 mod key_hash;
-mod lock;
 mod long_key;
 mod notice;
 mod overflow;
@@ -24,7 +23,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::key_hash::KeyHash;
-use self::lock::Lock;
 use self::long_key::LongKeys;
 use self::notice::Notices;
 use self::overflow::Overflow;
@@ -34,6 +32,7 @@ use self::slot::Known;
 use super::{Action, Answer, PolicyId, Question};
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation};
+use crate::lock::Lock;
 use crate::policy::Policy;
 use crate::transition::Operation;
 

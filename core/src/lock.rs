@@ -1,4 +1,4 @@
-//! The lock of a shard.
+//! The lock of a shard: of the memory store, and of the known denials.
 //!
 //! A shard is locked for a few nanoseconds, of which taking the lock and giving it up is a good part. So waiters spin:
 //! giving it up is then a plain store, where a lock whose waiters sleep has to ask whether there are any. Who waits for
@@ -17,18 +17,18 @@ const YIELDS: u32 = 16;
 const SLEEP: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
-pub(super) struct Lock<T>(SpinMutex<T>);
+pub(crate) struct Lock<T>(SpinMutex<T>);
 
-pub(super) type Guard<'a, T> = SpinMutexGuard<'a, T>;
+pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
 
 impl<T> Lock<T> {
-    pub(super) fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(SpinMutex::new(value))
     }
 
     /// Waits until nobody else holds it.
     #[inline]
-    pub(super) fn lock(&self) -> Guard<'_, T> {
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
         match self.0.try_lock() {
             Some(guard) => guard,
             None => self.wait(),
