@@ -156,7 +156,9 @@ impl<'a> Serving<'a> {
                 // who were answered ask next.
                 Read::Enough if !self.shared.queue.is_empty() => continue,
                 Read::Enough => {
-                    return pin!(tokio::task::yield_now()).poll(cx).map(|()| Ok(End::Broken));
+                    // It is polled once, which has this task come after those that are ready.
+                    let _ = pin!(tokio::task::yield_now()).poll(cx);
+                    return Poll::Pending;
                 }
             }
             self.expire(Instant::now())?;
