@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::decision::{Decision, Usage};
 use crate::error::{Error, ErrorKind};
-use crate::limiter::{CHECK, Limiter as AsyncLimiter, usage};
+use crate::limiter::{Limiter as AsyncLimiter, usage};
 use crate::request::Request;
 use crate::store::Action;
 use crate::store::redis::Finding;
@@ -48,7 +48,7 @@ impl Limiter {
     )]
     #[inline(always)]
     pub fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        Ok(self.limiter.shared().ask_blocking(CHECK, request.into())?.0)
+        self.limiter.shared().check_blocking(request.into())
     }
 
     /// See [`Limiter::peek`](AsyncLimiter::peek).

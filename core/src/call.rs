@@ -102,6 +102,11 @@ impl Limiter {
     /// it has to wait: then nothing was done, and [`call`](Self::call) does it.
     pub fn try_call(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
         let shared = self.shared();
+        if let Call::Check(request) = call
+            && let Some(decision) = shared.check_known(*request)
+        {
+            return Some(Ok(Answer::Decision(decision)));
+        }
         if let Some((action, request, form)) = call.action() {
             return Some(shared.try_ask(action, request).transpose()?.map(|answer| form.of(answer)));
         }

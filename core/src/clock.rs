@@ -31,7 +31,7 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    System,
+    System(&'static system::Counted),
     Coarse,
     Manual(ManualClock),
 }
@@ -39,7 +39,7 @@ enum Source {
 impl Clock {
     /// The system clock, in microseconds and within one or two of what the system says. The default.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self(Source::System(system::counted()))
     }
 
     /// The system clock as of the kernel's last tick: several times as fast to read, and up to 4 ms late (on Linux;
@@ -52,7 +52,7 @@ impl Clock {
     #[inline]
     pub(crate) fn now_us(&self) -> u64 {
         match &self.0 {
-            Source::System => system::now_us(),
+            Source::System(clock) => clock.now_us(),
             Source::Coarse => system::coarse_now_us(),
             Source::Manual(clock) => clock.now_us(),
         }
@@ -62,7 +62,7 @@ impl Clock {
     pub(crate) fn manual(&self) -> Option<&ManualClock> {
         match &self.0 {
             Source::Manual(clock) => Some(clock),
-            Source::System | Source::Coarse => None,
+            Source::System(_) | Source::Coarse => None,
         }
     }
 }

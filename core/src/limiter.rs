@@ -62,7 +62,11 @@ impl Limiter {
     /// See [`Limiter`].
     #[inline]
     pub async fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        Ok(self.shared().ask(CHECK, request.into()).await?.0)
+        let (shared, request) = (self.shared(), request.into());
+        match shared.check_known(request) {
+            Some(decision) => Ok(decision),
+            None => Ok(shared.ask(CHECK, request).await?.0),
+        }
     }
 
     /// The decision that a check would give now; leaves no trace. Nothing is spent, so `remaining` is from before.

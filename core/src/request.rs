@@ -35,6 +35,7 @@ impl<'a> Request<'a> {
 
     /// A request of cost 1 for a key: whom or what a policy is applied to, such as a user or an address. Any bytes, up
     /// to [`MAX_KEY_LENGTH`](Self::MAX_KEY_LENGTH).
+    #[inline]
     pub fn new(key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self { key: key.as_ref(), policy: None, cost: 1 }
     }
@@ -91,24 +92,28 @@ impl std::fmt::Debug for Request<'_> {
 }
 
 impl<'a> From<&'a str> for Request<'a> {
+    #[inline]
     fn from(key: &'a str) -> Self {
         Self::new(key)
     }
 }
 
 impl<'a> From<&'a String> for Request<'a> {
+    #[inline]
     fn from(key: &'a String) -> Self {
         Self::new(key)
     }
 }
 
 impl<'a> From<&'a [u8]> for Request<'a> {
+    #[inline]
     fn from(key: &'a [u8]) -> Self {
         Self::new(key)
     }
 }
 
 impl<'a> From<&'a Vec<u8>> for Request<'a> {
+    #[inline]
     fn from(key: &'a Vec<u8>) -> Self {
         Self::new(key)
     }

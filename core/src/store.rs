@@ -96,11 +96,6 @@ impl Store {
     }
 
     /// [`ask`](Self::ask) for a thread that waits.
-    #[expect(
-        clippy::inline_always,
-        reason = "its answer would go through memory, which takes longer than deciding"
-    )]
-    #[inline(always)]
     pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
         match self {
             Self::Memory(store) => Ok(store.answer(question)),

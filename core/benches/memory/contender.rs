@@ -12,9 +12,9 @@ use polylimit::{Clock, Limiter, Policy, blocking};
 
 /// What is decided in a round.
 pub(crate) struct Workload<'a> {
-    pub(crate) keys: &'a [String],
-    /// In which order keys are asked for: at random, prepared so that choosing a key takes next to no time.
-    pub(crate) order: &'a [u32],
+    /// The keys that are asked for, at random. They lie in memory in this order: a service has just made the key that it
+    /// asks for, and what is measured is the limiter, not how long it takes to fetch a key from somewhere.
+    pub(crate) asked: &'a [String],
     pub(crate) threads: usize,
     pub(crate) allowed: bool,
 }
@@ -79,7 +79,7 @@ impl Contender {
         }
     }
 
-    /// Decides so many times, for keys in the prepared order from `start` on, and says how many were allowed.
+    /// Decides so many times, for the keys that are asked for from `start` on, and says how many were allowed.
     pub(crate) fn run(&self, workload: &Workload<'_>, decisions: usize, start: usize) -> usize {
         // Each contender has a loop of its own, so that none pays for telling them apart.
         match self {
@@ -128,11 +128,11 @@ fn governor_quota(allowed: bool) -> governor::Quota {
 #[inline(never)]
 fn count(workload: &Workload<'_>, decisions: usize, start: usize, decide: impl Fn(&String) -> bool) -> usize {
     let (mut allowed, mut left) = (0, decisions);
-    let mut start = start % workload.order.len();
+    let mut start = start % workload.asked.len();
     while left > 0 {
-        let end = workload.order.len().min(start + left);
-        for &at in &workload.order[start..end] {
-            allowed += usize::from(decide(black_box(&workload.keys[at as usize])));
+        let end = workload.asked.len().min(start + left);
+        for key in &workload.asked[start..end] {
+            allowed += usize::from(decide(black_box(key)));
         }
         left -= end - start;
         start = 0;

@@ -4,11 +4,16 @@
 //! `floor(n / d) = floor(n * m / 2^(53+k))` (Granlund and Montgomery, "Division by Invariant Integers using
 //! Multiplication", 1994, theorem 4.2): `m * d` exceeds `2^(53+k)` by less than `d <= 2^k`, so the quotient is too large
 //! by less than `n / 2^53 / d < 1 / d`, which is too little to reach the next integer.
+//!
+//! What is kept is `2 m`, which is multiplied by `2^10 n`: the upper half of that product is `n * m / 2^53`, and shifting
+//! one register takes less time than shifting two.
 
 /// A divisor from 1 to 2^53.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
-    multiplier: u64,
+    /// Twice the multiplier `m`.
+    doubled: u64,
+    /// `k`.
     shift: u32,
 }
 
@@ -17,18 +22,18 @@ impl Divisor {
 
     pub(super) fn new(divisor: u64) -> Self {
         debug_assert!((1..=1 << Self::BITS).contains(&divisor));
-        let shift = Self::BITS + divisor.next_power_of_two().ilog2();
-        let multiplier = (1_u128 << shift).div_ceil(u128::from(divisor));
-        // Below 2^54, as said above.
-        Self { multiplier: u64::try_from(multiplier).unwrap_or(u64::MAX), shift }
+        let shift = divisor.next_power_of_two().ilog2();
+        let multiplier = (1_u128 << (Self::BITS + shift)).div_ceil(u128::from(divisor));
+        // Below 2^55, as said above.
+        Self { doubled: u64::try_from(2 * multiplier).unwrap_or(u64::MAX), shift }
     }
 
     /// The quotient of a number below 2^53 or equal to it.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a quotient is no larger than the number")]
     pub(super) fn quotient(self, number: u64) -> u64 {
         debug_assert!(number <= 1 << Self::BITS);
-        ((u128::from(number) * u128::from(self.multiplier)) >> self.shift) as u64
+        let upper = (u128::from(number << 10) * u128::from(self.doubled)) >> 64;
+        (upper as u64) >> self.shift
     }
 }
 

@@ -150,8 +150,10 @@ impl TokenBucket {
     #[inline(always)]
     fn repaid(&self, debt: u64, at: u64, now_us: u64) -> (u64, u64) {
         let now = self.ticks(now_us);
-        // A product beyond 64 bits is beyond any debt as well.
-        let repaid = now.saturating_sub(at).saturating_mul(self.rate);
+        let passed = now.saturating_sub(at);
+        // Most limits divide their period, so that nothing need be multiplied. A product beyond 64 bits is beyond any
+        // debt as well.
+        let repaid = if self.rate == 1 { passed } else { passed.saturating_mul(self.rate) };
         (debt.min(self.saturated).saturating_sub(repaid), now)
     }
 

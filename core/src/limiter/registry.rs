@@ -52,6 +52,12 @@ impl Registry {
         Self { policies: ArcSwap::new(self.policies.load_full()), only, changing: Mutex::default() }
     }
 
+    /// The id of the only policy with a name of its own, unless there are others or no more questions are taken.
+    #[inline]
+    pub(super) fn only(&self) -> Option<PolicyId> {
+        self.only.load(Ordering::Relaxed).then_some(PolicyId(0))
+    }
+
     /// The id of the policy of that name, of the only one, or of the one that the text describes, which is added with
     /// `tell` if it is not known.
     #[inline]
@@ -60,8 +66,8 @@ impl Registry {
         name: Option<&str>,
         tell: impl FnOnce(PolicyId, &Policy),
     ) -> Result<PolicyId, Error> {
-        if name.is_none() && self.only.load(Ordering::Relaxed) {
-            return Ok(PolicyId(0));
+        if let (None, Some(only)) = (name, self.only()) {
+            return Ok(only);
         }
         let policies = self.policies.load();
         if let Some(id) = policies.find(name) {

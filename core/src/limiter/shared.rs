@@ -121,11 +121,37 @@ impl Shared {
         Ok(answer)
     }
 
+    /// The answer to a check for which there is a shortest way: of the only policy, in the memory store, and as said there.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
     )]
     #[inline(always)]
+    pub(crate) fn check_known(&self, request: Request<'_>) -> Option<Decision> {
+        let Request { key, policy, cost } = request;
+        match (policy, self.registry.only(), &self.store) {
+            (None, Some(id), Store::Memory(store)) => store.check_known(id, key, cost),
+            _ => None,
+        }
+    }
+
+    /// Checks, in the shortest way where there is one.
+    #[expect(clippy::inline_always, reason = "as for `check_known`")]
+    #[inline(always)]
+    pub(crate) fn check_blocking(&self, request: Request<'_>) -> Result<Decision, Error> {
+        if let Some(decision) = self.check_known(request) {
+            return Ok(decision);
+        }
+        let Request { key, policy, cost } = request;
+        self.check_any_blocking(key, policy, cost).map(Decision::by_fields)
+    }
+
+    /// Takes the parts of a request, so that it need not be in memory.
+    #[inline(never)]
+    fn check_any_blocking(&self, key: &[u8], policy: Option<&str>, cost: u64) -> Result<Decision, Error> {
+        Ok(self.ask_blocking(CHECK, Request { key, policy, cost })?.0)
+    }
+
     pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
         let question = self.question(action, request)?;
         let answer = self.store.ask_blocking(question)?;

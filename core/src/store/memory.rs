@@ -73,6 +73,8 @@ struct Padded {
     notices: Notices,
 }
 
+const _: () = assert!(size_of::<Padded>() == 128);
+
 impl MemoryStore {
     /// A store of at most `max_keys` keys, which is at least 1.
     pub(crate) fn new(max_keys: usize, clock: Clock) -> Self {
@@ -81,10 +83,7 @@ impl MemoryStore {
         let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
         // They add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
-        let shard = |at| Padded {
-            shard: Lock::new(Shard::new(keys_of(at), key_hash.clone())),
-            notices: Notices::default(),
-        };
+        let shard = |at| Padded { shard: Lock::new(Shard::new(keys_of(at))), notices: Notices::default() };
         Self {
             shards: (0..count).map(shard).collect(),
             overflow: Mutex::default(),
@@ -118,61 +117,52 @@ impl MemoryStore {
     }
 
     /// Answers a question, at once.
-    #[expect(
-        clippy::inline_always,
-        reason = "its answer would go through memory, which takes longer than deciding"
-    )]
-    #[inline(always)]
     pub(crate) fn answer(&self, question: Question<'_>) -> Answer {
         let Question { id, key, action, cost } = question;
         match action {
-            Action::Apply(Operation::Check) => {
-                let decision = self.check(id, key, cost);
-                let spent = if decision.allowed { cost } else { 0 };
-                (decision, spent)
-            }
+            Action::Apply(Operation::Check) => match self.check_known(id, key, cost) {
+                Some(decision) => {
+                    let spent = if decision.allowed { cost } else { 0 };
+                    (decision, spent)
+                }
+                None => self.apply(id, key, Operation::Check, cost),
+            },
             Action::Apply(operation) => self.apply(id, key, operation, cost),
             Action::Reset => (self.reset(id, key), 0),
         }
     }
 
+    /// The answer to a check that is answered in the shortest way: of a short key that is known, whose policy has a token
+    /// bucket as its only quota. It is compiled into the caller, with every number in a register.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
     )]
     #[inline(always)]
-    fn check(&self, id: PolicyId, key: &[u8], cost: u64) -> Decision {
-        let operation = Operation::Check;
-        // A short key goes straight ahead, with nothing in its way that it does not need.
+    pub(crate) fn check_known(&self, id: PolicyId, key: &[u8], cost: u64) -> Option<Decision> {
         if LongKeys::is_long(key) {
-            return self.apply(id, key, operation, cost).0.by_fields();
+            return None;
         }
+        // Read before the lock is taken, since reading it takes as long as all the rest.
+        let read_us = self.clock.now_us();
         let hash = self.key_hash.of(id, key);
         let Padded { shard, notices } = self.shard(hash);
         if cost == 1
-            && let Some(denial) = notices.denial(id, hash, key, || self.clock.now_us())
+            && let Some(denial) = notices.denial(id, hash, key, read_us)
         {
-            return denial;
+            return Some(denial);
         }
         let mut shard = shard.lock();
-        // Read under the lock, so that the states of a shard see times in the order of their operations.
-        let now_us = self.clock.now_us();
-        let Some(known) = shard.known(id, hash, key) else {
-            let request = Request { id, hash, key, now_us };
-            return self.apply_anew(&mut shard, notices, request, operation, cost).0.by_fields();
-        };
-        let Known { current, entry, sweep } = known;
-        let states = entry.states.as_mut_slice();
-        if let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) {
-            if written {
-                notices.withdraw(hash);
-                sweep.lower(now_us + decision.reset_after_us());
-            } else if cost == 1 {
-                notices.post(id, hash, key, now_us, decision.wait_us, decision.total);
-            }
-            return decision;
+        let now_us = shard.time(read_us, &self.clock);
+        let Known { current, entry, sweep } = shard.known(id, hash, key)?;
+        let (decision, written) = current.rules.check_bucket(entry.states.as_mut_slice(), now_us, cost)?;
+        if written {
+            notices.withdraw(hash);
+            sweep.lower(now_us + decision.reset_after_us());
+        } else if cost == 1 {
+            notices.post(id, hash, key, now_us, decision.wait_us, decision.total);
         }
-        Known { current, entry, sweep }.apply(notices, hash, now_us, operation, cost).0
+        Some(decision)
     }
 
     /// Applies an operation to the states of a key, and says as well how many units it spent.
@@ -183,36 +173,20 @@ impl MemoryStore {
         let hash = self.key_hash.of(id, key);
         let Padded { shard, notices } = self.shard(hash);
         let mut shard = shard.lock();
-        let now_us = self.clock.now_us();
-        match shard.known(id, hash, key) {
-            Some(known) => known.apply(notices, hash, now_us, operation, cost),
-            None => self.apply_anew(&mut shard, notices, Request { id, hash, key, now_us }, operation, cost),
-        }
-    }
-
-    /// Applies an operation to a key that is not known, or whose states were written under other numbers.
-    #[cold]
-    fn apply_anew(
-        &self,
-        shard: &mut Shard,
-        notices: &Notices,
-        request: Request<'_>,
-        operation: Operation,
-        cost: u64,
-    ) -> (Decision, u64) {
+        let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
-        let (mut slot, degraded) = match shard.slot(notices, request) {
-            Ok(slot) => (slot, None),
-            Err(current) => {
-                overflow = self.overflow.lock();
-                (overflow.slot(current), Some(Degradation::StoreFull))
-            }
-        };
-        let now_us = request.now_us;
+        let (mut slot, degraded) =
+            match shard.slot(notices, &self.key_hash, Request { id, hash, key, now_us }) {
+                Ok(slot) => (slot, None),
+                Err(current) => {
+                    overflow = self.overflow.lock();
+                    (overflow.slot(current), Some(Degradation::StoreFull))
+                }
+            };
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, now_us, operation, cost, degraded);
         if applied.written {
-            notices.withdraw(request.hash);
+            notices.withdraw(hash);
             slot.keep(now_us, now_us + decision.reset_after_us());
         }
         (decision, applied.spent)

@@ -81,13 +81,7 @@ impl fmt::Debug for Notices {
 impl Notices {
     /// The decision on one unit for that key, if its denial is posted and holds.
     #[inline]
-    pub(super) fn denial(
-        &self,
-        id: PolicyId,
-        hash: u64,
-        key: &[u8],
-        now_us: impl FnOnce() -> u64,
-    ) -> Option<Decision> {
+    pub(super) fn denial(&self, id: PolicyId, hash: u64, key: &[u8], now_us: u64) -> Option<Decision> {
         if self.posted.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -106,7 +100,6 @@ impl Notices {
         let reset_at_us = notice.reset_at_us.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let whole = version.is_multiple_of(2) && notice.version.load(Ordering::Relaxed) == version;
-        let now_us = now_us();
         // Before it was posted the clock must have gone back, which is for the transition to see.
         if !whole || now_us < posted_at_us || now_us >= denied_until_us {
             return None;
@@ -295,12 +288,12 @@ mod tests {
             notices.withdraw_all();
             notices.post(ID, 0, posted, 5, 10, usage);
             for asked in keys {
-                let found = notices.denial(ID, 0, asked, || 7);
+                let found = notices.denial(ID, 0, asked, 7);
                 assert_eq!(found.is_some(), asked == posted, "{asked:?} {posted:?}");
-                assert!(notices.denial(PolicyId(1), 0, asked, || 7).is_none());
+                assert!(notices.denial(PolicyId(1), 0, asked, 7).is_none());
             }
-            assert!(notices.denial(ID, 0, posted, || 4).is_none());
-            assert!(notices.denial(ID, 0, posted, || 15).is_none());
+            assert!(notices.denial(ID, 0, posted, 4).is_none());
+            assert!(notices.denial(ID, 0, posted, 15).is_none());
         }
     }
 

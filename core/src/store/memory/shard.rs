@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 
 use super::Request;
 use super::entry::Entry;
@@ -13,28 +12,31 @@ use super::registered::Registered;
 use super::slot::{Known, Place, Slot, Vacancy};
 use super::states::States;
 use super::sweep::Sweep;
+use crate::clock::Clock;
 use crate::store::PolicyId;
 
-/// In this order what finds a key is in the cache line of the lock.
+/// In this order what finds a key, and what each operation writes, is in the cache line of the lock; the rest is seldom
+/// written, so that the cores share it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard {
     entries: HashTable<Entry>,
-    /// The current numbers of the policies, by their ids; few enough to be at hand in most limiters.
-    policies: SmallVec<[Arc<Registered>; 2]>,
-    max_keys: usize,
+    /// When the last operation was.
+    last_us: u64,
     sweep: Sweep,
-    key_hash: KeyHash,
+    /// The current numbers of the policies, by their ids.
+    policies: Vec<Arc<Registered>>,
+    max_keys: usize,
 }
 
 impl Shard {
-    pub(super) fn new(max_keys: usize, key_hash: KeyHash) -> Self {
+    pub(super) fn new(max_keys: usize) -> Self {
         Self {
             entries: HashTable::new(),
-            policies: SmallVec::new(),
-            max_keys,
+            last_us: 0,
             sweep: Sweep::default(),
-            key_hash,
+            policies: Vec::new(),
+            max_keys,
         }
     }
 
@@ -53,6 +55,16 @@ impl Shard {
         self.entries.len()
     }
 
+    /// The time of an operation that read the clock before it took the lock. The states of a shard see times in the order
+    /// of their operations: when another one has seen a later time meanwhile, the clock is read again, and if it still
+    /// shows an earlier time it has gone back.
+    #[inline]
+    pub(super) fn time(&mut self, read_us: u64, clock: &Clock) -> u64 {
+        let now_us = if read_us < self.last_us { clock.now_us() } else { read_us };
+        self.last_us = now_us;
+        now_us
+    }
+
     /// The current numbers of a policy. Ids are given out by the limiter as it registers policies here.
     #[inline]
     pub(super) fn current(&self, id: PolicyId) -> &Arc<Registered> {
@@ -60,7 +72,8 @@ impl Shard {
     }
 
     /// The states of a key that is known, if they were written under the current numbers.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call takes longer than finding it")]
+    #[inline(always)]
     pub(super) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
         let current = &self.policies[id.0 as usize];
         let entry = self.entries.find_mut(hash, |entry| entry.is(current, key))?;
@@ -71,6 +84,7 @@ impl Shard {
     pub(super) fn slot<'a>(
         &'a mut self,
         notices: &Notices,
+        key_hash: &'a KeyHash,
         request: Request<'a>,
     ) -> Result<Slot<'a>, &'a Arc<Registered>> {
         let Request { id, hash, key, now_us } = request;
@@ -81,7 +95,6 @@ impl Shard {
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
-        let key_hash = &self.key_hash;
         let spent_after_us =
             |entry: &Entry, at_us| entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us);
         // What is dropped is not denied any more, also when the clock goes back.
@@ -90,7 +103,7 @@ impl Shard {
         if !has_room {
             return Err(current);
         }
-        let vacancy = Vacancy { entries, sweep, key, hash, key_hash: &self.key_hash };
+        let vacancy = Vacancy { entries, sweep, key, hash, key_hash };
         Ok(Slot { current, place: Place::Unseen { vacancy, states: States::fresh(&current.policy) } })
     }
 
@@ -100,5 +113,23 @@ impl Shard {
         if let Ok(entry) = self.entries.find_entry(hash, |entry| entry.is(current, key)) {
             entry.remove();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn who_comes_second_is_not_earlier_unless_the_clock_goes_back() {
+        let manual = ManualClock::new(20).unwrap();
+        let clock = Clock::from(manual.clone());
+        let mut shard = Shard::new(1);
+        assert_eq!(shard.time(10, &clock), 10);
+        assert_eq!(shard.time(9, &clock), 20);
+        assert_eq!(shard.time(20, &clock), 20);
+        manual.set(3).unwrap();
+        assert_eq!(shard.time(3, &clock), 3);
     }
 }

@@ -6,42 +6,17 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::key_hash::KeyHash;
-use super::notice::Notices;
 use super::registered::Registered;
 use super::states::States;
 use super::sweep::Sweep;
 use crate::algorithm::State;
-use crate::decision::Decision;
-use crate::transition::{Operation, PolicyRules};
+use crate::transition::PolicyRules;
 
 /// The states of one key that were written under the current numbers of its policy: nearly always the case.
 pub(super) struct Known<'a> {
     pub(super) current: &'a Registered,
     pub(super) entry: &'a mut Entry,
     pub(super) sweep: &'a mut Sweep,
-}
-
-impl Known<'_> {
-    /// Applies an operation, and says as well how many units it spent.
-    #[inline]
-    pub(super) fn apply(
-        self,
-        notices: &Notices,
-        hash: u64,
-        now_us: u64,
-        operation: Operation,
-        cost: u64,
-    ) -> (Decision, u64) {
-        let states = self.entry.states.as_mut_slice();
-        // These are the rules that the entry refers to as well, but they can be loaded before it is found.
-        let (decision, applied) = self.current.rules.decide(states, now_us, operation, cost, None);
-        if applied.written {
-            notices.withdraw(hash);
-            // Nothing counts as used any more then.
-            self.sweep.lower(now_us + decision.reset_after_us());
-        }
-        (decision, applied.spent)
-    }
 }
 
 /// The states of one key under the current numbers of its policy, wherever they are. What an operation does to them
