@@ -60,10 +60,16 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// Whether the key and the cost are in bounds.
+    #[inline]
+    pub(crate) fn is_valid(&self) -> bool {
+        self.key.len() <= Self::MAX_KEY_LENGTH && self.cost <= Self::MAX_COST
+    }
+
     /// Refuses a key or a cost that is out of bounds.
     #[inline]
     pub(crate) fn checked(self) -> Result<Self, Error> {
-        if self.key.len() <= Self::MAX_KEY_LENGTH && self.cost <= Self::MAX_COST {
+        if self.is_valid() {
             return Ok(self);
         }
         Err(Self::refusal(self.key.len(), self.cost))

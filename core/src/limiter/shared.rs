@@ -121,7 +121,8 @@ impl Shared {
         Ok(answer)
     }
 
-    /// The answer to a check for which there is a shortest way: of the only policy, in the memory store, and as said there.
+    /// The answer to a check of the only policy for which there is a shortest way: in the memory store, and as said there,
+    /// or from what is known of a store elsewhere.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
@@ -131,6 +132,10 @@ impl Shared {
         let Request { key, policy, cost } = request;
         match (policy, self.registry.only(), &self.store) {
             (None, Some(id), Store::Memory(store)) => store.check_known(id, key, cost),
+            (None, Some(id), Store::Redis(store)) if request.is_valid() => {
+                let (decision, _) = store.try_ask(Question { id, key, action: CHECK, cost })?;
+                Some(decision.by_fields())
+            }
             _ => None,
         }
     }
