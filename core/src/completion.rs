@@ -4,6 +4,8 @@
 //! is kept here. When something of it can go on, the loop is woken, once, however much there is; when it comes, it polls
 //! what can go on, on its own thread, and takes the results along.
 
+mod held;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use self::held::Held;
 use crate::birth::Birth;
 use crate::call::{Answer, Call, Form};
 use crate::error::{Error, ErrorKind};
@@ -44,16 +47,24 @@ use crate::store::Action;
 /// ```
 pub struct Completions<T> {
     /// Always there; taken when it is dropped in a process that is not its own.
-    calls: Option<Mutex<Calls<T>>>,
+    calls: Option<Parts<T>>,
     wake: Arc<WakeOnce>,
     waker: Waker,
     birth: Birth,
 }
 
+struct Parts<T> {
+    submitted: Mutex<Calls<T>>,
+    held: Held<T>,
+}
+
+/// The tag of a call and what it came to.
+type Finished<T> = (T, Result<Answer, Error>);
+
 struct Calls<T> {
     running: FuturesUnordered<Running<T>>,
     /// Finished while another call was started.
-    finished: Vec<(T, Result<Answer, Error>)>,
+    finished: Vec<Finished<T>>,
     started: u64,
 }
 
@@ -68,7 +79,7 @@ struct Running<T> {
 
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
-struct Finished<T> {
+struct Over<T> {
     number: u64,
     tag: T,
     answer: Result<Answer, Error>,
@@ -76,7 +87,7 @@ struct Finished<T> {
 
 impl<T: Unpin> Future for Running<T> {
     /// Nothing for a call that was abandoned.
-    type Output = Option<Finished<T>>;
+    type Output = Option<Over<T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((_, answering)) = &mut self.rest else { return Poll::Ready(None) };
@@ -87,7 +98,7 @@ impl<T: Unpin> Future for Running<T> {
             return Poll::Pending;
         };
         let number = self.number;
-        Poll::Ready(self.rest.take().map(|(tag, _)| Finished { number, tag, answer }))
+        Poll::Ready(self.rest.take().map(|(tag, _)| Over { number, tag, answer }))
     }
 }
 
@@ -99,6 +110,16 @@ struct WakeOnce {
 
 impl Wake for WakeOnce {
     fn wake(self: Arc<Self>) {
+        self.wake_once();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake_once();
+    }
+}
+
+impl WakeOnce {
+    fn wake_once(&self) {
         if !self.woken.swap(true, Ordering::AcqRel) {
             (self.wake)();
         }
@@ -112,7 +133,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         let wake = Arc::new(WakeOnce { woken: AtomicBool::new(false), wake: Box::new(wake) });
         let calls = Calls { running: FuturesUnordered::new(), finished: Vec::new(), started: 0 };
         let waker = Waker::from(Arc::clone(&wake));
-        Self { calls: Some(Mutex::new(calls)), wake, waker, birth: Birth::here() }
+        let parts = Parts { submitted: Mutex::new(calls), held: Held::new(Arc::clone(&wake)) };
+        Self { calls: Some(parts), wake, waker, birth: Birth::here() }
     }
 
     /// Starts a call. If its answer is known at once, that is returned; otherwise a [`drain`](Self::drain) hands it out.
@@ -121,8 +143,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         if let Some(answer) = limiter.try_call(call) {
             return Some(answer);
         }
-        let mut calls = match self.calls() {
-            Ok(calls) => calls.lock(),
+        let mut calls = match self.parts() {
+            Ok(parts) => parts.submitted.lock(),
             Err(error) => return Some(Err(error)),
         };
         let answering = match answering(limiter, call) {
@@ -137,7 +159,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         let mut others = false;
         let mut context = Context::from_waker(&self.waker);
         while let Poll::Ready(Some(finished)) = calls.running.poll_next_unpin(&mut context) {
-            let Some(Finished { number: of, tag, answer }) = finished else { continue };
+            let Some(Over { number: of, tag, answer }) = finished else { continue };
             if of == number {
                 known = Some(answer);
             } else {
@@ -151,20 +173,43 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         known
     }
 
+    /// As [`submit`](Self::submit), but a call that has to wait is started by [`start_held`](Self::start_held), together
+    /// with all others that are held: for loops that know when they have no more for the moment. Many are started without
+    /// that. They run on the thread that drives the limiter's connections, which is woken once for all of them, and cannot
+    /// be abandoned. An acquire is better submitted: mostly it needs no waiting, which is seen only when it is started.
+    pub fn hold(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
+        if let Some(answer) = limiter.try_call(call) {
+            return Some(answer);
+        }
+        match self.parts() {
+            Ok(parts) => parts.held.hold(limiter, OwnedCall::of(call), tag),
+            Err(error) => return Some(Err(error)),
+        }
+        None
+    }
+
+    /// Starts what is held.
+    pub fn start_held(&self) {
+        if let Ok(parts) = self.parts() {
+            parts.held.start();
+        }
+    }
+
     /// Hands out what has finished, each with its tag.
     pub fn drain(&self, mut each: impl FnMut(T, Result<Answer, Error>)) {
-        let Ok(calls) = self.calls() else { return };
+        let Ok(parts) = self.parts() else { return };
         // What finishes from here on wakes again.
         self.wake.woken.store(false, Ordering::Release);
         let mut finished;
         {
-            let mut calls = calls.lock();
+            let mut calls = parts.submitted.lock();
             finished = std::mem::take(&mut calls.finished);
             let mut context = Context::from_waker(&self.waker);
             while let Poll::Ready(Some(one)) = calls.running.poll_next_unpin(&mut context) {
-                finished.extend(one.map(|Finished { tag, answer, .. }| (tag, answer)));
+                finished.extend(one.map(|Over { tag, answer, .. }| (tag, answer)));
             }
         }
+        parts.held.take_finished(&mut finished);
         for (tag, answer) in finished {
             each(tag, answer);
         }
@@ -176,8 +221,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     where
         T: PartialEq,
     {
-        let Ok(calls) = self.calls() else { return false };
-        let mut calls = calls.lock();
+        let Ok(parts) = self.parts() else { return false };
+        let mut calls = parts.submitted.lock();
         let abandoned = calls
             .running
             .iter_mut()
@@ -195,13 +240,13 @@ impl<T: Send + Unpin + 'static> Completions<T> {
 
     /// How many calls were started and not handed out yet.
     pub fn pending(&self) -> usize {
-        self.calls().map_or(0, |calls| {
-            let calls = calls.lock();
-            calls.running.len() + calls.finished.len()
+        self.parts().map_or(0, |Parts { submitted, held }| {
+            let calls = submitted.lock();
+            calls.running.len() + calls.finished.len() + held.pending()
         })
     }
 
-    fn calls(&self) -> Result<&Mutex<Calls<T>>, Error> {
+    fn parts(&self) -> Result<&Parts<T>, Error> {
         self.calls.as_ref().filter(|_| self.birth.is_here()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Internal,
@@ -236,10 +281,14 @@ fn answering(limiter: &Limiter, call: &Call<'_>) -> Result<Answering, Error> {
             biased;
             answer = call.run(&limiter) => answer,
             // Nothing drives it from here on.
-            () = closed => Err(Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")),
+            () = closed => Err(self::closed()),
         }
     });
     Ok(Box::pin(InRuntime { runtime, future: answer }))
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")
 }
 
 impl Limiter {
@@ -321,8 +370,8 @@ impl OwnedCall {
         }
     }
 
-    async fn run(self, limiter: &Limiter) -> Result<Answer, Error> {
-        match &self {
+    async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
+        match self {
             Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,
             Self::Many(requests) => limiter.call(&Call::CheckMany(&borrowed(requests))).await,
             Self::Together(requests) => limiter.call(&Call::CheckTogether(&borrowed(requests))).await,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 
@@ -29,6 +30,8 @@ struct Threads {
     open: Semaphore,
     for_good: AtomicBool,
     recovering: AtomicBool,
+    /// Whether a thread has come to its end after it was closed.
+    ended: Mutex<bool>,
 }
 
 impl Driver {
@@ -36,8 +39,8 @@ impl Driver {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
             Error::new(ErrorKind::Internal, format!("the system gives no event queue or timer: {error}"))
         })?;
-        let (for_good, recovering) = Default::default();
-        let threads = Threads { open: Semaphore::new(0), for_good, recovering };
+        let (for_good, recovering, ended) = Default::default();
+        let threads = Threads { open: Semaphore::new(0), for_good, recovering, ended };
         let handle = runtime.handle().clone();
         Ok(Self { runtime: Some(Arc::new(runtime)), handle, threads: Arc::new(threads) })
     }
@@ -62,6 +65,16 @@ impl Driver {
         let threads = Arc::clone(&self.threads);
         // There are no permits: it answers when it is closed.
         async move { drop(threads.open.acquire().await) }
+    }
+
+    /// Has the thread that drives it for good do something, unless that has come to its end: then it is dropped.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.threads.ended.lock();
+        if !*ended {
+            self.handle.spawn(task);
+        }
+        // Dropping it may take other locks.
+        drop(ended);
     }
 
     /// Has a thread drive it for good.
@@ -97,7 +110,7 @@ impl Driver {
         let drive = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    _ = threads.open.acquire() => wind_down().await,
+                    _ = threads.open.acquire() => wind_down(&threads.ended).await,
                     () = over => {}
                 }
             });
@@ -121,10 +134,18 @@ impl Drop for Driver {
 }
 
 /// Lets what still runs come to its end: whoever waits for it is answered, within a deadline.
-async fn wind_down() {
+async fn wind_down(ended: &Mutex<bool>) {
     let metrics = Handle::current().metrics();
     let started = Instant::now();
-    while metrics.num_alive_tasks() > 0 && started.elapsed() < LONGEST_END {
+    loop {
+        {
+            // Under the lock, so that nothing is spawned that would never run.
+            let mut ended = ended.lock();
+            if metrics.num_alive_tasks() == 0 || started.elapsed() >= LONGEST_END {
+                *ended = true;
+                return;
+            }
+        }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -186,6 +186,72 @@ fn closing_the_limiter_answers_what_waits() {
     assert_eq!(answers, [(1, ErrorKind::Closed)]);
 }
 
+/// What is answered next, each by its tag.
+fn answered(completions: &Completions<u32>, woken: &Receiver<()>) -> Vec<(u32, Result<Answer, Error>)> {
+    let mut answers = Vec::new();
+    while answers.is_empty() {
+        woken.recv_timeout(Duration::from_secs(30)).unwrap();
+        completions.drain(|tag, answer| answers.push((tag, answer)));
+    }
+    answers
+}
+
+#[test]
+fn calls_that_are_held_are_started_together() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let (completions, woken) = completions();
+    let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(90));
+    // What is known is not held.
+    assert!(completions.hold(&limiter, &Call::Check(Request::new("user")), 0).is_some());
+    for tag in 1..3 {
+        assert_eq!(completions.hold(&limiter, &acquire, tag), None);
+    }
+    assert_eq!(completions.pending(), 2);
+    completions.drain(|tag, _| panic!("{tag} was not started"));
+    completions.start_held();
+    let answers = answered(&completions, &woken);
+    assert!(
+        matches!(&answers[..], [(1, Ok(Answer::Decision(decision)))] if decision.allowed()),
+        "{answers:?}"
+    );
+    assert_eq!(completions.pending(), 1);
+    clock.advance(Duration::from_secs(60)).unwrap();
+    let answers = answered(&completions, &woken);
+    assert!(
+        matches!(&answers[..], [(2, Ok(Answer::Decision(decision)))] if decision.allowed()),
+        "{answers:?}"
+    );
+    assert_eq!(completions.pending(), 0);
+    completions.start_held();
+}
+
+#[test]
+fn calls_that_are_held_are_answered_when_the_limiter_is_closed() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}?deadline=60s", silent.local_addr().unwrap());
+    let limiter =
+        || Limiter::builder().store(&url).policy(Policy::parse("api", "2/minute").unwrap()).build().unwrap();
+    let (completions, woken) = completions();
+    let check = Call::Check(Request::new("user"));
+    // Closed after they were started, and before that; and dropped without being started.
+    let started = limiter();
+    assert!(completions.hold(&started, &check, 1).is_none());
+    completions.start_held();
+    started.close();
+    let answers = answered(&completions, &woken);
+    assert!(matches!(&answers[..], [(1, Err(error))] if error.kind() == ErrorKind::Closed), "{answers:?}");
+    let held = limiter();
+    assert!(completions.hold(&held, &check, 2).is_none());
+    held.close();
+    completions.start_held();
+    let answers = answered(&completions, &woken);
+    assert!(matches!(&answers[..], [(2, Err(error))] if error.kind() == ErrorKind::Closed), "{answers:?}");
+    assert_eq!(completions.pending(), 0);
+    assert!(completions.hold(&limiter(), &check, 3).is_none());
+    drop(completions);
+}
+
 #[test]
 fn a_call_is_a_future_that_any_executor_can_poll() {
     let clock = clock();

@@ -1,16 +1,17 @@
 //! Where each number of an answer stands in the array.
 
-use napi::bindgen_prelude::{Float64Array, Uint8Array};
+use napi::bindgen_prelude::{Float64Array, Int32Array, Uint8Array};
 use napi_derive::napi;
 use polylimit::{Decision, DecisionParts, Degradation, Policy, QuotaUsage, Source, Usage};
 
+use crate::asked::{self, Question};
 use crate::failure::{Result, failure, internal, invalid_argument};
 use crate::number::{microseconds, milliseconds, number, whole};
 
 /// The places. Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are places in their
 /// tables, and `Degraded` is -1 for not at all. `Ticket` is that of a pending operation, 0 when it has answered.
 ///
-/// From `Operation` on they are what JavaScript asks.
+/// From `Cost` on they are what JavaScript asks, beside what stands in the array of `Question`.
 #[napi]
 pub enum Field {
     Kind,
@@ -30,17 +31,8 @@ pub enum Field {
     Status,
     /// A bit for each value that is not as in the response before; -1 when all is told.
     Changed,
-    Operation,
-    /// How many bytes of the short key's place are the key; -1 when the key is an argument.
-    KeyLength,
-    /// The place of the policy's text; -1 for none, and -2 when it is an argument, which then gets a place.
-    Policy,
-    /// Whether there is a cost.
-    HasCost,
     Cost,
     TimeoutMs,
-    /// Whether the response is about the outcomes that were added; otherwise it is about the decision in the array.
-    OutcomesAdded,
     NowMs,
     FirstQuota,
 }
@@ -58,29 +50,51 @@ pub enum Kind {
 
 /// Limit, remaining, reset after.
 const NUMBERS_OF_A_QUOTA: usize = 3;
-/// A policy that has no place yet.
-const NO_PLACE: f64 = -2.0;
 /// How long the array is.
 pub(crate) const LENGTH: usize = Field::FirstQuota as usize + NUMBERS_OF_A_QUOTA * Policy::MAX_QUOTAS;
 
-/// The array. Only the thread of its environment has it.
+/// The arrays. Only the thread of its environment has them.
 pub(crate) struct Fields {
     numbers: *mut f64,
+    /// What JavaScript asks; see [`Question`](crate::asked::Question).
+    question: *mut i32,
     /// Where JavaScript writes short keys, and how much room there is.
     short_key: (*const u8, usize),
     /// Keep what those point at.
-    _arrays: (Float64Array, Uint8Array),
+    _arrays: (Float64Array, Int32Array, Uint8Array),
 }
 
 impl Fields {
-    pub(crate) fn new(mut array: Float64Array, short_key: Uint8Array) -> Result<Self> {
-        if array.len() != LENGTH {
-            return Err(internal(format!("the exchange has {} numbers: {LENGTH} are needed", array.len())));
+    pub(crate) fn new(
+        mut array: Float64Array,
+        mut question: Int32Array,
+        short_key: Uint8Array,
+    ) -> Result<Self> {
+        let lengths = [array.len(), question.len()];
+        if lengths != [LENGTH, asked::LENGTH] {
+            return Err(internal(format!(
+                "the exchange has {lengths:?} numbers: {LENGTH} and {} are needed",
+                asked::LENGTH
+            )));
         }
-        // SAFETY: the slice is gone at once; JavaScript runs on this thread and only while nothing here does.
-        let numbers = unsafe { array.as_mut() }.as_mut_ptr();
+        // SAFETY: the slices are gone at once; JavaScript runs on this thread and only while nothing here does.
+        let (numbers, question_at) = unsafe { (array.as_mut().as_mut_ptr(), question.as_mut().as_mut_ptr()) };
         let place = (short_key.as_ptr(), short_key.len());
-        Ok(Self { numbers, short_key: place, _arrays: (array, short_key) })
+        let arrays = (array, question, short_key);
+        Ok(Self { numbers, question: question_at, short_key: place, _arrays: arrays })
+    }
+
+    /// What JavaScript has written there.
+    #[inline]
+    pub(crate) fn question(&self, at: Question) -> i32 {
+        // SAFETY: the array is as long as there are such places, stays where it is, and belongs to this thread.
+        unsafe { *self.question.add(at as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn set_question(&self, at: Question, number: i32) {
+        // SAFETY: as in `question`.
+        unsafe { *self.question.add(at as usize) = number }
     }
 
     /// The key that JavaScript has written.
@@ -111,11 +125,6 @@ impl Fields {
         self.put(Field::Ticket as usize, ticket.into());
     }
 
-    /// The place that the policy in the arguments has from now on.
-    pub(crate) fn set_policy_place(&self, place: Option<usize>) {
-        self.put(Field::Policy as usize, place.map_or(NO_PLACE, |place| number(place as u64)));
-    }
-
     pub(crate) fn show(&self, kind: Kind, items: usize) {
         self.put(Field::Kind as usize, f64::from(kind as u32));
         self.put(Field::Quotas as usize, number(items as u64));
@@ -144,7 +153,8 @@ impl Fields {
         self.put(Field::Taken as usize, number(usage.taken()));
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "its numbers would go through memory once more")]
+    #[inline(always)]
     fn show_common(
         &self,
         kind: Kind,

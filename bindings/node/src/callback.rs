@@ -3,9 +3,10 @@
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
+use napi::bindgen_prelude::{FromNapiValue, Unknown};
 use napi::{Env, JsError, sys};
 
-use crate::failure::{Result, guarded, internal};
+use crate::failure::{Result, guarded, internal, refused};
 
 /// How many arguments such a function takes.
 pub(crate) const ARGUMENTS: usize = 2;
@@ -27,7 +28,7 @@ pub(crate) trait Callback: Sized + 'static {
 }
 
 /// Makes the function that calls `callback`.
-pub(crate) fn function<C: Callback>(env: Env, callback: C) -> Result<sys::napi_value> {
+fn function<C: Callback>(env: Env, callback: C) -> Result<sys::napi_value> {
     let data = Box::into_raw(Box::new(callback)).cast::<c_void>();
     let mut function = ptr::null_mut();
     // SAFETY: `data` is a `Box<C>`, which the finalizer of the function drops when nobody can call it any more.
@@ -58,6 +59,13 @@ pub(crate) fn function<C: Callback>(env: Env, callback: C) -> Result<sys::napi_v
     // SAFETY: the finalizer was not added.
     drop(unsafe { Box::from_raw(data.cast::<C>()) });
     Err(internal("Node-API refused to make a function"))
+}
+
+/// The same as napi's macros return it.
+pub(crate) fn unknown<'env, C: Callback>(env: Env, callback: C) -> Result<Unknown<'env>> {
+    let function = function(env, callback)?;
+    // SAFETY: both are valid, the function having just been made.
+    unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
 }
 
 unsafe extern "C" fn release<C: Callback>(_: sys::napi_env, data: *mut c_void, _: *mut c_void) {

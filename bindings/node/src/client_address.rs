@@ -3,13 +3,13 @@
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
 
-use napi::bindgen_prelude::{FromNapiValue, Unknown};
+use napi::bindgen_prelude::Unknown;
 use napi::{Env, sys};
 use napi_derive::napi;
 use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
 
 use crate::callback::{self, ARGUMENTS, Callback};
-use crate::failure::{Code, Result, failure, guarded, invalid_argument, refused};
+use crate::failure::{Code, Result, failure, guarded, invalid_argument};
 use crate::number::whole;
 use crate::text::{self, Text};
 
@@ -73,11 +73,7 @@ impl NativeAddressRules {
     /// The function that tells only what to limit by; `line` is all lines of the header, joined.
     #[napi(ts_return_type = "(peer?: string, line?: string) => string")]
     pub fn key_of(&self, env: Env) -> Result<Unknown<'_>> {
-        guarded(|| {
-            let function = callback::function(env, KeyOf { rules: self.rules.clone() })?;
-            // SAFETY: both are valid, the function having just been made.
-            unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
-        })
+        guarded(|| callback::unknown(env, KeyOf { rules: self.rules.clone() }))
     }
 }
 

@@ -4,14 +4,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::ptr;
 use std::rc::Rc;
 
-use napi::Env;
-use napi::bindgen_prelude::{Float64Array, Function, Uint8Array};
+use napi::bindgen_prelude::{Float64Array, Function, Int32Array, Uint8Array, Unknown};
+use napi::{Env, sys};
 use napi_derive::napi;
 use polylimit::{Answer, Completions, Decision, Error, Policy};
 
 use crate::answer::{Fields, Kind};
+use crate::callback::{self, ARGUMENTS, Callback};
 use crate::failure::{Result, failure, guarded, internal};
 use crate::wake::Wake;
 
@@ -74,13 +77,14 @@ impl NativeExchange {
     pub fn new(
         env: Env,
         fields: Float64Array,
+        question: Int32Array,
         short_key: Uint8Array,
         drain: Function<'_, (), ()>,
     ) -> Result<Self> {
         guarded(|| {
             let wake = Wake::new(env, drain)?;
             let exchange = Exchange {
-                fields: Fields::new(fields, short_key)?,
+                fields: Fields::new(fields, question, short_key)?,
                 completions: Completions::new(wake.caller()),
                 finished: RefCell::default(),
                 rest: RefCell::default(),
@@ -92,26 +96,16 @@ impl NativeExchange {
         })
     }
 
-    /// Takes over what has finished; `next` shows it.
-    #[napi]
-    pub fn drain(&self) -> Result<()> {
-        guarded(|| {
-            let mut finished = self.exchange.finished.borrow_mut();
-            self.exchange.completions.drain(|ticket, answered| finished.push_back((ticket, answered)));
-            Ok(())
-        })
+    /// The function that starts the operations that are pending and were not started yet.
+    #[napi(ts_return_type = "() => void")]
+    pub fn starter(&self, env: Env) -> Result<Unknown<'_>> {
+        guarded(|| callback::unknown(env, Start(Rc::clone(&self.exchange))))
     }
 
-    /// Shows the next finished operation and gives its ticket; 0 when there is none.
-    #[napi]
-    pub fn next(&self) -> Result<u32> {
-        guarded(|| {
-            let Some((ticket, answered)) = self.exchange.finished.borrow_mut().pop_front() else {
-                return Ok(0);
-            };
-            self.exchange.show(answered);
-            Ok(ticket)
-        })
+    /// The function that shows the next finished operation and its ticket, which is 0 when there is none.
+    #[napi(ts_return_type = "() => void")]
+    pub fn finished(&self, env: Env) -> Result<Unknown<'_>> {
+        guarded(|| callback::unknown(env, Next(Rc::clone(&self.exchange))))
     }
 
     /// Whether the process stays for the sake of what is pending.
@@ -164,6 +158,37 @@ impl NativeExchange {
             Some(Err(error)) => Err(failure(error)),
             _ => Err(lost()),
         })
+    }
+}
+
+struct Start(Rc<Exchange>);
+
+impl Callback for Start {
+    const NAME: &'static CStr = c"start";
+
+    unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENTS]) -> Result<sys::napi_value> {
+        self.0.completions.start_held();
+        Ok(ptr::null_mut())
+    }
+}
+
+struct Next(Rc<Exchange>);
+
+impl Callback for Next {
+    const NAME: &'static CStr = c"next";
+
+    unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENTS]) -> Result<sys::napi_value> {
+        let exchange = &*self.0;
+        let mut finished = exchange.finished.borrow_mut();
+        if finished.is_empty() {
+            exchange.completions.drain(|ticket, answered| finished.push_back((ticket, answered)));
+        }
+        let next = finished.pop_front();
+        exchange.fields.set_ticket(next.as_ref().map_or(0, |(ticket, _)| *ticket));
+        if let Some((_, answered)) = next {
+            exchange.show(answered);
+        }
+        Ok(ptr::null_mut())
     }
 }
 

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use napi::Env;
-use napi::bindgen_prelude::{FromNapiValue, Unknown};
+use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
 use polylimit::headers::{HeaderSettings, HeaderStyle, Problem, ResetForm, problem};
 
 use crate::answer::Field;
 use crate::callback;
 use crate::exchange::NativeExchange;
-use crate::failure::{Result, failure, guarded, internal, refused};
+use crate::failure::{Result, failure, guarded, internal};
 use crate::limiter::NativeLimiter;
 use crate::number::cost;
 use crate::respond::Respond;
@@ -62,9 +62,7 @@ impl NativeExchange {
                 settings,
                 before: RefCell::default(),
             };
-            let function = callback::function(env, respond)?;
-            // SAFETY: both are valid, the function having just been made.
-            unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
+            callback::unknown(env, respond)
         })
     }
 

@@ -6,7 +6,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "napi's macros expand to it; this crate's own places are in `answer`, `callback`, `client_address`, `headers`, `limiter`, `operation`, `respond`, `text` and `wake`"
+    reason = "napi's macros expand to it; this crate's own places are in `answer`, `callback`, `client_address`, `exchange`, `limiter`, `operation`, `respond`, `text` and `wake`"
 )]
 #![cfg_attr(
     test,

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use napi::bindgen_prelude::{FromNapiValue, Unknown};
+use napi::bindgen_prelude::Unknown;
 use napi::{Env, JsValue};
 use napi_derive::napi;
 use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request};
@@ -11,7 +11,7 @@ use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request};
 use crate::callback;
 use crate::clock::NativeClock;
 use crate::exchange::NativeExchange;
-use crate::failure::{Result, failure, guarded, refused};
+use crate::failure::{Result, failure, guarded};
 use crate::number::{cost, microseconds, number};
 use crate::operation::{Bound, Operate, no_key};
 use crate::text::Text;
@@ -97,11 +97,7 @@ impl NativeLimiter {
     /// The function that does the operations on one key.
     #[napi(ts_return_type = "(key?: string | Uint8Array, policy?: string) => void")]
     pub fn operate(&self, env: Env) -> Result<Unknown<'_>> {
-        guarded(|| {
-            let function = callback::function(env, Operate(Rc::clone(&self.bound)))?;
-            // SAFETY: both are valid, the function having just been made.
-            unsafe { Unknown::from_napi_value(env.raw(), function) }.map_err(refused)
-        })
+        guarded(|| callback::unknown(env, Operate(Rc::clone(&self.bound))))
     }
 
     /// Checks several, each on its own or all together; leaves the decisions, or their ticket.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use napi::sys;
 use polylimit::{Answer, Call, Limiter, Request};
 
+use crate::answer::Field;
 use crate::asked::{Asked, AskedPolicy};
 use crate::callback::{ARGUMENTS, Callback};
 use crate::exchange::Exchange;
@@ -140,9 +141,13 @@ impl Bound {
             CHARGE => Call::Charge(request),
             REFUND => Call::Refund(request),
             RESET => Call::Reset(request),
-            ACQUIRE => {
-                Call::Acquire(request, Duration::from_micros(microseconds("timeoutMs", asked.timeout_ms)?))
-            }
+            ACQUIRE => Call::Acquire(
+                request,
+                Duration::from_micros(microseconds(
+                    "timeoutMs",
+                    self.exchange.fields.get(Field::TimeoutMs as usize),
+                )?),
+            ),
             _ => return Err(internal("an operation has no such number")),
         };
         self.submit(&call)
@@ -152,7 +157,14 @@ impl Bound {
     #[inline]
     pub(crate) fn submit(&self, call: &Call<'_>) -> Result<()> {
         let ticket = self.exchange.next_ticket();
-        if let Some(answered) = self.exchange.completions.submit(&self.limiter, call, ticket) {
+        let completions = &self.exchange.completions;
+        let known = match call {
+            // Mostly it need not wait, which is seen only when it is started.
+            Call::Acquire(..) => completions.submit(&self.limiter, call, ticket),
+            // It is started along with what is asked next.
+            _ => completions.hold(&self.limiter, call, ticket),
+        };
+        if let Some(answered) = known {
             return self.show(answered);
         }
         self.exchange.fields.set_ticket(ticket);
@@ -168,14 +180,14 @@ impl Bound {
     }
 }
 
-const CHECK: u32 = Operation::Check as u32;
-const PEEK: u32 = Operation::Peek as u32;
-const TAKE: u32 = Operation::Take as u32;
-const CHARGE: u32 = Operation::Charge as u32;
-const REFUND: u32 = Operation::Refund as u32;
-const RESET: u32 = Operation::Reset as u32;
-const ACQUIRE: u32 = Operation::Acquire as u32;
-const CHECK_SYNC: u32 = Operation::CheckSync as u32;
+const CHECK: i32 = Operation::Check as i32;
+const PEEK: i32 = Operation::Peek as i32;
+const TAKE: i32 = Operation::Take as i32;
+const CHARGE: i32 = Operation::Charge as i32;
+const REFUND: i32 = Operation::Refund as i32;
+const RESET: i32 = Operation::Reset as i32;
+const ACQUIRE: i32 = Operation::Acquire as i32;
+const CHECK_SYNC: i32 = Operation::CheckSync as i32;
 
 fn no_sync() -> napi::Error<Code> {
     invalid_argument(

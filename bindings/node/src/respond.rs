@@ -10,6 +10,7 @@ use polylimit::Limiter;
 use polylimit::headers::{HeaderField, HeaderSettings, fields};
 
 use crate::answer::Field;
+use crate::asked::Question;
 use crate::callback::{ARGUMENTS, Callback};
 use crate::exchange::Exchange;
 use crate::failure::{Result, failure};
@@ -37,7 +38,7 @@ impl Callback for Respond {
 
     unsafe fn call(&self, env: sys::napi_env, _: [sys::napi_value; ARGUMENTS]) -> Result<sys::napi_value> {
         let array = &self.exchange.fields;
-        if array.get(Field::OutcomesAdded as usize) == 0.0 {
+        if array.question(Question::OutcomesAdded) == 0 {
             // The response is about the decision that was just shown.
             let policy = self.limiter.policy_for(Some(&self.policy)).map_err(failure)?;
             let mut outcomes = self.exchange.outcomes.borrow_mut();

@@ -19,11 +19,11 @@ export declare class NativeClock {
 
 export declare class NativeExchange {
   /** `drain` is called on JavaScript's thread after operations have finished, once for many. */
-  constructor(fields: Float64Array, shortKey: Uint8Array, drain: () => void)
-  /** Takes over what has finished; `next` shows it. */
-  drain(): void
-  /** Shows the next finished operation and gives its ticket; 0 when there is none. */
-  next(): number
+  constructor(fields: Float64Array, question: Int32Array, shortKey: Uint8Array, drain: () => void)
+  /** The function that starts the operations that are pending and were not started yet. */
+  starter(): () => void
+  /** The function that shows the next finished operation and its ticket, which is 0 when there is none. */
+  finished(): () => void
   /** Whether the process stays for the sake of what is pending. */
   keepAlive(stay: boolean): void
   /**
@@ -111,7 +111,7 @@ export interface ErrorRow {
  * The places. Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are places in their
  * tables, and `Degraded` is -1 for not at all. `Ticket` is that of a pending operation, 0 when it has answered.
  *
- * From `Operation` on they are what JavaScript asks.
+ * From `Cost` on they are what JavaScript asks, beside what stands in the array of `Question`.
  */
 export declare const enum Field {
   Kind = 0,
@@ -131,19 +131,10 @@ export declare const enum Field {
   Status = 12,
   /** A bit for each value that is not as in the response before; -1 when all is told. */
   Changed = 13,
-  Operation = 14,
-  /** How many bytes of the short key's place are the key; -1 when the key is an argument. */
-  KeyLength = 15,
-  /** The place of the policy's text; -1 for none, and -2 when it is an argument, which then gets a place. */
-  Policy = 16,
-  /** Whether there is a cost. */
-  HasCost = 17,
-  Cost = 18,
-  TimeoutMs = 19,
-  /** Whether the response is about the outcomes that were added; otherwise it is about the decision in the array. */
-  OutcomesAdded = 20,
-  NowMs = 21,
-  FirstQuota = 22,
+  Cost = 14,
+  TimeoutMs = 15,
+  NowMs = 16,
+  FirstQuota = 17,
 }
 
 export declare const enum Kind {
@@ -212,6 +203,23 @@ export interface PolicyRow {
   quotas: string
   outage?: string
   lease?: string
+}
+
+/**
+ * The places of what an operation is asked, in an array of whole numbers: reading those takes less time than making
+ * whole numbers of others.
+ */
+export declare const enum Question {
+  /** An `Operation`. */
+  Operation = 0,
+  /** How many bytes of the short key's place are the key; -1 when the key is an argument. */
+  KeyLength = 1,
+  /** The place of the policy's text; -1 for none, and -2 when it is an argument, which then gets a place. */
+  Policy = 2,
+  /** Whether there is a cost. */
+  HasCost = 3,
+  /** Whether the response is about the outcomes that were added; otherwise it is about the decision in the array. */
+  OutcomesAdded = 4,
 }
 
 export interface QuotaNumbers {

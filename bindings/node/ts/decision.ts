@@ -1,7 +1,7 @@
 /** What operations answer. */
 
 import { Field } from "./addon";
-import { exchange, fields, tables } from "./exchange";
+import { exchange, fields as shared, tables } from "./exchange";
 import { failure } from "./failure";
 import type { Degradation, Source } from "./tables";
 
@@ -50,6 +50,7 @@ export interface Usage extends Common {
   readonly taken: number;
 }
 
+const fields = shared;
 const sources = tables.sources as readonly Source[];
 const degradations = tables.degradations as readonly Degradation[];
 

@@ -1,9 +1,9 @@
 /** A decision as HTTP: response fields, and the answer to a denied request. */
 
-import { Field } from "./addon";
+import { Field, Question } from "./addon";
 import { text } from "./argument";
 import { type Decision, writeDecision } from "./decision";
-import { exchange, fields } from "./exchange";
+import { exchange, fields, question } from "./exchange";
 import { calling } from "./failure";
 import { type Limiter, nativeLimiter } from "./limiter";
 import type { HeaderStyle, ResetForm } from "./tables";
@@ -75,7 +75,7 @@ export class Responder {
 
   /** The fields of a response about the decision that was just read, if the policy's alone. */
   fieldsOfNewest(): HeaderFields {
-    fields[Field.OutcomesAdded] = 0;
+    question[Question.OutcomesAdded] = 0;
     return this.#fields();
   }
 
@@ -86,7 +86,7 @@ export class Responder {
       writeDecision(decision);
       exchange.addOutcome(nativeLimiter(limiter), policy);
     }
-    fields[Field.OutcomesAdded] = 1;
+    question[Question.OutcomesAdded] = 1;
     return this.#fields();
   }
 

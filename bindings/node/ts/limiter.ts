@@ -1,7 +1,7 @@
-import { Field, type NativeLimiter, Operation } from "./addon";
+import { Field, type NativeLimiter, Operation, Question } from "./addon";
 import { described, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
-import { answered, exchange, fields, isWritten, later } from "./exchange";
+import { answered, exchange, isWritten, later, fields as sharedFields, question as sharedQuestion } from "./exchange";
 import { calling, failure } from "./failure";
 import { camelCase, optionTexts } from "./limiter_options";
 import { ManualClock, nativeClock } from "./manual_clock";
@@ -61,6 +61,9 @@ export interface PolicyView {
   readonly name: string;
   readonly quotas: readonly Quota[];
 }
+
+const fields = sharedFields;
+const question = sharedQuestion;
 
 type Operate = (key?: Key, policy?: string) => void;
 
@@ -280,11 +283,15 @@ export class Limiter {
 
   /** Puts a question to the addon. */
   #put(operation: Operation, key: Key, policy: string | undefined, cost: number | undefined): void {
-    fields[Field.Operation] = operation;
-    fields[Field.HasCost] = cost === undefined ? 0 : 1;
-    fields[Field.Cost] = cost ?? 0;
+    question[Question.Operation] = operation;
+    if (cost === undefined) {
+      question[Question.HasCost] = 0;
+    } else {
+      question[Question.HasCost] = 1;
+      fields[Field.Cost] = cost;
+    }
     const place = policy === undefined ? UNNAMED : policy === this.#recent ? this.#recentPlace : this.#placeOf(policy);
-    fields[Field.Policy] = place;
+    question[Question.Policy] = place;
     const written = isWritten(key);
     if (place !== BY_TEXT) {
       if (written) this.#operate();
@@ -292,7 +299,7 @@ export class Limiter {
       return;
     }
     this.#operate(written ? undefined : key, policy);
-    if (fields[Field.Policy] >= 0) this.#places.set(policy as string, fields[Field.Policy]);
+    if (question[Question.Policy] >= 0) this.#places.set(policy as string, question[Question.Policy]);
   }
 
   #placeOf(policy: string): number {

@@ -1,0 +1,151 @@
+//! Calls that are held until their loop has no more of them, and then started together, on the thread that drives the
+//! connections.
+//!
+//! Waking that thread takes longer than a decision, and what waits together goes together: so it is woken once for all, and
+//! finds all of them. It hands their answers back in the same way.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+
+use super::{Finished, OwnedCall, WakeOnce};
+use crate::error::{Error, ErrorKind};
+use crate::limiter::Limiter;
+
+/// So many are started without waiting for more: the server then works on them while their loop goes on asking.
+const MOST_HELD: usize = 16;
+
+pub(super) struct Held<T> {
+    waiting: Mutex<Vec<(Limiter, Owed<T>)>>,
+    home: Arc<Home<T>>,
+    /// How many were held and not handed out yet.
+    pending: AtomicUsize,
+}
+
+/// Where answers are handed out.
+struct Home<T> {
+    finished: Mutex<Vec<Finished<T>>>,
+    wake: Arc<WakeOnce>,
+}
+
+impl<T> Home<T> {
+    fn take_in(&self, finished: impl IntoIterator<Item = Finished<T>>) {
+        self.finished.lock().extend(finished);
+        self.wake.wake_once();
+    }
+}
+
+impl<T: Send + 'static> Held<T> {
+    pub(super) fn new(wake: Arc<WakeOnce>) -> Self {
+        let home = Arc::new(Home { finished: Mutex::default(), wake });
+        Self { waiting: Mutex::default(), home, pending: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn hold(&self, limiter: &Limiter, call: OwnedCall, tag: T) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        let owed = Owed { call: Some((tag, call)), home: Arc::clone(&self.home) };
+        let held = {
+            let mut waiting = self.waiting.lock();
+            waiting.push((limiter.clone(), owed));
+            waiting.len()
+        };
+        if held >= MOST_HELD {
+            self.start();
+        }
+    }
+
+    /// Starts them, those of one limiter in the order in which they were held.
+    pub(super) fn start(&self) {
+        let mut waiting = std::mem::take(&mut *self.waiting.lock());
+        while let Some((limiter, _)) = waiting.first() {
+            let limiter = limiter.clone();
+            let is_its = |(other, _): &(Limiter, _)| std::ptr::eq(other.shared(), limiter.shared());
+            let (its, others): (Vec<_>, _) = waiting.into_iter().partition(is_its);
+            start(&limiter, its.into_iter().map(|(_, owed)| owed).collect(), &self.home);
+            waiting = others;
+        }
+    }
+
+    pub(super) fn take_finished(&self, into: &mut Vec<Finished<T>>) {
+        let mut finished = self.home.finished.lock();
+        self.pending.fetch_sub(finished.len(), Ordering::Relaxed);
+        into.append(&mut finished);
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+}
+
+/// A call that is owed an answer: it has one even if it is dropped.
+struct Owed<T> {
+    /// Not there any more once it is answered.
+    call: Option<(T, OwnedCall)>,
+    home: Arc<Home<T>>,
+}
+
+impl<T> Owed<T> {
+    /// Does what is asked.
+    async fn run(mut self, limiter: &Limiter) -> Option<Finished<T>> {
+        let (_, call) = self.call.as_ref()?;
+        let answer = call.run(limiter).await;
+        self.call.take().map(|(tag, _)| (tag, answer))
+    }
+}
+
+impl<T> Drop for Owed<T> {
+    fn drop(&mut self) {
+        if let Some((tag, _)) = self.call.take() {
+            let error = if std::thread::panicking() {
+                Error::new(ErrorKind::Internal, "polylimit panicked: this is a defect in it")
+            } else {
+                super::closed()
+            };
+            self.home.take_in([(tag, Err(error))]);
+        }
+    }
+}
+
+fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<Owed<T>>, home: &Arc<Home<T>>) {
+    let driver = match limiter.shared().driver() {
+        Ok(driver) => driver,
+        Err(error) => {
+            let refused = |mut owed: Owed<T>| Some((owed.call.take()?.0, Err(error.clone())));
+            return home.take_in(calls.into_iter().filter_map(refused));
+        }
+    };
+    // Where it does not run, the calls are dropped, which answers them.
+    driver.spawn(run(limiter.clone(), calls, driver.closed(), Arc::clone(home)));
+}
+
+/// Does all of them, and hands over together what is answered at the same time.
+async fn run<T: Send + 'static>(
+    limiter: Limiter,
+    calls: Vec<Owed<T>>,
+    closed: impl Future<Output = ()>,
+    home: Arc<Home<T>>,
+) {
+    let mut closed = pin!(closed);
+    let mut running: FuturesUnordered<_> = calls.into_iter().map(|owed| owed.run(&limiter)).collect();
+    poll_fn(|cx| {
+        let mut finished = Vec::new();
+        let over = loop {
+            match running.poll_next_unpin(cx) {
+                Poll::Ready(Some(one)) => finished.extend(one),
+                Poll::Ready(None) => break true,
+                Poll::Pending => break false,
+            }
+        };
+        if !finished.is_empty() {
+            home.take_in(finished);
+        }
+        // Nothing drives it once the limiter is closed: what is left is dropped, which answers it.
+        if over { Poll::Ready(()) } else { closed.as_mut().poll(cx) }
+    })
+    .await;
+}
