@@ -35,7 +35,8 @@ if ordinary then
       end
       code = found and 1
     end
-  else
+  elseif debt - want + unit_debt > empty then
+    -- Not even one of them fits. Where some do and others do not, the general transition counts.
     code = 2
   end
 end
