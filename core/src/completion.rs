@@ -5,12 +5,12 @@
 //! what can go on, on its own thread, and takes the results along.
 
 mod held;
+mod wake_once;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::Either;
@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use self::held::Held;
+use self::wake_once::{Polling, WakeOnce};
 use crate::birth::Birth;
 use crate::call::{Answer, Call, Form};
 use crate::error::{Error, ErrorKind};
@@ -102,27 +103,34 @@ impl<T: Unpin> Future for Running<T> {
     }
 }
 
-/// Wakes the loop once until it has come.
-struct WakeOnce {
-    woken: AtomicBool,
-    wake: Box<dyn Fn() + Send + Sync>,
-}
+/// So many times is polled what wakes while it is polled, before the loop has its turn.
+const MOST_POLLS: usize = 3;
 
-impl Wake for WakeOnce {
-    fn wake(self: Arc<Self>) {
-        self.wake_once();
+impl<T: Unpin> Calls<T> {
+    /// Keeps a call until it is polled; gives its number.
+    fn add(&mut self, tag: T, answering: Answering) -> u64 {
+        let number = self.started;
+        self.started += 1;
+        self.running.push(Running { number, rest: Some((tag, answering)), waker: None });
+        number
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.wake_once();
-    }
-}
-
-impl WakeOnce {
-    fn wake_once(&self) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            (self.wake)();
+    /// Polls what can go on.
+    fn poll(&mut self, waker: &Waker, polling: &Polling<'_>, mut each: impl FnMut(Over<T>)) {
+        let mut context = Context::from_waker(waker);
+        for _ in 0..MOST_POLLS {
+            // Having polled every future once, it wakes and waits, so that others have a turn: here there are none.
+            while let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(&mut context) {
+                if let Some(finished) = finished {
+                    each(finished);
+                }
+            }
+            if !polling.again() {
+                return;
+            }
         }
+        // It goes on when the loop comes.
+        waker.wake_by_ref();
     }
 }
 
@@ -130,7 +138,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// For a loop that `wake` wakes. It is called on any thread, and once until the loop has called
     /// [`drain`](Self::drain); it must not call anything here.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let wake = Arc::new(WakeOnce { woken: AtomicBool::new(false), wake: Box::new(wake) });
+        let wake = Arc::new(WakeOnce::new(wake));
         let calls = Calls { running: FuturesUnordered::new(), finished: Vec::new(), started: 0 };
         let waker = Waker::from(Arc::clone(&wake));
         let parts = Parts { submitted: Mutex::new(calls), held: Held::new(Arc::clone(&wake)) };
@@ -143,31 +151,30 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         if let Some(answer) = limiter.try_call(call) {
             return Some(answer);
         }
-        let mut calls = match self.parts() {
-            Ok(parts) => parts.submitted.lock(),
+        let Parts { submitted, held } = match self.parts() {
+            Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
+        let mut calls = submitted.lock();
         let answering = match answering(limiter, call) {
             Ok(answering) => answering,
             Err(error) => return Some(Err(error)),
         };
-        let number = calls.started;
-        calls.started += 1;
-        calls.running.push(Running { number, rest: Some((tag, answering)), waker: None });
+        let number = calls.add(tag, answering);
         // It is polled, so that it is on its way.
         let mut known = None;
-        let mut others = false;
-        let mut context = Context::from_waker(&self.waker);
-        while let Poll::Ready(Some(finished)) = calls.running.poll_next_unpin(&mut context) {
-            let Some(Over { number: of, tag, answer }) = finished else { continue };
+        let mut others = Vec::new();
+        let polling = self.wake.polling(false);
+        calls.poll(&self.waker, &polling, |Over { number: of, tag, answer }| {
             if of == number {
                 known = Some(answer);
             } else {
-                calls.finished.push((tag, answer));
-                others = true;
+                others.push((tag, answer));
             }
-        }
-        if others {
+        });
+        calls.finished.append(&mut others);
+        // A wake-up for one of these may have been taken for one of what is polled.
+        if !calls.finished.is_empty() || held.has_finished() {
             self.waker.wake_by_ref();
         }
         known
@@ -198,18 +205,15 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// Hands out what has finished, each with its tag.
     pub fn drain(&self, mut each: impl FnMut(T, Result<Answer, Error>)) {
         let Ok(parts) = self.parts() else { return };
-        // What finishes from here on wakes again.
-        self.wake.woken.store(false, Ordering::Release);
         let mut finished;
         {
             let mut calls = parts.submitted.lock();
+            // What finishes from here on wakes again.
+            let polling = self.wake.polling(true);
             finished = std::mem::take(&mut calls.finished);
-            let mut context = Context::from_waker(&self.waker);
-            while let Poll::Ready(Some(one)) = calls.running.poll_next_unpin(&mut context) {
-                finished.extend(one.map(|Over { tag, answer, .. }| (tag, answer)));
-            }
+            calls.poll(&self.waker, &polling, |Over { tag, answer, .. }| finished.push((tag, answer)));
+            parts.held.take_finished(&mut finished);
         }
-        parts.held.take_finished(&mut finished);
         for (tag, answer) in finished {
             each(tag, answer);
         }

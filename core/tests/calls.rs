@@ -64,6 +64,7 @@ fn what_has_to_wait_is_handed_out_after_one_wake_up() {
     }
     assert_eq!(completions.pending(), 3);
     completions.drain(|tag, answer| panic!("{tag}: {answer:?}"));
+    assert!(woken.try_recv().is_err(), "nothing can go on yet");
     clock.advance(Duration::from_secs(60)).unwrap();
     let mut tags = Vec::new();
     while tags.len() < 3 {

@@ -66,23 +66,33 @@ impl PyClientAddressRules {
     /// ``peer`` is the other end of the socket; for a Unix socket, ``"127.0.0.1"``.
     #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
     fn resolve(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<PyClientAddress> {
-        self.address_of(py, peer, &lines).map(PyClientAddress)
+        resolved(py, &self.0, peer, &lines).map(PyClientAddress)
     }
 
     /// The ``key`` of what ``resolve`` gives: for those who need nothing else.
     #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
     fn key(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<String> {
-        Ok(self.address_of(py, peer, &lines)?.key())
+        Ok(resolved(py, &self.0, peer, &lines)?.key())
     }
 }
 
 impl PyClientAddressRules {
-    fn address_of(&self, py: Python<'_>, peer: &str, lines: &[PyBackedBytes]) -> PyResult<ClientAddress> {
-        let peer: IpAddr = peer.parse().map_err(|_| {
-            invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
-        })?;
-        guarded(py, || Ok(self.0.resolve(peer, lines.iter().map(|line| &**line))))
+    pub(crate) fn rules(&self) -> &ClientAddressRules {
+        &self.0
     }
+}
+
+/// The client of a request that came from a peer, by some rules.
+pub(crate) fn resolved(
+    py: Python<'_>,
+    rules: &ClientAddressRules,
+    peer: &str,
+    lines: &[PyBackedBytes],
+) -> PyResult<ClientAddress> {
+    let peer: IpAddr = peer
+        .parse()
+        .map_err(|_| invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1"))?;
+    guarded(py, || Ok(rules.resolve(peer, lines.iter().map(|line| &**line))))
 }
 
 /// The address of a client, and what it is counted by.

@@ -37,14 +37,19 @@ pub(crate) fn header_fields(
     style: &str,
     reset_form: &str,
 ) -> PyResult<Vec<(&'static str, String)>> {
-    let settings = guarded(py, || {
-        let (style, form) = (style.parse::<HeaderStyle>()?, reset_form.parse::<ResetForm>()?);
-        Ok(HeaderSettings::default().style(style).reset_form(form))
-    })?;
+    let settings = settings(py, style, reset_form)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
     let fields = guarded(py, || Ok(with(&outcomes, |outcomes| headers::fields(outcomes, settings, now_us))))?;
     Ok(fields.into_iter().map(|field| (field.name, field.value)).collect())
+}
+
+/// Reads what fields a response gets.
+pub(crate) fn settings(py: Python<'_>, style: &str, reset_form: &str) -> PyResult<HeaderSettings> {
+    guarded(py, || {
+        let (style, form) = (style.parse::<HeaderStyle>()?, reset_form.parse::<ResetForm>()?);
+        Ok(HeaderSettings::default().style(style).reset_form(form))
+    })
 }
 
 /// What to answer to a request that was denied by at least one of these policies; ``None`` when all admit it.

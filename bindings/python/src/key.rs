@@ -12,6 +12,8 @@ use crate::utf8::Utf8;
 pub(crate) enum Key {
     Text(Utf8),
     Bytes(PyBackedBytes),
+    /// Made here.
+    Own(Box<[u8]>),
 }
 
 impl Key {
@@ -19,6 +21,7 @@ impl Key {
         match self {
             Self::Text(text) => text.as_bytes(),
             Self::Bytes(bytes) => bytes,
+            Self::Own(bytes) => bytes,
         }
     }
 }

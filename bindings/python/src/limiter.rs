@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polylimit::{Limiter, blocking};
+use polylimit::{Answer, Call, Error, Limiter, blocking};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -59,16 +59,9 @@ impl PyLimiter {
             if let Some(known) = guarded(py, || Ok(self.face().try_call(call)))? {
                 return answer(py, known, job.return_exceptions());
             }
-            let mut interrupted = None;
-            let stop = || {
-                interrupted = Python::attach(|py: Python<'_>| py.check_signals()).err();
-                interrupted.is_some()
-            };
-            let answered = guarded(py, || py.detach(|| Ok(self.limiter.call_until(call, LOOK_EVERY, stop))))?;
-            match (answered, interrupted) {
-                (Some(answered), _) => answer(py, answered, job.return_exceptions()),
-                (None, Some(interrupted)) => Err(interrupted),
-                (None, None) => Ok(py.None()),
+            match wait(py, &self.limiter, call)? {
+                Some(answered) => answer(py, answered, job.return_exceptions()),
+                None => Ok(py.None()),
             }
         })
     }
@@ -82,6 +75,24 @@ impl PyLimiter {
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.run(py, &Job::One(operation, Asked::new(key, policy, cost)?))
+    }
+}
+
+/// Waits on this thread until a call is answered or a signal raises, and lets others run meanwhile.
+pub(crate) fn wait(
+    py: Python<'_>,
+    limiter: &blocking::Limiter,
+    call: &Call<'_>,
+) -> PyResult<Option<Result<Answer, Error>>> {
+    let mut interrupted = None;
+    let stop = || {
+        interrupted = Python::attach(|py: Python<'_>| py.check_signals()).err();
+        interrupted.is_some()
+    };
+    let answered = guarded(py, || py.detach(|| Ok(limiter.call_until(call, LOOK_EVERY, stop))))?;
+    match (answered, interrupted) {
+        (None, Some(interrupted)) => Err(interrupted),
+        (answered, _) => Ok(answered),
     }
 }
 

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use polylimit::{Call, Completions, Limiter};
@@ -65,6 +66,8 @@ pub(crate) struct LoopQueue {
     completions: Completions<u64>,
     waiting: Mutex<Waiting>,
     wake_up: Arc<WakeUp>,
+    /// Whether the loop comes to start what is held.
+    is_scheduled: AtomicBool,
     process: u32,
 }
 
@@ -126,6 +129,7 @@ impl LoopQueue {
             completions: Completions::new(move || waker.wake()),
             waiting: Mutex::default(),
             wake_up,
+            is_scheduled: AtomicBool::new(false),
             process: process::id(),
         })
     }
@@ -141,13 +145,25 @@ impl Here<'_> {
         job: &Job,
     ) -> PyResult<Submitted> {
         let queue = self.queue.get();
-        let number = {
+        let (number, is_alone) = {
             let mut waiting = queue.waiting.lock();
             waiting.last += 1;
-            waiting.last
+            (waiting.last, waiting.futures.is_empty())
         };
-        if let Some(known) = guarded(py, || Ok(queue.completions.submit(limiter, call, number)))? {
-            return answer(py, known, job.return_exceptions()).map(Submitted::Known);
+        // Callers with nothing to do but to ask would take turns with the store if all of them went together.
+        if is_alone || !matches!(job, Job::Gathered(_)) {
+            if let Some(known) = guarded(py, || Ok(queue.completions.submit(limiter, call, number)))? {
+                return answer(py, known, job.return_exceptions()).map(Submitted::Known);
+            }
+        } else {
+            if let Some(known) = guarded(py, || Ok(queue.completions.hold(limiter, call, number)))? {
+                return answer(py, known, job.return_exceptions()).map(Submitted::Known);
+            }
+            if !queue.is_scheduled.load(Ordering::Relaxed) {
+                let go = self.queue.bind(py).getattr(intern!(py, "go"))?;
+                self.event_loop.call_method1(intern!(py, "call_soon"), (go,))?;
+                queue.is_scheduled.store(true, Ordering::Relaxed);
+            }
         }
         let future = self.event_loop.call_method0(intern!(py, "create_future"))?.unbind();
         let waits = (future.clone_ref(py), job.return_exceptions());
@@ -159,9 +175,37 @@ impl Here<'_> {
 
 #[pymethods]
 impl LoopQueue {
-    /// Resolves the futures of all calls that finished.
+    /// For when the descriptor is readable.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.wake_up.clear();
+        self.resolve(py)
+    }
+
+    /// Starts what was held since.
+    fn go(&self, py: Python<'_>) -> PyResult<()> {
+        self.is_scheduled.store(false, Ordering::Relaxed);
+        guarded(py, || {
+            self.completions.start_held();
+            Ok(())
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.waiting.try_lock() {
+            Some(waiting) => waiting.futures.values().try_for_each(|(future, _)| visit.call(future)),
+            None => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let futures = std::mem::take(&mut self.waiting.lock().futures);
+        drop(futures);
+    }
+}
+
+impl LoopQueue {
+    /// Resolves the futures of all calls that finished.
+    fn resolve(&self, py: Python<'_>) -> PyResult<()> {
         let mut finished = Vec::new();
         let drain = || self.completions.drain(|number, answer| finished.push((number, answer)));
         unpanicked(py, catch_unwind(AssertUnwindSafe(drain)))?;
@@ -179,17 +223,5 @@ impl LoopQueue {
             };
         }
         Ok(())
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self.waiting.try_lock() {
-            Some(waiting) => waiting.futures.values().try_for_each(|(future, _)| visit.call(future)),
-            None => Ok(()),
-        }
-    }
-
-    fn __clear__(&self) {
-        let futures = std::mem::take(&mut self.waiting.lock().futures);
-        drop(futures);
     }
 }

@@ -13,7 +13,8 @@ use std::task::Poll;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use super::{Finished, OwnedCall, WakeOnce};
+use super::wake_once::WakeOnce;
+use super::{Finished, OwnedCall};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 
@@ -69,6 +70,10 @@ impl<T: Send + 'static> Held<T> {
             start(&limiter, its.into_iter().map(|(_, owed)| owed).collect(), &self.home);
             waiting = others;
         }
+    }
+
+    pub(super) fn has_finished(&self) -> bool {
+        !self.home.finished.lock().is_empty()
     }
 
     pub(super) fn take_finished(&self, into: &mut Vec<Finished<T>>) {

@@ -1,4 +1,4 @@
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NoReturn, final, overload
 
@@ -17,12 +17,15 @@ __all__ = [
     "ManualClock",
     "Operation",
     "Option",
+    "Passed",
+    "PlainGuard",
     "Policy",
     "PolylimitError",
     "Problem",
     "Quota",
     "QuotaUsage",
     "Request",
+    "Sender",
     "StoreFailedError",
     "StoreUnavailableError",
     "Usage",
@@ -369,3 +372,45 @@ def header_fields(
 ) -> list[tuple[str, str]]: ...
 def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: int | None = None) -> Problem | None: ...
 def options() -> list[Option]: ...
+
+# For the integrations of this package alone.
+
+@final
+class PlainGuard:
+    @staticmethod
+    def of(
+        guard: Any,
+        limiter: Any,
+        policy: str | Quota | None,
+        cost: Any,
+        rules: ClientAddressRules | None,
+        style: str,
+    ) -> PlainGuard | None: ...
+    def of_peer(self, peer: str | None) -> Passed: ...
+    def of_key(self, key: str | bytes) -> Passed: ...
+
+@final
+class Passed:
+    outcomes: Any
+    @property
+    def is_waiting(self) -> bool: ...
+    @property
+    def allowed(self) -> bool: ...
+    @property
+    def decision(self) -> Decision: ...
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def guard(self) -> Any: ...
+    def ask(self) -> Coroutine[Any, Any, Decision]: ...
+    def note(self, decision: Decision) -> None: ...
+    def wait(self) -> None: ...
+    def sender(self, send: Callable[[Any], Any]) -> Sender: ...
+    def add_to(self, headers: Any) -> None: ...
+
+@final
+class Sender:
+    def __new__(cls, send: Callable[[Any], Any], outcomes: Any) -> Self: ...
+    @property
+    def has_started(self) -> bool: ...
+    def __call__(self, message: Any) -> Any: ...

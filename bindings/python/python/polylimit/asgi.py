@@ -12,7 +12,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Callable
 
 from polylimit import guard, keys
-from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
+from polylimit._core import Passed, Sender
+from polylimit.guard import Asked, Cost, Denial, Guard, Key, Policies
 
 if TYPE_CHECKING:
     from polylimit import AsyncLimiter
@@ -130,6 +131,8 @@ class RateLimitMiddleware:
         ]
         self._guards = [] if limiter is None else guards
         self._asks_request = any(one.asks_request for one in self._guards)
+        self._plain = guards[0].plain
+        self._is_by_peer = guards[0].is_by_peer
 
     def request_of(self, scope: Scope, receive: Receive) -> Any:  # noqa: ARG002
         """Make what functions of the request get."""
@@ -137,47 +140,74 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; what is no HTTP request passes through."""
+        plain = self._plain
+        if plain is None or scope["type"] != "http" or OUTCOMES in scope:
+            await self._handle(scope, receive, send)
+            return
+        if self._is_by_peer:
+            client = scope.get("client")
+            passed = plain.of_peer(client[0] if client else None)
+        else:
+            request = self.request_of(scope, receive) if self._asks_request else None
+            passed = plain.of_key(await _settled(guard.key_of(self._guards[0], request, ScopeFacts(scope))))
+        if passed.is_waiting:
+            passed.note(await passed.ask())
+        scope[OUTCOMES] = passed
+        sender = passed.sender(send)
+        try:
+            if passed.allowed:
+                await self.app(scope, receive, sender)
+            else:
+                await self._decided(scope, receive, sender, None, Outcomes.of(passed))
+        finally:
+            if passed.outcomes is not None and not sender.has_started:
+                await Outcomes.of(passed).fail()
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request that is not the same as every other."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        outcomes: Outcomes | None = scope.get(OUTCOMES)
-        is_outermost = outcomes is None
+        outcomes = outcomes_in(scope)
+        sender = None
         if outcomes is None:
             outcomes = scope[OUTCOMES] = Outcomes()
-        sender = Sender(send, outcomes)
-        # The outermost one adds the fields of all.
-        send = sender if is_outermost else send
+            # The outermost one adds the fields of all.
+            send = sender = Sender(send, outcomes)
         request = self.request_of(scope, receive) if self._asks_request else None
-        app = self.app
         try:
-            denial = await decide(self._guards, request, ScopeFacts(scope), outcomes)
-            if denial is not None:
-                app = await answer(request or self.request_of(scope, receive), denial, outcomes, scope)
-            await app(scope, receive, send)
+            await decide(self._guards, request, ScopeFacts(scope), outcomes)
+            await self._decided(scope, receive, send, request, outcomes)
         finally:
-            # An application that fails has no response that could count.
-            if is_outermost and not sender.has_started:
-                start = ResponseStart(_INTERNAL_SERVER_ERROR, [])
-                await guard.give_back_async(outcomes, start)
+            if sender is not None and not sender.has_started:
+                await outcomes.fail()
+
+    async def _decided(self, scope: Scope, receive: Receive, send: Send, request: Any, outcomes: Outcomes) -> None:
+        denial = outcomes.denial()
+        app = self.app
+        if denial is not None:
+            app = await answer(request or self.request_of(scope, receive), denial, outcomes, scope)
+        await app(scope, receive, send)
 
 
-class Sender:
-    """Adds the fields to a response when it starts, and gives back what does not count."""
+class Outcomes(guard.Outcomes):
+    """What the guards of one request decided, and how its response starts."""
 
-    def __init__(self, send: Send, outcomes: Outcomes) -> None:
-        self._send = send
-        self._outcomes = outcomes
-        self.has_started = False
+    async def start(self, send: Send, message: Message) -> None:
+        """Send the start of the response with the fields, and give back what does not count."""
+        headers = list(message.get("headers", ()))
+        await guard.give_back_async(self, ResponseStart(message["status"], headers))
+        await send({**message, "headers": headers + encoded(self.fields())})
 
-    async def __call__(self, message: Message) -> None:
-        """Send a message on."""
-        if message["type"] == "http.response.start" and not self.has_started:
-            self.has_started = True
-            headers = list(message.get("headers", ()))
-            if self._outcomes.counts_later:
-                await guard.give_back_async(self._outcomes, ResponseStart(message["status"], headers))
-            message = {**message, "headers": headers + encoded(self._outcomes.fields())}
-        await self._send(message)
+    async def fail(self) -> None:
+        """Give back what does not count, as an application that fails has no response that could."""
+        await guard.give_back_async(self, ResponseStart(_INTERNAL_SERVER_ERROR, []))
+
+
+def outcomes_in(scope: Scope) -> Outcomes | None:
+    """Give what was decided about a request so far, where the middleware has seen it."""
+    found = scope.get(OUTCOMES)
+    return Outcomes.of(found) if isinstance(found, Passed) else found
 
 
 def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
@@ -185,8 +215,8 @@ def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields]
 
 
-async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes: Outcomes) -> Denial | None:
-    """Decide about a request; give the denial if there is one."""
+async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes: guard.Outcomes) -> None:
+    """Decide about a request."""
     asked = []
     for one in guards:
         if not one.asks_request:
@@ -196,13 +226,11 @@ async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes:
             continue
         key = await _settled(guard.key_of(one, request, facts))
         asked.append(Asked(one, key, await _settled(guard.cost_of(one, request))))
-    if not asked:
-        return None
-    await guard.decide_async(asked, outcomes)
-    return outcomes.denial()
+    if asked:
+        await guard.decide_async(asked, outcomes)
 
 
-async def answer(request: Any, denial: Denial, outcomes: Outcomes, scope: Scope) -> App:
+async def answer(request: Any, denial: Denial, outcomes: guard.Outcomes, scope: Scope) -> App:
     """Give the response to a denial, as an application."""
     own = outcomes.answer_of(denial)
     if own is not None:

@@ -20,8 +20,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from polylimit import asgi
-from polylimit.asgi import OUTCOMES, Receive, ResponseStart, Scope, ScopeFacts
-from polylimit.guard import Cost, Denial, Guard, Key, Outcomes, Policies
+from polylimit.asgi import Receive, ResponseStart, Scope, ScopeFacts
+from polylimit.guard import Cost, Denial, Guard, Key, Policies
 
 if TYPE_CHECKING:
     from polylimit import AsyncLimiter
@@ -88,13 +88,14 @@ class RateLimit:
         scope = request.scope
         if scope["type"] != "http":
             return
-        outcomes: Outcomes | None = scope.get(OUTCOMES)
+        outcomes = asgi.outcomes_in(scope)
         has_middleware = outcomes is not None
         if outcomes is None:
             if self._guard.count is not None:
                 raise RuntimeError("count needs polylimit.fastapi.RateLimitMiddleware on the application")
-            outcomes = scope.setdefault(_OWN_OUTCOMES, Outcomes())
-        denial = await asgi.decide([self._guard], request, ScopeFacts(scope), outcomes)
+            outcomes = scope.setdefault(_OWN_OUTCOMES, asgi.Outcomes())
+        await asgi.decide([self._guard], request, ScopeFacts(scope), outcomes)
+        denial = outcomes.denial()
         # The middleware adds the fields of all kinds of responses.
         fields = {} if has_middleware else dict(outcomes.fields())
         if denial is None:

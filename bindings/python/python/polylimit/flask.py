@@ -9,16 +9,18 @@
 
 from __future__ import annotations
 
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import flask
 
 from polylimit import guard
+from polylimit._core import Passed
 from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
 
 if TYPE_CHECKING:
     from polylimit import Limiter
+    from polylimit._core import PlainGuard
 
 __all__ = ["Denial", "RateLimit", "limit"]
 
@@ -109,14 +111,23 @@ class RateLimit:
 
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
-        app.before_request(partial(self._before, app if isinstance(app, flask.Flask) else None))
+        known_app = app if isinstance(app, flask.Flask) else None
 
-    def _before(self, app: flask.Flask | None) -> Any:
-        request = _request()
-        endpoint = request.endpoint
-        view = None if endpoint is None else (app or flask.current_app).view_functions.get(endpoint)
-        guards = getattr(view, _GUARDS, None)
-        return _decide(request, self._guards if guards is None else [*self._guards, *guards])
+        # A function is told apart from a coroutine's sooner than any other object is.
+        def before() -> Any:
+            request = _request()
+            rule = request.url_rule
+            guards = None
+            if rule is not None:
+                view = (known_app or flask.current_app).view_functions.get(rule.endpoint)
+                guards = getattr(view, _GUARDS, None)
+            if guards is not None:
+                return _decide(request, [*self._guards, *guards])
+            if self._guards[0].plain is None or _OUTCOMES in request.environ:
+                return _decide(request, self._guards)
+            return _pass(request, self._guards[0], self._guards[0].plain)
+
+        app.before_request(before)
 
 
 def limit(
@@ -163,18 +174,48 @@ def limit(
     return decorate
 
 
-def _request() -> flask.Request:
-    """Give the request itself: what stands for it looks it up each time that it is used."""
-    return flask.request._get_current_object()  # type: ignore[attr-defined, no-any-return] # noqa: SLF001
+#: Gives the request itself: what stands for it looks it up each time that it is used.
+_request: Callable[[], flask.Request] = flask.request._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def _pass(request: flask.Request, one: Guard, plain: PlainGuard) -> Any:
+    """Decide by a guard that asks the same for every request; give the response if it is denied."""
+    environ = request.environ
+    if one.is_by_peer:
+        passed = plain.of_peer(environ.get("REMOTE_ADDR"))
+    else:
+        passed = plain.of_key(guard.key_of(one, request, _Facts(request)))
+    if passed.is_waiting:
+        passed.wait()
+    # Not in `flask.g`, which several requests of a test may share.
+    environ[_OUTCOMES] = passed
+
+    def finish(response: flask.Response) -> flask.Response:
+        if passed.outcomes is not None:
+            return _finish(Outcomes.of(passed), response)
+        passed.add_to(response.headers)
+        return response
+
+    flask.after_this_request(finish)
+    if passed.allowed:
+        return None
+    outcomes = Outcomes.of(passed)
+    denial = outcomes.denial()
+    return None if denial is None else _denied(outcomes, denial)
 
 
 def _decide(request: flask.Request, guards: list[Guard]) -> Any:
     """Decide what was not decided for this request yet; give the response if it is denied."""
-    # Not in `flask.g`, which several requests of a test may share.
-    outcomes: Outcomes | None = request.environ.get(_OUTCOMES)
-    if outcomes is None:
+    found: Outcomes | Passed | None = request.environ.get(_OUTCOMES)
+    if found is None:
         outcomes = request.environ[_OUTCOMES] = Outcomes()
-        flask.after_this_request(partial(_finish, outcomes))
+
+        def finish(response: flask.Response) -> flask.Response:
+            return _finish(outcomes, response)
+
+        flask.after_this_request(finish)
+    else:
+        outcomes = Outcomes.of(found) if isinstance(found, Passed) else found
     known = outcomes.seen
     facts = _Facts(request)
     asked = []

@@ -6,10 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from polylimit import keys
-from polylimit._core import AsyncLimiter, Decision, Policy, Problem, Quota, Request, header_fields, problem
+from polylimit._core import (
+    AsyncLimiter,
+    Decision,
+    Passed,
+    PlainGuard,
+    Policy,
+    Problem,
+    Quota,
+    Request,
+    header_fields,
+    problem,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from typing_extensions import Self
 
 #: RFC 6585, section 4.
 TOO_MANY_REQUESTS = 429
@@ -61,6 +74,13 @@ class Guard:
         self.headers = headers
         #: Whether a function of the request is called before it is decided.
         self.asks_request = callable(self.key) or callable(cost) or skip is not None
+        #: Whether the other end of the socket says whom a request counts for.
+        self.is_by_peer = isinstance(self.key, keys.ClientAddress) and self.key.rules.header is None
+        #: The same for every request, if it is: then all of it is done in one call.
+        self.plain: PlainGuard | None = None
+        if len(self.policies) == 1 and skip is None and count is None and not callable(cost):
+            rules = self.key.rules if isinstance(self.key, keys.ClientAddress) else None
+            self.plain = PlainGuard.of(self, limiter, self.policies[0], cost, rules, headers)
 
 
 class Asked:
@@ -99,6 +119,19 @@ class Outcomes:
         self.seen: list[Guard] = []
         #: Whether the response says what counts.
         self.counts_later = False
+
+    @classmethod
+    def of(cls, passed: Passed) -> Self:
+        """Give what a plain guard decided, so that others can decide along with it."""
+        known = passed.outcomes
+        if isinstance(known, cls):
+            return known
+        outcomes = cls()
+        asked = Asked(passed.guard, passed.key, passed.guard.cost)
+        outcomes.seen.append(asked.guard)
+        outcomes.note([asked], [passed.decision])
+        passed.outcomes = outcomes
+        return outcomes
 
     def all(self) -> list[Outcome]:
         """Give every policy with its decision."""

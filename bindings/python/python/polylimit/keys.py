@@ -30,12 +30,16 @@ class ReadyKey(Protocol):
         """Give the key of a request."""
 
 
-class _ClientAddress:
+class ClientAddress:
+    """The client's address, by rules."""
+
     def __init__(self, rules: ClientAddressRules) -> None:
+        self.rules = rules
         self._key = rules.key
         self._header = rules.header
 
     def of(self, facts: Facts) -> str:
+        """Give the key of a request."""
         # The other end of a Unix socket is on this host.
         peer = facts.peer() or "127.0.0.1"
         return self._key(peer) if self._header is None else self._key(peer, facts.header(self._header))
@@ -75,7 +79,7 @@ def client_address(
     networks and the one header that they write: ``client_address(["10.0.0.0/8"], "x-forwarded-for")``.
     """
     rules = ClientAddressRules(trusted, header, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
-    return _ClientAddress(rules)
+    return ClientAddress(rules)
 
 
 def header(name: str, *, otherwise: ReadyKey | None = None) -> ReadyKey:
