@@ -70,7 +70,10 @@ impl PlainGuard {
     fn append_to(&self, list: &Bound<'_, PyList>, decision: &Decision) -> PyResult<()> {
         let py = list.py();
         let fields = self.fields(py, decision)?;
-        let mut before = self.before.lock();
+        // Making an object may run a finalizer, and that another thread, which comes here as well: nobody may wait for it.
+        let mut shared = self.before.try_lock();
+        let mut own = Vec::new();
+        let before = shared.as_deref_mut().unwrap_or(&mut own);
         before.truncate(fields.len());
         for (at, field) in fields.into_iter().enumerate() {
             if let Some(same) = before.get(at).filter(|before| before.field == field) {
