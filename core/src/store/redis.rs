@@ -2,6 +2,7 @@
 //!
 //! - [`options`], [`url`]: what the user configures. [`key`]: what a key is called there.
 //! - [`script`], [`call`]: the transition in Lua, what it is told and what it replies.
+//! - [`question`]: how a question is asked, and what is made of its answer.
 //! - [`ticket`]: an operation that waits for its answer. [`topology`]: where it goes: to one server or, by slot, to a node
 //!   of a [`cluster`]. [`link`]: the connection to a server, and the task that drives it on one of the [`runtimes`].
 //! - [`failure`], [`health`]: what to make of an error, and when to stop asking.
@@ -23,6 +24,7 @@ mod options;
 mod outage_answer;
 mod outstanding;
 mod policies;
+mod question;
 mod reply;
 mod resp;
 mod runtimes;
@@ -54,18 +56,16 @@ pub(crate) use self::options::duration;
 pub use self::options::{OptionKind, RedisOptions, StoreOption};
 use self::outage_answer::OutageAnswer;
 use self::policies::{Policies, RedisPolicy};
+use self::question::Asked;
 use self::runtimes::Runtimes;
 use self::secret::Secret;
-use self::submitted::Submitted;
 use self::target::{Credentials, Endpoints};
-use self::ticket::{Replied, Reply};
-use self::topology::Topology;
-use super::{Action, Answer, PolicyId, PolicyOptions, Question};
+use self::ticket::Reply;
+use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
-use crate::decision::Source;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
-use crate::known_denied::{KnownDenied, Look};
+use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::transition::Operation;
@@ -174,44 +174,6 @@ impl RedisStore {
         self.known_denied.forget_all();
     }
 
-    /// The answer to a question that is known without asking anybody.
-    #[inline]
-    pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Answer> {
-        if let Some(denial) = self.known_denied.answer(question) {
-            return Some((denial, 0));
-        }
-        self.leases.answer(question).map(|admitted| (admitted, question.cost))
-    }
-
-    /// Asks the store, and answers without it if need be. Says as well how many units were spent.
-    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.try_ask(question) {
-            return Ok(answer);
-        }
-        let topology = self.runtimes.here()?;
-        self.ask_at(&topology, question).await
-    }
-
-    /// Asks several questions at once, which travel together.
-    pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
-        let topology = self.runtimes.here()?;
-        self.ask_many_of(&topology, questions).await
-    }
-
-    /// [`ask`](Self::ask) for a thread that waits.
-    pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.try_ask(question) {
-            return Ok(answer);
-        }
-        self.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await)?
-    }
-
-    /// [`ask_many`](Self::ask_many) for a thread that waits.
-    pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
-        self.runtimes
-            .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await)?
-    }
-
     /// Authenticates new connections with other credentials from now on.
     pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) {
         let secret = |text: &str| Secret::from(Box::from(text));
@@ -267,157 +229,6 @@ impl RedisStore {
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         self.runtimes.driver()?.block_on(future)
     }
-
-    async fn ask_many_of(
-        &self,
-        topology: &Topology,
-        questions: &[Question<'_>],
-    ) -> Result<Vec<Answer>, Error> {
-        let mut started = Vec::with_capacity(questions.len());
-        for question in questions {
-            let one = match self.try_ask(*question) {
-                Some(answer) => Started::Known(answer),
-                None => self.start(topology, *question).await?,
-            };
-            started.push(one);
-        }
-        let mut answers = Vec::with_capacity(questions.len());
-        for started in started {
-            answers.push(match started {
-                Started::Known(answer) => answer,
-                Started::Asked(asked, submitted) => self.answered(&asked, submitted.await),
-            });
-        }
-        Ok(answers)
-    }
-
-    /// Asks one of several questions.
-    async fn start<'a>(&self, topology: &Topology, question: Question<'a>) -> Result<Started<'a>, Error> {
-        let asked = self.asked(question)?;
-        if asked.policy.lease.is_some() {
-            return Ok(Started::Known(self.ask_beside_lease(topology, &asked).await?));
-        }
-        let submitted = self.submit(topology, &asked);
-        Ok(Started::Asked(asked, submitted))
-    }
-
-    async fn ask_at(&self, topology: &Topology, question: Question<'_>) -> Result<Answer, Error> {
-        let asked = self.asked(question)?;
-        if asked.policy.lease.is_some() {
-            return self.ask_beside_lease(topology, &asked).await;
-        }
-        let submitted = self.submit(topology, &asked);
-        Ok(self.answered(&asked, submitted.await))
-    }
-
-    /// Asks of a key that may be leased what no lease pays for. Nobody is told of units as used that are only held here.
-    async fn ask_beside_lease(&self, topology: &Topology, asked: &Asked<'_>) -> Result<Answer, Error> {
-        let until = Instant::now() + self.context.deadline;
-        let question = asked.question;
-        let is_check = question.action == Action::Apply(Operation::Check);
-        match question.action {
-            Action::Reset => self.leases.forget(question),
-            _ if !is_check && self.leases.holds(question) => self.leases.give_back(question, until).await,
-            Action::Apply(_) => {}
-        }
-        let answer = self.answered(asked, self.submit_until(topology, asked, until).await);
-        if question.action == Action::Reset {
-            self.leases.forget(question);
-        }
-        if !is_check || answer.0.source != Source::Store {
-            return Ok(answer);
-        }
-        if answer.0.allowed {
-            self.leases.admitted(question, &asked.policy, &answer.0);
-            return Ok(answer);
-        }
-        if !self.leases.holds(question) {
-            return Ok(answer);
-        }
-        self.leases.give_back(question, until).await;
-        let again = self.asked(question)?;
-        Ok(self.answered(&again, self.submit_until(topology, &again, until).await))
-    }
-
-    /// Makes ready to ask a question.
-    fn asked<'a>(&self, question: Question<'a>) -> Result<Asked<'a>, Error> {
-        let policy = self.policies.known(question.id)?;
-        Ok(Asked { look: self.known_denied.look(question), policy, question })
-    }
-
-    /// Gives a question to the connections.
-    fn submit(&self, topology: &Topology, asked: &Asked<'_>) -> Submitted {
-        self.submit_until(topology, asked, Instant::now() + self.context.deadline)
-    }
-
-    fn submit_until(&self, topology: &Topology, asked: &Asked<'_>, deadline: Instant) -> Submitted {
-        let Asked { question, policy, .. } = asked;
-        let mut key = Vec::new();
-        self.keys.write(&policy.key_prefix, question.key, &mut key);
-        let what = (question.action, question.cost);
-        Submitted::new(&self.context, topology, &policy.call, key, what, deadline)
-    }
-
-    /// Makes of the store's answer, or of why there is none, the caller's.
-    fn answered(&self, asked: &Asked<'_>, reply: Reply) -> Answer {
-        let Asked { policy, question, .. } = asked;
-        self.learn(asked, &reply);
-        let counters = &self.context.counters;
-        match reply {
-            Ok(Replied { decision, spent, .. }) => {
-                counters.applied.add(1);
-                if policy.outage == Outage::Local {
-                    self.outage.follow(*question, spent);
-                }
-                (decision, spent)
-            }
-            Err(Failure { class, reason }) => {
-                counters.failed(class);
-                match policy.outage {
-                    Outage::Local => counters.answered_local.add(1),
-                    Outage::Allow => counters.answered_allow.add(1),
-                    Outage::Deny => counters.answered_deny.add(1),
-                }
-                self.outage.answer(policy.outage, policy.policy.quotas(), *question, reason)
-            }
-        }
-    }
-
-    /// Keeps in mind what is denied, and no longer what may be admitted again.
-    fn learn(&self, asked: &Asked<'_>, reply: &Reply) {
-        let Asked { look, policy, question } = asked;
-        let gives_back = matches!(question.action, Action::Apply(Operation::Refund) | Action::Reset);
-        match reply {
-            Ok(Replied { denied: Some(denied), .. }) => {
-                if let Some(look) = look {
-                    self.known_denied.learn(*question, *look, &policy.call, Arc::clone(denied));
-                    self.channel.listen();
-                }
-            }
-            Ok(_) if gives_back => self.known_denied.forget(*question, None),
-            Ok(Replied { spent, .. })
-                if *spent > 0 || question.action == Action::Apply(Operation::Charge) =>
-            {
-                self.known_denied.outdated(*question);
-            }
-            // It may arrive until its deadline has passed at the server.
-            Err(_) if gives_back => self.known_denied.forget(*question, Some(2 * self.context.deadline)),
-            _ => {}
-        }
-    }
-}
-
-/// A question, and what is needed to make something of its answer.
-struct Asked<'a> {
-    question: Question<'a>,
-    policy: Arc<RedisPolicy>,
-    look: Option<Look>,
-}
-
-/// One of several questions.
-enum Started<'a> {
-    Known(Answer),
-    Asked(Asked<'a>, Submitted),
 }
 
 impl Drop for RedisStore {
