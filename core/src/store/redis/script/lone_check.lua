@@ -14,6 +14,7 @@ if raw and #raw == 12 then
   end
 end
 if ordinary then
+  local before = debt
   debt = debt + want
   if debt <= empty then
     local value = pack('>I6I6', now_low, base + debt)
@@ -35,7 +36,7 @@ if ordinary then
       end
       code = found and 1
     end
-  elseif debt - want + unit_debt > empty then
+  elseif before + unit_debt > empty then
     -- Not even one of them fits. Where some do and others do not, the general transition counts.
     code = 2
   end
