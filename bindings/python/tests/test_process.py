@@ -142,8 +142,10 @@ def test_the_end_with_decisions_pending(own_redis, pending):
 
 
 INTERRUPTED = """
-    import math, sys, threading, time
+    import math, signal, sys, threading, time
     from polylimit import Limiter
+    # Whoever runs the tests in the background may ignore it, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     url, operation = sys.argv[1:]
     limiter = Limiter(url, {"api": "1/day"}, **({} if url == "memory:" else {"deadline": 60}))
     if operation == "acquire" and url == "memory:":
