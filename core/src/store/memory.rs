@@ -30,11 +30,12 @@ use self::registered::Registered;
 use self::shard::Shard;
 use self::slot::Known;
 use super::{Action, Answer, PolicyId, Question};
+use crate::algorithm::State;
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation};
 use crate::lock::Lock;
 use crate::policy::Policy;
-use crate::transition::Operation;
+use crate::transition::{Operation, PolicyRules};
 
 /// Fewer keys than this are not worth a shard of their own.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -132,8 +133,8 @@ impl MemoryStore {
         }
     }
 
-    /// The answer to a check that is answered in the shortest way: of a short key that is known, whose policy has a token
-    /// bucket as its only quota. It is compiled into the caller, with every number in a register.
+    /// The answer to a check that is answered in the shortest way: of a short key that is known. Where a token bucket is the
+    /// policy's only quota all of it is compiled into the caller, with every number in a register.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
@@ -155,7 +156,15 @@ impl MemoryStore {
         let mut shard = shard.lock();
         let now_us = shard.time(read_us, &self.clock);
         let Known { current, entry, sweep } = shard.known(id, hash, key)?;
-        let (decision, written) = current.rules.check_bucket(entry.states.as_mut_slice(), now_us, cost)?;
+        let states = entry.states.as_mut_slice();
+        let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
+            let (decision, written) = check_others(&current.rules, states, now_us, cost);
+            if written {
+                notices.withdraw(hash);
+                sweep.lower(now_us + decision.reset_after_us());
+            }
+            return Some(decision.by_fields());
+        };
         if written {
             notices.withdraw(hash);
             sweep.lower(now_us + decision.reset_after_us());
@@ -216,4 +225,11 @@ impl MemoryStore {
         let bits = (hash >> 16) & 0xFFFF_FFFF;
         &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
     }
+}
+
+/// Checks by whatever is not one token bucket, and says as well whether it wrote them.
+#[inline(never)]
+fn check_others(rules: &PolicyRules, states: &mut [State], now_us: u64, cost: u64) -> (Decision, bool) {
+    let (decision, applied) = rules.decide(states, now_us, Operation::Check, cost, None);
+    (decision, applied.written)
 }
