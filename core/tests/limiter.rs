@@ -31,10 +31,17 @@ fn what_is_out_of_bounds_is_refused_without_showing_the_key() {
     let key = vec![b's'; Request::MAX_KEY_LENGTH + 1];
     let error = limiter.check(&key).unwrap_err().to_string();
     assert_eq!(error, "key has 1048577 bytes: allowed are up to 1048576");
-    for cost in [Request::MAX_COST + 1, u64::MAX] {
-        let error = limiter.charge(Request::new("user").cost(cost)).unwrap_err().to_string();
-        assert_eq!(error, format!("cost is {cost}: allowed is 0 to 1000000000000 units"));
+    // A key that is known is decided by a shorter way than one that is not.
+    assert!(limiter.check("known").unwrap().allowed());
+    for (key, cost) in [("new", Request::MAX_COST + 1), ("known", Request::MAX_COST + 1), ("known", u64::MAX)]
+    {
+        let request = Request::new(key).cost(cost);
+        let refused = format!("cost is {cost}: allowed is 0 to 1000000000000 units");
+        for operation in [limiter.check(request).err(), limiter.charge(request).err()] {
+            assert_eq!(operation.map(|error| error.to_string()), Some(refused.clone()));
+        }
     }
+    assert_eq!(limiter.peek("known").unwrap().remaining(), 4);
     assert_eq!(format!("{:?}", Request::new("secret")), "Request { key: 6 bytes, policy: None, cost: 1 }");
 }
 

@@ -129,10 +129,13 @@ impl Shared {
     )]
     #[inline(always)]
     pub(crate) fn check_known(&self, request: Request<'_>) -> Option<Decision> {
+        if !request.is_valid() {
+            return None;
+        }
         let Request { key, policy, cost } = request;
         match (policy, self.registry.only(), &self.store) {
             (None, Some(id), Store::Memory(store)) => store.check_known(id, key, cost),
-            (None, Some(id), Store::Redis(store)) if request.is_valid() => {
+            (None, Some(id), Store::Redis(store)) => {
                 let (decision, _) = store.try_ask(Question { id, key, action: CHECK, cost })?;
                 Some(decision.by_fields())
             }
