@@ -155,35 +155,46 @@ impl<T: Send + Unpin + 'static> Completions<T> {
             Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
-        let mut calls = submitted.lock();
-        let answering = match answering(limiter, call) {
+        let answering = match answering(limiter, OwnedCall::of(call)) {
             Ok(answering) => answering,
             Err(error) => return Some(Err(error)),
         };
+        let mut calls = submitted.lock();
         let number = calls.add(tag, answering);
-        // It is polled, so that it is on its way.
         let mut known = None;
-        let mut others = Vec::new();
-        let polling = self.wake.polling(false);
-        calls.poll(&self.waker, &polling, |Over { number: of, tag, answer }| {
-            if of == number {
-                known = Some(answer);
+        self.poll_started(&mut calls, held, |over| {
+            if over.number == number {
+                known = Some(over.answer);
+                None
             } else {
-                others.push((tag, answer));
+                Some((over.tag, over.answer))
             }
         });
-        calls.finished.append(&mut others);
+        known
+    }
+
+    /// Polls after a call was added, so that it is on its way. Those that have finished wait for the loop, as far as `each`
+    /// leaves them.
+    fn poll_started(
+        &self,
+        calls: &mut Calls<T>,
+        held: &Held<T>,
+        mut each: impl FnMut(Over<T>) -> Option<Finished<T>>,
+    ) {
+        let mut finished = Vec::new();
+        let polling = self.wake.polling(false);
+        calls.poll(&self.waker, &polling, |over| finished.extend(each(over)));
+        calls.finished.append(&mut finished);
         // A wake-up for one of these may have been taken for one of what is polled.
         if !calls.finished.is_empty() || held.has_finished() {
             self.waker.wake_by_ref();
         }
-        known
     }
 
     /// As [`submit`](Self::submit), but a call that has to wait is started by [`start_held`](Self::start_held), together
     /// with all others that are held: for loops that know when they have no more for the moment. Many are started without
-    /// that. They run on the thread that drives the limiter's connections, which is woken once for all of them, and cannot
-    /// be abandoned. An acquire is better submitted: mostly it needs no waiting, which is seen only when it is started.
+    /// that. Several run on the thread that drives the limiter's connections, which is woken once for all of them, and
+    /// cannot be abandoned. An acquire is better submitted: mostly it needs no waiting, which is seen only when it is started.
     pub fn hold(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
         if let Some(answer) = limiter.try_call(call) {
             return Some(answer);
@@ -197,9 +208,15 @@ impl<T: Send + Unpin + 'static> Completions<T> {
 
     /// Starts what is held.
     pub fn start_held(&self) {
-        if let Ok(parts) = self.parts() {
-            parts.held.start();
+        let Ok(Parts { submitted, held }) = self.parts() else { return };
+        let Some((limiter, tag, call)) = held.take_lone() else { return held.start() };
+        // Nothing goes along with it, and waking another thread takes longer than starting it here.
+        let mut calls = submitted.lock();
+        match answering(&limiter, call) {
+            Ok(answering) => _ = calls.add(tag, answering),
+            Err(error) => calls.finished.push((tag, Err(error))),
         }
+        self.poll_started(&mut calls, held, |Over { tag, answer, .. }| Some((tag, answer)));
     }
 
     /// Hands out what has finished, each with its tag.
@@ -276,10 +293,10 @@ impl<T> std::fmt::Debug for Completions<T> {
 }
 
 /// The call on its way, for whoever polls it.
-fn answering(limiter: &Limiter, call: &Call<'_>) -> Result<Answering, Error> {
+fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering, Error> {
     let driver = limiter.shared().driver()?;
     let (runtime, closed) = (driver.handle().clone(), driver.closed());
-    let (limiter, call) = (limiter.clone(), OwnedCall::of(call));
+    let limiter = limiter.clone();
     let answer = Box::pin(async move {
         tokio::select! {
             biased;
@@ -305,7 +322,7 @@ impl Limiter {
     ) -> impl Future<Output = Result<Answer, Error>> + Send + Unpin + 'static + use<> {
         let answering = match self.try_call(call) {
             Some(answer) => Err(answer),
-            None => answering(self, call).map_err(Err),
+            None => answering(self, OwnedCall::of(call)).map_err(Err),
         };
         match answering {
             Ok(answering) => Either::Left(answering),

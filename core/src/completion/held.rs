@@ -1,5 +1,5 @@
 //! Calls that are held until their loop has no more of them, and then started together, on the thread that drives the
-//! connections.
+//! connections; one alone is started by its loop.
 //!
 //! Waking that thread takes longer than a decision, and what waits together goes together: so it is woken once for all, and
 //! finds all of them. It hands their answers back in the same way.
@@ -58,6 +58,17 @@ impl<T: Send + 'static> Held<T> {
         if held >= MOST_HELD {
             self.start();
         }
+    }
+
+    /// The only one that is held, if no other was started that has not been handed out either.
+    pub(super) fn take_lone(&self) -> Option<(Limiter, T, OwnedCall)> {
+        if self.pending() != 1 {
+            return None;
+        }
+        let (limiter, mut owed) = self.waiting.lock().pop()?;
+        let (tag, call) = owed.call.take()?;
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        Some((limiter, tag, call))
     }
 
     /// Starts them, those of one limiter in the order in which they were held.

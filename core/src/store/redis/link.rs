@@ -2,7 +2,8 @@
 //!
 //! Callers put tickets into its queue and wait for their answers. The task connects when there is something to ask,
 //! sends what waits together in one write, and answers every ticket by its deadline, whatever the server does. It runs
-//! on the runtime of whoever uses it, so that a lone caller needs no hop to another thread.
+//! on the runtime of whoever uses it, so that a lone caller needs no hop to another thread; who asks on another thread
+//! sends it from there while the task has nothing to do.
 
 mod batch;
 mod expiring;
@@ -13,10 +14,11 @@ mod serving;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Poll, ready};
 
 use atomic_waker::AtomicWaker;
+use parking_lot::Mutex;
 
 pub(crate) use self::expiring::expiring;
 pub(crate) use self::queue::Queue;
@@ -51,6 +53,10 @@ struct Shared {
     time: ServerTime,
     /// The task that drives the connection.
     task: AtomicWaker,
+    /// The thread on which it last ran.
+    task_thread: AtomicUsize,
+    /// The connection that stands, if one does.
+    serving: Mutex<Option<Serving>>,
     /// Whether somebody has asked in vain since the last attempt to connect.
     wanted: AtomicBool,
     closed: AtomicBool,
@@ -67,6 +73,8 @@ impl Link {
             context,
             time: ServerTime::default(),
             task: AtomicWaker::new(),
+            task_thread: AtomicUsize::new(0),
+            serving: Mutex::default(),
             wanted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
@@ -107,13 +115,23 @@ impl Shared {
             ticket.answer(Err(Failure::not_applied(reason)));
             return;
         }
-        if self.queue.push(ticket) {
+        if self.queue.push(ticket) && !self.send_from_caller() {
             self.task.wake();
         }
         // The task may have ended just before, and then nobody else answers.
         if self.is_closed() {
             self.queue.answer_all(UNREACHABLE);
         }
+    }
+
+    /// Sends what waits on this thread, if the task runs on another one and is not at work. Says whether the task need not
+    /// be woken.
+    fn send_from_caller(&self) -> bool {
+        self.task_thread.load(Ordering::Relaxed) != this_thread()
+            && self
+                .serving
+                .try_lock()
+                .is_some_and(|mut serving| serving.as_mut().is_some_and(Serving::send_from_caller))
     }
 
     /// Notes a failure of the server; while the breaker is open nobody waits.
@@ -151,21 +169,14 @@ impl Task {
                 Ok(Connected { stream, primary }) => {
                     context.counters.connections.add(1);
                     shared.health.reconnected();
-                    let mut serving = Serving::new(shared, stream);
-                    let mut moved =
-                        pin!(context.connector.moved(&shared.address, primary, context.topology_refresh));
-                    let end = poll_fn(|cx| {
-                        if !serving.is_leaving() && moved.as_mut().poll(cx).is_ready() {
-                            serving.retire();
-                        }
-                        serving.poll(cx)
-                    });
-                    let end = end.await;
+                    *shared.serving.lock() = Some(Serving::new(&self.0, stream));
+                    let moved = context.connector.moved(&shared.address, primary, context.topology_refresh);
+                    let Some((end, has_answered)) = self.serve(moved).await else { return };
                     if end == End::Closed {
                         return;
                     }
                     // A connection that worked is replaced at once.
-                    failed = if end == End::Broken && !serving.has_answered() { failed + 1 } else { 0 };
+                    failed = if end == End::Broken && !has_answered { failed + 1 } else { 0 };
                 }
                 Err(failure) => {
                     failed += 1;
@@ -179,6 +190,27 @@ impl Task {
                 self.expiring(tokio::time::sleep(context.pause_after(failed))).await;
             }
         }
+    }
+
+    /// Serves until the connection ends, or has to because the server has moved. Says why it has ended, and whether
+    /// anything was answered over it.
+    async fn serve(&self, moved: impl Future<Output = ()>) -> Option<(End, bool)> {
+        let shared = &*self.0;
+        let mut moved = pin!(moved);
+        poll_fn(|cx| {
+            shared.task_thread.store(this_thread(), Ordering::Relaxed);
+            let mut held = shared.serving.lock();
+            let Some(serving) = held.as_mut() else { return Poll::Ready(None) };
+            if !serving.is_leaving() && moved.as_mut().poll(cx).is_ready() {
+                serving.retire();
+            }
+            let end = ready!(serving.poll(cx));
+            // From here on nobody sends over it.
+            let served = held.take();
+            drop(held);
+            Poll::Ready(served.map(|served| (end, served.has_answered())))
+        })
+        .await
     }
 
     async fn expiring<F: Future>(&self, future: F) -> F::Output {
@@ -205,6 +237,17 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Release);
+        // Whoever is under way is answered as it is dropped, which may call others.
+        let serving = self.0.serving.lock().take();
+        drop(serving);
         self.0.queue.answer_all(UNREACHABLE);
     }
+}
+
+/// What tells a thread from all others.
+fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }

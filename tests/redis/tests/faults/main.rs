@@ -4,6 +4,7 @@
 mod alone;
 mod auth;
 mod bad_state;
+mod elsewhere;
 mod forked;
 mod garbled;
 mod half_open;

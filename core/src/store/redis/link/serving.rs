@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -58,8 +58,9 @@ enum Read {
     Enough,
 }
 
-pub(super) struct Serving<'a> {
-    shared: &'a Shared,
+#[derive(Debug)]
+pub(super) struct Serving {
+    shared: Arc<Shared>,
     stream: Stream,
     read: BytesMut,
     /// Whether there may be whole replies in `read`.
@@ -68,6 +69,8 @@ pub(super) struct Serving<'a> {
     /// How much of `write` was written, and how many bytes were before it.
     written: usize,
     written_before: u64,
+    /// Whether the stream holds back nothing of what was written to it.
+    is_flushed: bool,
     flights: VecDeque<Flight>,
     batches: u64,
     /// Tickets that are tried again later, and when.
@@ -86,17 +89,18 @@ pub(super) struct Serving<'a> {
     next_nonce: u64,
 }
 
-impl<'a> Serving<'a> {
-    pub(super) fn new(shared: &'a Shared, stream: Stream) -> Self {
+impl Serving {
+    pub(super) fn new(shared: &Arc<Shared>, stream: Stream) -> Self {
         let now = Instant::now();
         Self {
-            shared,
+            shared: Arc::clone(shared),
             stream,
             read: BytesMut::with_capacity(READ_BYTES),
             has_more: false,
             write: Vec::new(),
             written: 0,
             written_before: 0,
+            is_flushed: true,
             flights: VecDeque::new(),
             batches: 0,
             later: Vec::new(),
@@ -256,9 +260,10 @@ impl<'a> Serving<'a> {
     /// Writes as much as goes.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {
         let broken = |_| Degradation::Unreachable;
-        if self.write.is_empty() {
+        if self.is_all_out() {
             return Ok(());
         }
+        self.is_flushed = false;
         while self.written < self.write.len() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.write[self.written..]) {
                 Poll::Ready(written) => self.written += written.map_err(broken)?,
@@ -270,8 +275,28 @@ impl<'a> Serving<'a> {
             self.written = 0;
             self.write.clear();
         }
-        let _ = Pin::new(&mut self.stream).poll_flush(cx).map_err(broken)?;
+        self.is_flushed = Pin::new(&mut self.stream).poll_flush(cx).map_err(broken)?.is_ready();
         Ok(())
+    }
+
+    /// Whether all that was to be sent has left this process.
+    fn is_all_out(&self) -> bool {
+        self.write.is_empty() && self.is_flushed
+    }
+
+    /// Sends what waits, on the thread of a caller that is not the one of the task: waking that takes longer. Says whether
+    /// the task need not be woken: what comes back wakes it, and so does its timer.
+    pub(super) fn send_from_caller(&mut self) -> bool {
+        let now = Instant::now();
+        if self.leaving.is_some() || !self.is_all_out() || now - self.last_used > IDLE {
+            return false;
+        }
+        self.fill(now);
+        // If not all goes, or the connection breaks, the task finds the same when it is woken.
+        let written = self.write(&mut Context::from_waker(Waker::noop()));
+        let is_timed =
+            self.next_moment().is_none_or(|next| self.timer_set_for.is_some_and(|set| set <= next));
+        written.is_ok() && self.is_all_out() && is_timed
     }
 
     /// Reads what there is and answers by it.
@@ -343,7 +368,7 @@ impl<'a> Serving<'a> {
     }
 }
 
-impl Drop for Serving<'_> {
+impl Drop for Serving {
     /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
     fn drop(&mut self) {
         self.leave(End::Closed);

@@ -17,7 +17,7 @@ const SUSPECT_AFTER: u32 = 2;
 /// How long to wait at most before a server that refuses for the moment is asked again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-impl Serving<'_> {
+impl Serving {
     /// The store decided: every ticket is answered, in order.
     pub(super) fn decided(
         &mut self,
