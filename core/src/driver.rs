@@ -5,6 +5,7 @@
 //! thread is started that drives it: for as long as a server is out of reach, so that it is found again, or for good
 //! once a future is waited for elsewhere.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,6 +109,7 @@ impl Driver {
         let Some(runtime) = self.runtime.clone() else { return Ok(()) };
         let threads = Arc::clone(&self.threads);
         let drive = move || {
+            OWN_THREAD.set(true);
             runtime.block_on(async {
                 tokio::select! {
                     _ = threads.open.acquire() => wind_down(&threads.ended).await,
@@ -131,6 +133,15 @@ impl Drop for Driver {
             shut_down(runtime);
         }
     }
+}
+
+thread_local! {
+    static OWN_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread only drives a runtime of ours.
+pub(crate) fn is_own_thread() -> bool {
+    OWN_THREAD.get()
 }
 
 /// Lets what still runs come to its end: whoever waits for it is answered, within a deadline.

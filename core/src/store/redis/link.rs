@@ -2,8 +2,8 @@
 //!
 //! Callers put tickets into its queue and wait for their answers. The task connects when there is something to ask,
 //! sends what waits together in one write, and answers every ticket by its deadline, whatever the server does. It runs
-//! on the runtime of whoever uses it, so that a lone caller needs no hop to another thread; who asks on another thread
-//! sends it from there while the task has nothing to do.
+//! on the runtime of whoever uses it, so that a lone caller needs no hop to another thread; where it has a thread of its
+//! own, callers send from theirs while nothing is under way.
 
 mod batch;
 mod expiring;
@@ -14,7 +14,7 @@ mod serving;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, ready};
 
 use atomic_waker::AtomicWaker;
@@ -31,6 +31,7 @@ use super::health::{Admission, Health};
 use super::server_time::ServerTime;
 use super::ticket::Ticket;
 use crate::decision::Degradation;
+use crate::driver;
 
 /// A handle; the task ends when all of them are gone.
 #[derive(Clone, Debug)]
@@ -53,8 +54,8 @@ struct Shared {
     time: ServerTime,
     /// The task that drives the connection.
     task: AtomicWaker,
-    /// The thread on which it last ran.
-    task_thread: AtomicUsize,
+    /// Whether it last ran on a thread that does nothing else.
+    has_thread: AtomicBool,
     /// The connection that stands, if one does.
     serving: Mutex<Option<Serving>>,
     /// Whether somebody has asked in vain since the last attempt to connect.
@@ -73,7 +74,7 @@ impl Link {
             context,
             time: ServerTime::default(),
             task: AtomicWaker::new(),
-            task_thread: AtomicUsize::new(0),
+            has_thread: AtomicBool::new(false),
             serving: Mutex::default(),
             wanted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -124,14 +125,12 @@ impl Shared {
         }
     }
 
-    /// Sends what waits on this thread, if the task runs on another one and is not at work. Says whether the task need not
-    /// be woken.
+    /// Sends what waits on this thread, if the task has one of its own and is not at work. Says whether the task need not be
+    /// woken.
     fn send_from_caller(&self) -> bool {
-        self.task_thread.load(Ordering::Relaxed) != this_thread()
-            && self
-                .serving
-                .try_lock()
-                .is_some_and(|mut serving| serving.as_mut().is_some_and(Serving::send_from_caller))
+        let is_elsewhere = self.has_thread.load(Ordering::Relaxed) && !driver::is_own_thread();
+        let serving = if is_elsewhere { self.serving.try_lock() } else { None };
+        serving.is_some_and(|mut serving| serving.as_mut().is_some_and(Serving::send_from_caller))
     }
 
     /// Notes a failure of the server; while the breaker is open nobody waits.
@@ -198,7 +197,7 @@ impl Task {
         let shared = &*self.0;
         let mut moved = pin!(moved);
         poll_fn(|cx| {
-            shared.task_thread.store(this_thread(), Ordering::Relaxed);
+            shared.has_thread.store(driver::is_own_thread(), Ordering::Relaxed);
             let mut held = shared.serving.lock();
             let Some(serving) = held.as_mut() else { return Poll::Ready(None) };
             if !serving.is_leaving() && moved.as_mut().poll(cx).is_ready() {
@@ -242,12 +241,4 @@ impl Drop for Task {
         drop(serving);
         self.0.queue.answer_all(UNREACHABLE);
     }
-}
-
-/// What tells a thread from all others.
-fn this_thread() -> usize {
-    thread_local! {
-        static PLACE: u8 = const { 0 };
-    }
-    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }

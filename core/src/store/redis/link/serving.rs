@@ -284,11 +284,13 @@ impl Serving {
         self.write.is_empty() && self.is_flushed
     }
 
-    /// Sends what waits, on the thread of a caller that is not the one of the task: waking that takes longer. Says whether
-    /// the task need not be woken: what comes back wakes it, and so does its timer.
+    /// Sends what waits, on the thread of a caller: waking that of the task takes longer. Says whether the task need not be
+    /// woken: what comes back wakes it, and so does its timer. While something is under way, it is about to run anyway, and
+    /// sends more at a time.
     pub(super) fn send_from_caller(&mut self) -> bool {
         let now = Instant::now();
-        if self.leaving.is_some() || !self.is_all_out() || now - self.last_used > IDLE {
+        let is_idle = self.flights.is_empty() && self.is_all_out();
+        if !is_idle || self.leaving.is_some() || now - self.last_used > IDLE {
             return false;
         }
         self.fill(now);
