@@ -1,8 +1,8 @@
 //! The policies of a limiter, by name. Reading takes no lock.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
@@ -13,14 +13,17 @@ use crate::policy::Policy;
 use crate::store::PolicyId;
 
 const MAX_POLICIES: usize = 1 << 16;
-/// So many names are compared before a name is hashed.
+/// So many names are compared with before one is hashed.
 const FEW: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     policies: ArcSwap<Policies>,
-    /// Whether the first policy is the only one with a name of its own: then it need not be looked up.
-    only: AtomicBool,
+    /// The names of the first policies, in the order of their ids.
+    few: [OnceLock<Box<str>>; FEW],
+    /// Whether these may be asked for by their names, and the first one by none.
+    by_name: AtomicBool,
+    by_none: AtomicBool,
     /// Held while policies change, so that the store sees the changes in the same order.
     changing: Mutex<()>,
 }
@@ -48,14 +51,27 @@ enum Named {
 impl Registry {
     /// The same policies under the same ids, in a process that was forked from the one that uses these.
     pub(super) fn successor(&self) -> Self {
-        let only = AtomicBool::new(self.only.load(Ordering::Relaxed));
-        Self { policies: ArcSwap::new(self.policies.load_full()), only, changing: Mutex::default() }
+        let same = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
+        Self {
+            policies: ArcSwap::new(self.policies.load_full()),
+            few: self.few.clone(),
+            by_name: same(&self.by_name),
+            by_none: same(&self.by_none),
+            changing: Mutex::default(),
+        }
     }
 
-    /// The id of the only policy with a name of its own, unless there are others or no more questions are taken.
+    /// The id of a policy that is found without looking it up: comparing with a few names takes less time than hashing.
     #[inline]
-    pub(super) fn only(&self) -> Option<PolicyId> {
-        self.only.load(Ordering::Relaxed).then_some(PolicyId(0))
+    pub(super) fn known_id(&self, name: Option<&str>) -> Option<PolicyId> {
+        let Some(name) = name else {
+            return self.by_none.load(Ordering::Acquire).then_some(PolicyId(0));
+        };
+        if !self.by_name.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut few = self.few.iter().map_while(OnceLock::get).zip(0..);
+        few.find(|(known, _)| ***known == *name).map(|(_, id)| PolicyId(id))
     }
 
     /// The id of the policy of that name, of the only one, or of the one that the text describes, which is added with
@@ -66,8 +82,8 @@ impl Registry {
         name: Option<&str>,
         tell: impl FnOnce(PolicyId, &Policy),
     ) -> Result<PolicyId, Error> {
-        if let (None, Some(only)) = (name, self.only()) {
-            return Ok(only);
+        if let Some(id) = self.known_id(name) {
+            return Ok(id);
         }
         let policies = self.policies.load();
         if let Some(id) = policies.find(name) {
@@ -114,7 +130,8 @@ impl Registry {
         let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
         let was_open = !std::mem::replace(&mut policies.closed, true);
-        self.only.store(false, Ordering::Relaxed);
+        self.by_name.store(false, Ordering::Release);
+        self.by_none.store(false, Ordering::Release);
         self.policies.store(Arc::new(policies));
         was_open
     }
@@ -159,6 +176,9 @@ impl Registry {
                 let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
                 tell(id, &policy);
                 policies.ids.insert(policy.name().into(), id);
+                if let Some(name) = self.few.get(policies.list.len()) {
+                    name.get_or_init(|| policy.name().into());
+                }
                 policies.list.push(policy);
                 id
             }
@@ -168,7 +188,8 @@ impl Registry {
         } else if !policies.named.contains(&id) {
             policies.named.push(id);
         }
-        self.only.store(policies.named == [PolicyId(0)] && !policies.closed, Ordering::Relaxed);
+        self.by_name.store(!policies.closed, Ordering::Release);
+        self.by_none.store(policies.named == [PolicyId(0)] && !policies.closed, Ordering::Release);
         self.policies.store(Arc::new(policies));
         Ok(id)
     }
@@ -180,18 +201,9 @@ impl Policies {
             return None;
         }
         match name {
-            Some(name) => self.among_few(name).or_else(|| self.ids.get(name).copied()),
+            Some(name) => self.ids.get(name).copied(),
             None => self.named.first().copied().filter(|_| self.named.len() == 1),
         }
-    }
-
-    /// The policy of that name, if it is one of the first: comparing with these takes less time than hashing.
-    #[inline]
-    fn among_few(&self, name: &str) -> Option<PolicyId> {
-        let few = self.named.get(..self.named.len().min(FEW))?;
-        few.iter()
-            .copied()
-            .find(|id| self.list.get(id.0 as usize).is_some_and(|policy| policy.name() == name))
     }
 
     #[cold]

@@ -121,8 +121,8 @@ impl Shared {
         Ok(answer)
     }
 
-    /// The answer to a check of the only policy for which there is a shortest way: in the memory store, and as said there,
-    /// or from what is known of a store elsewhere.
+    /// The answer to a check by a policy that need not be looked up, for which there is a shortest way: in the memory store,
+    /// and as said there, or from what is known of a store elsewhere.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
@@ -133,13 +133,14 @@ impl Shared {
             return None;
         }
         let Request { key, policy, cost } = request;
-        match (policy, self.registry.only(), &self.store) {
-            (None, Some(id), Store::Memory(store)) => store.check_known(id, key, cost),
-            (None, Some(id), Store::Redis(store)) => {
+        let id = self.registry.known_id(policy)?;
+        match &self.store {
+            Store::Memory(store) => store.check_known(id, key, cost),
+            Store::Redis(store) => {
                 let (decision, _) = store.try_ask(Question { id, key, action: CHECK, cost })?;
                 Some(decision.by_fields())
             }
-            _ => None,
+            Store::Local(_) => None,
         }
     }
 
