@@ -85,8 +85,10 @@ fn what_is_sent_elsewhere_counts_once() {
 #[test]
 fn no_answer_is_missed_by_its_deadline() {
     let server = Server::start(Kind::Redis, &[]);
-    for idle in [Duration::ZERO, DEADLINE / 2, 2 * DEADLINE, 4 * DEADLINE] {
-        let options = asked_each_time(&server.url()).deadline(DEADLINE);
+    let ages = [Duration::ZERO, Duration::from_secs(600)];
+    let idle = [Duration::ZERO, DEADLINE / 2, 2 * DEADLINE, 4 * DEADLINE];
+    for (age, idle) in ages.into_iter().flat_map(|age| idle.map(|idle| (age, idle))) {
+        let options = asked_each_time(&server.url()).deadline(DEADLINE).max_connection_age(age);
         let (limiter, this) = (limiter(options, COUNTING, Outage::Deny), Loop::new());
         let first = this.check(&limiter);
         assert!(first.allowed() && first.source() == Source::Store, "{first:?}");

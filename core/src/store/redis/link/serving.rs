@@ -296,9 +296,9 @@ impl Serving {
         self.fill(now);
         // If not all goes, or the connection breaks, the task finds the same when it is woken.
         let written = self.write(&mut Context::from_waker(Waker::noop()));
-        let is_timed =
-            self.next_moment().is_none_or(|next| self.timer_set_for.is_some_and(|set| set <= next));
-        written.is_ok() && self.is_all_out() && is_timed
+        // A timer that has fired may not have been set anew.
+        let wakes_by = |next| self.timer_set_for.is_some_and(|set| now < set && set <= next);
+        written.is_ok() && self.is_all_out() && self.next_moment().is_none_or(wakes_by)
     }
 
     /// Reads what there is and answers by it.
