@@ -5,13 +5,13 @@
 //! what can go on, on its own thread, and takes the results along.
 
 mod held;
+mod owned_call;
 mod wake_once;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -19,13 +19,12 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use self::held::Held;
+use self::owned_call::OwnedCall;
 use self::wake_once::{Polling, WakeOnce};
 use crate::birth::Birth;
-use crate::call::{Answer, Call, Form};
+use crate::call::{Answer, Call};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
-use crate::request::Request;
-use crate::store::Action;
 
 /// The calls that one event loop waits for, each with a tag that says to the loop which one it is.
 ///
@@ -209,9 +208,13 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// Starts what is held.
     pub fn start_held(&self) {
         let Ok(Parts { submitted, held }) = self.parts() else { return };
-        let Some((limiter, tag, call)) = held.take_lone() else { return held.start() };
-        // Nothing goes along with it, and waking another thread takes longer than starting it here.
+        // Under the lock it is pending all the time.
         let mut calls = submitted.lock();
+        let Some((limiter, tag, call)) = held.take_lone() else {
+            drop(calls);
+            return held.start();
+        };
+        // Nothing goes along with it, and waking another thread takes longer than starting it here.
         match answering(&limiter, call) {
             Ok(answering) => _ = calls.add(tag, answering),
             Err(error) => calls.finished.push((tag, Err(error))),
@@ -344,63 +347,5 @@ impl<F: Future> Future for InRuntime<F> {
         let runtime = self.runtime.clone();
         let _entered = runtime.enter();
         self.future.as_mut().poll(context)
-    }
-}
-
-/// A call that outlives its caller's texts.
-enum OwnedCall {
-    One(OwnedRequest, Action, Form),
-    Many(Vec<OwnedRequest>),
-    Together(Vec<OwnedRequest>),
-    Acquire(OwnedRequest, Duration),
-    Ready(Duration),
-    Doctor,
-}
-
-struct OwnedRequest {
-    key: Box<[u8]>,
-    policy: Option<Box<str>>,
-    cost: u64,
-}
-
-impl OwnedRequest {
-    fn of(request: &Request<'_>) -> Self {
-        Self { key: request.key.into(), policy: request.policy.map(Into::into), cost: request.cost }
-    }
-
-    fn request(&self) -> Request<'_> {
-        Request { key: &self.key, policy: self.policy.as_deref(), cost: self.cost }
-    }
-}
-
-fn borrowed(requests: &[OwnedRequest]) -> Vec<Request<'_>> {
-    requests.iter().map(OwnedRequest::request).collect()
-}
-
-impl OwnedCall {
-    fn of(call: &Call<'_>) -> Self {
-        if let Some((action, request, form)) = call.action() {
-            return Self::One(OwnedRequest::of(&request), action, form);
-        }
-        match call {
-            Call::CheckMany(requests) => Self::Many(requests.iter().map(OwnedRequest::of).collect()),
-            Call::CheckTogether(requests) => Self::Together(requests.iter().map(OwnedRequest::of).collect()),
-            Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
-            Call::Ready(timeout) => Self::Ready(*timeout),
-            _ => Self::Doctor,
-        }
-    }
-
-    async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
-        match self {
-            Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,
-            Self::Many(requests) => limiter.call(&Call::CheckMany(&borrowed(requests))).await,
-            Self::Together(requests) => limiter.call(&Call::CheckTogether(&borrowed(requests))).await,
-            Self::Acquire(request, timeout) => {
-                limiter.call(&Call::Acquire(request.request(), *timeout)).await
-            }
-            Self::Ready(timeout) => limiter.call(&Call::Ready(*timeout)).await,
-            Self::Doctor => limiter.call(&Call::Doctor).await,
-        }
     }
 }

@@ -46,6 +46,31 @@ fn what_is_out_of_bounds_is_refused_without_showing_the_key() {
 }
 
 #[test]
+fn each_of_many_policies_is_asked_for_by_its_name() {
+    // The first few are found in another way than the rest, and so are quotas that stand among them.
+    let limiter = Limiter::builder().policy(policy("p1", "1/day")).build().unwrap();
+    let blocking = limiter.blocking();
+    let remaining = |name: &str| blocking.check(Request::new("user").policy(name)).unwrap().remaining();
+    assert_eq!(remaining("100/day"), 99);
+    for number in 2..=8 {
+        limiter.set_policy(policy(&format!("p{number}"), &format!("{number}/day"))).unwrap();
+    }
+    for number in 1..=8 {
+        assert_eq!(remaining(&format!("p{number}")), number - 1);
+    }
+    assert_eq!(remaining("100/day"), 98);
+    limiter.set_policy(policy("p2", "20/day")).unwrap();
+    assert_eq!(remaining("p2"), 18);
+    let unknown = blocking.check(Request::new("user").policy("p9")).unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::InvalidArgument);
+    limiter.close();
+    for name in ["p1", "p8", "100/day"] {
+        let closed = blocking.check(Request::new("user").policy(name)).unwrap_err();
+        assert_eq!(closed.kind(), ErrorKind::Closed, "{name}");
+    }
+}
+
+#[test]
 fn a_limiter_is_built_valid() {
     let twice = Limiter::builder().policy(policy("api", "5/minute")).policy(policy("api", "6/minute"));
     assert!(twice.build().unwrap_err().to_string().contains("two policies are named api"));

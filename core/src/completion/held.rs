@@ -13,8 +13,9 @@ use std::task::Poll;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
+use super::Finished;
+use super::owned_call::OwnedCall;
 use super::wake_once::WakeOnce;
-use super::{Finished, OwnedCall};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 

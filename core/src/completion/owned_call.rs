@@ -1,0 +1,66 @@
+//! A call that outlives its caller's texts.
+
+use std::time::Duration;
+
+use crate::call::{Answer, Call, Form};
+use crate::error::Error;
+use crate::limiter::Limiter;
+use crate::request::Request;
+use crate::store::Action;
+
+pub(super) enum OwnedCall {
+    One(OwnedRequest, Action, Form),
+    Many(Vec<OwnedRequest>),
+    Together(Vec<OwnedRequest>),
+    Acquire(OwnedRequest, Duration),
+    Ready(Duration),
+    Doctor,
+}
+
+pub(super) struct OwnedRequest {
+    key: Box<[u8]>,
+    policy: Option<Box<str>>,
+    cost: u64,
+}
+
+impl OwnedRequest {
+    fn of(request: &Request<'_>) -> Self {
+        Self { key: request.key.into(), policy: request.policy.map(Into::into), cost: request.cost }
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request { key: &self.key, policy: self.policy.as_deref(), cost: self.cost }
+    }
+}
+
+fn borrowed(requests: &[OwnedRequest]) -> Vec<Request<'_>> {
+    requests.iter().map(OwnedRequest::request).collect()
+}
+
+impl OwnedCall {
+    pub(super) fn of(call: &Call<'_>) -> Self {
+        if let Some((action, request, form)) = call.action() {
+            return Self::One(OwnedRequest::of(&request), action, form);
+        }
+        match call {
+            Call::CheckMany(requests) => Self::Many(requests.iter().map(OwnedRequest::of).collect()),
+            Call::CheckTogether(requests) => Self::Together(requests.iter().map(OwnedRequest::of).collect()),
+            Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
+            Call::Ready(timeout) => Self::Ready(*timeout),
+            _ => Self::Doctor,
+        }
+    }
+
+    pub(super) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
+        match self {
+            Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,
+            Self::Many(requests) => limiter.call(&Call::CheckMany(&borrowed(requests))).await,
+            Self::Together(requests) => limiter.call(&Call::CheckTogether(&borrowed(requests))).await,
+            Self::Acquire(request, timeout) => {
+                limiter.call(&Call::Acquire(request.request(), *timeout)).await
+            }
+            Self::Ready(timeout) => limiter.call(&Call::Ready(*timeout)).await,
+            Self::Doctor => limiter.call(&Call::Doctor).await,
+        }
+    }
+}
