@@ -28,7 +28,7 @@ use crate::error::Error;
 
 /// A connection that takes longer than this is given up, and another one tried.
 pub(crate) const LONGEST: Duration = Duration::from_secs(1);
-/// A sentinel that takes longer than this is passed over.
+/// A sentinel that takes longer than this is given up.
 const LONGEST_SENTINEL: Duration = Duration::from_millis(250);
 
 /// Where the server is.

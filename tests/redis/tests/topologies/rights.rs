@@ -1,5 +1,6 @@
 //! The rights that the doctor asks for are enough for everything, and none of them is too many.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use polylimit::{Limiter, Outage, Policy, Request, Severity, Source};
@@ -143,6 +144,22 @@ fn of_one_server() {
     let _shared = quiet::shared();
     let server = Server::start(Kind::Redis, &[]);
     none_too_few_and_none_too_many(&as_limits(&server.url()), &[&server], |_| true);
+}
+
+#[test]
+fn the_documentation_names_the_same() {
+    let _shared = quiet::shared();
+    let cluster = Cluster::start(Kind::Redis, 1, 0);
+    let asked_for = least_rights(&as_limits(&cluster.url()), &[cluster.node(0)]);
+    let documentation = include_str!("../../../../docs/redis.md");
+    let (_, section) = documentation.split_once("\n## Rights\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let is_right = |word: &&str| word.starts_with(['+', '-', '~', '&']);
+    let words = section.split_whitespace().map(|word| word.trim_matches(['`', ',', '.']));
+    // What is good to have or depends on the URL is not in every line of the doctor's.
+    let documented: BTreeSet<&str> =
+        words.filter(is_right).filter(|word| !["+info", "+select"].contains(word)).collect();
+    assert_eq!(documented, asked_for.iter().map(String::as_str).filter(is_right).collect());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The primary of a service is where its sentinels say.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use polylimit::Source;
@@ -30,6 +31,21 @@ fn the_sentinels_say_where_the_primary_is() {
     assert_eq!(decision.source(), Source::Store, "{decision:?}");
     assert_eq!(sentinels.server(0).query::<u64>(&["DBSIZE"]), 1);
     sentinels.sentinel(1).cont();
+}
+
+#[test]
+fn sentinels_that_hang_leave_time_for_the_one_that_answers() {
+    let _shared = quiet::shared();
+    let sentinels = Sentinels::start(Kind::Redis);
+    // Connections are taken, and nobody reads from them. To wait for one after the other takes longer than connecting may.
+    let hanging: [TcpListener; 8] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let addresses: Vec<String> =
+        hanging.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+    let url = sentinels.url().replacen("://", &format!("://{},", addresses.join(",")), 1);
+    let limiter = limiter(&with(&url, "deadline=5s"), &quotas());
+    let start = Instant::now();
+    let decision = runtime().block_on(limiter.check("user")).unwrap();
+    assert_eq!(decision.source(), Source::Store, "{decision:?} after {:?}", start.elapsed());
 }
 
 #[test]
