@@ -187,3 +187,21 @@ fn several_limiters_of_a_process_share_it() {
     // What was used is still used when all have closed it.
     assert_eq!(store.limiter(QUOTA).check("key").unwrap().remaining(), 89);
 }
+
+/// Whoever makes it may be killed before it is whole.
+#[test]
+fn one_that_was_never_made_whole_is_made_again() {
+    let store = Store::new();
+    let _ = store.limiter(QUOTA).check("key").unwrap();
+    let whole = fs::read(&store.0).unwrap();
+    // The words of the header, of which the first is written last.
+    for written in 0..12 {
+        let mut part = vec![0; whole.len()];
+        // The size comes before everything else.
+        for word in [2, 1, 4, 5, 6, 7, 8, 9, 10, 11].into_iter().take(written) {
+            part[word * 8..][..8].copy_from_slice(&whole[word * 8..][..8]);
+        }
+        fs::write(&store.0, &part).unwrap();
+        assert_eq!(store.limiter(QUOTA).check("key").unwrap().remaining(), 99, "{written} words");
+    }
+}

@@ -138,7 +138,9 @@ fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
     let there = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
     file.read_exact_at(&mut bytes[..there], 0).map_err(|error| unusable(path, "read", &error))?;
     let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
-    if word(header::MAGIC) == 0 && (length == 0 || bytes.iter().all(|byte| *byte == 0)) {
+    // Who was making it may have been killed: see `prepare`.
+    let of_ours = word(header::SIZE) == length && matches!(word(header::VERSION), 0 | VERSION);
+    if word(header::MAGIC) == 0 && (of_ours || bytes.iter().all(|byte| *byte == 0)) {
         return Ok(Header::None);
     }
     if word(header::MAGIC) != MAGIC {
@@ -226,8 +228,10 @@ fn prepare(mapping: &Mapping, layout: Layout, size: u64, is_new: bool, first: bo
         let [one, two] = this_boot();
         let mut values = vec![VERSION, size, 0, one, two];
         values.extend((0..6).map(|number| RandomState::new().hash_one(number)));
+        // First of all, so that a header that was never finished is told from what is no store.
+        words[header::SIZE].store(size, Ordering::Release);
         for (word, value) in words[header::VERSION..].iter().zip(values) {
-            word.store(value, Ordering::Relaxed);
+            word.store(value, Ordering::Release);
         }
         words[header::MAGIC].store(MAGIC, Ordering::Release);
     }
