@@ -1,6 +1,6 @@
 //! What happens when there is no room.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polylimit::{Degradation, ManualClock, Request};
 
@@ -68,4 +68,41 @@ fn a_log_that_outgrows_the_file_is_held_back_and_not_forgotten() {
     assert_eq!(limiter.peek("key").unwrap().remaining(), 1_000_000 - own);
     clock.advance(Duration::from_secs(7_200)).unwrap();
     assert!(limiter.check("key").unwrap().degraded().is_none());
+}
+
+/// Who waits for what keys share asks for the time when it is his turn: a time from before would move what others have used.
+#[test]
+fn what_keys_share_is_not_refilled_by_those_who_wait_for_it() {
+    const RATE: u64 = 5_000;
+    let store = Store::new();
+    // Of several parts, whose users meet there.
+    let limiter = |quotas: &str| store.builder(quotas).local_size(8 << 20).build().unwrap().blocking();
+    let full = limiter("1/52w");
+    let degraded = (0..200_000).filter(|key| full.check(&format!("{key}")).unwrap().degraded().is_some());
+    assert!(degraded.count() > 1_000);
+    let limiter = limiter(&format!("{RATE}/s token_bucket"));
+    let started = Instant::now();
+    let admitted: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|thread| {
+                let limiter = &limiter;
+                scope.spawn(move || {
+                    let mut admitted = 0;
+                    for number in 0.. {
+                        if started.elapsed() > Duration::from_secs(1) {
+                            break;
+                        }
+                        let decision = limiter.check(&format!("{thread} {number:100}")).unwrap();
+                        assert_eq!(decision.degraded(), Some(Degradation::StoreFull));
+                        admitted += u64::from(decision.allowed());
+                    }
+                    admitted
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let passed_us = u64::try_from(started.elapsed().as_micros()).unwrap();
+    let most = RATE + RATE * passed_us / 1_000_000 + 1;
+    assert!(admitted <= most, "{admitted} of {most}");
 }

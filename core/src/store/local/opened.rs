@@ -100,7 +100,7 @@ impl Opened {
         let place = Place { shard: &held.shard, hash, key: &key, now_us };
         match self.in_order(&held.shard, || decide(&place, &asked, operation, None))? {
             Outcome::Answered(answer) => Ok(answer),
-            Outcome::Full => self.apply_in_overflow(now_us, asked, operation),
+            Outcome::Full => self.apply_in_overflow(clock, asked, operation),
         }
     }
 
@@ -108,7 +108,7 @@ impl Opened {
     #[cold]
     fn apply_in_overflow(
         &self,
-        now_us: u64,
+        clock: &Clock,
         asked: Asked<'_>,
         operation: Operation,
     ) -> Result<Answer, Error> {
@@ -116,6 +116,8 @@ impl Opened {
         let hash = self.file.secret.hash(&key);
         // Nobody holds it and waits for another.
         let held = self.hold(self.file.layout.shards)?;
+        // Those of other shards may have been here since the time was read there.
+        let now_us = self.now_us(clock, &held.shard);
         let place = Place { shard: &held.shard, hash, key: &key, now_us };
         match self
             .in_order(&held.shard, || decide(&place, &asked, operation, Some(Degradation::StoreFull)))?
