@@ -16,6 +16,8 @@ mod forks;
 mod full;
 #[path = "local_store/opening.rs"]
 mod opening;
+#[path = "local_store/owners.rs"]
+mod owners;
 #[path = "local_store/processes.rs"]
 mod processes;
 

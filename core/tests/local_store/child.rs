@@ -55,6 +55,10 @@ impl Other {
         self.hear().unwrap().parse().unwrap()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -92,6 +96,7 @@ fn a_child() {
             Err(error) => said(&format!("{}: {error}", error.kind())),
         },
         "forks" => super::forks::forks(&url, said),
+        "hidden" => super::owners::hidden(&limiter, said),
         _ => unreachable!(),
     }
 }

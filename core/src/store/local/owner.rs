@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use rustix::io::Errno;
+use rustix::process::Pid;
 
 use super::layout::{OWNERS, owner_at};
 
@@ -148,23 +150,45 @@ struct Process {
 impl Process {
     fn this() -> Self {
         let id = u64::from(std::process::id());
-        Self { id, started: started(id).unwrap_or(0), namespace: namespace().unwrap_or(0) }
+        let started = Seen::of(id).filter(|_| sees_its_own()).map_or(0, |seen| seen.started);
+        Self { id, started, namespace: namespace().unwrap_or(0) }
     }
 
     fn is_gone(self) -> bool {
         let known = self.started != 0 && self.namespace != 0 && namespace() == Some(self.namespace);
-        // Who sees itself there sees the others as well.
-        let sees = || started(u64::from(std::process::id())).is_some();
-        known && sees() && started(self.id) != Some(self.started)
+        known
+            && match Seen::of(self.id).filter(|_| sees_its_own()) {
+                Some(seen) => seen.started != self.started,
+                // Processes may be hidden from each other there, but not whether they exist.
+                None => !exists(self.id),
+            }
     }
 }
 
-/// The 22nd field of `stat`; the second, a name in parentheses, may hold anything.
-fn started(process: u64) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+/// What the system shows of a process.
+struct Seen {
+    started: u64,
+}
+
+impl Seen {
+    /// By the fields of `stat` after the second, a name in parentheses that may hold anything.
+    fn of(process: u64) -> Option<Self> {
+        let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        Some(Self { started: fields.get(19)?.parse().ok()? })
+    }
+}
+
+/// Whether what the system shows are the processes of this one's namespace.
+fn sees_its_own() -> bool {
+    std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string()))
+}
+
+/// Whether there is a process of that number, as far as can be told.
+fn exists(process: u64) -> bool {
+    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+    id.is_none_or(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
 }
 
 fn namespace() -> Option<u64> {
