@@ -59,6 +59,11 @@ impl Other {
         self.child.id()
     }
 
+    /// Kills it, and leaves it to be waited for.
+    pub(crate) fn kill_only(&mut self) {
+        self.child.kill().unwrap();
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -96,6 +101,7 @@ fn a_child() {
             Err(error) => said(&format!("{}: {error}", error.kind())),
         },
         "forks" => super::forks::forks(&url, said),
+        "leaves a child" => super::forks::leaves_a_child(&limiter, said),
         "hidden" => super::owners::hidden(&limiter, said),
         _ => unreachable!(),
     }

@@ -53,3 +53,24 @@ pub(crate) fn forks(url: &str, said: impl Fn(&str)) {
     });
     said("done");
 }
+
+/// Runs in a process of its own: a child of it has its file, and lives until nobody writes to it any more.
+pub(crate) fn leaves_a_child(limiter: &polylimit::blocking::Limiter, said: impl Fn(&str)) {
+    assert!(limiter.check("key").unwrap().allowed());
+    // SAFETY: The child waits for the end of its input, and ends without unwinding.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => loop {
+            let mut byte = 0_u8;
+            // SAFETY: There is room for one byte; and ending the process is all that comes after.
+            unsafe {
+                if nix::libc::read(0, (&raw mut byte).cast(), 1) == 0 {
+                    nix::libc::_exit(0);
+                }
+            }
+        },
+        ForkResult::Parent { .. } => said("ready"),
+    }
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}

@@ -5,11 +5,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use polylimit::blocking::Limiter;
 
 use super::Store;
-use super::child::Other;
+use super::child::{Other, QUOTA};
 
 /// Of the first owner, and of the lock of the first shard, in a file of 1 MiB.
 const OWNERS_AT: u64 = 512 * 8;
@@ -27,6 +28,21 @@ fn lock_for(store: &Store, process: u32) {
     let mut owners = (0..1024).map(|number| OWNERS_AT + number * 32);
     let owner = owners.find(|at| word(&file, at + 8) == u64::from(process)).unwrap();
     file.write_all_at(&word(&file, owner).to_ne_bytes(), LOCK_AT).unwrap();
+}
+
+/// Its child keeps the file open, and nobody has waited for it: it is there as a number only.
+#[test]
+fn a_killed_process_that_nobody_waited_for_holds_nothing() {
+    let store = Store::new();
+    let limiter = store.limiter(QUOTA);
+    let _ = limiter.check("key").unwrap();
+    let mut other = Other::start("leaves a child", &store.url());
+    assert_eq!(other.hear().as_deref(), Some("ready"));
+    lock_for(&store, other.id());
+    other.kill_only();
+    let started = Instant::now();
+    assert_eq!(limiter.check("key").map(|decision| decision.remaining()), Ok(97));
+    assert!(started.elapsed() < Duration::from_millis(500));
 }
 
 /// A system may hide processes from each other (hidepid), also those of one user.

@@ -158,7 +158,7 @@ impl Process {
         let known = self.started != 0 && self.namespace != 0 && namespace() == Some(self.namespace);
         known
             && match Seen::of(self.id).filter(|_| sees_its_own()) {
-                Some(seen) => seen.started != self.started,
+                Some(seen) => seen.is_over || seen.started != self.started,
                 // Processes may be hidden from each other there, but not whether they exist.
                 None => !exists(self.id),
             }
@@ -168,6 +168,8 @@ impl Process {
 /// What the system shows of a process.
 struct Seen {
     started: u64,
+    /// It has ended, and is a number that nobody has waited for.
+    is_over: bool,
 }
 
 impl Seen {
@@ -176,7 +178,10 @@ impl Seen {
         let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        Some(Self { started: fields.get(19)?.parse().ok()? })
+        let [state, threads, started] = [0, 17, 19].map(|at: usize| fields.get(at));
+        // The first thread of a process may end before the others.
+        let is_over = matches!(state, Some(&("Z" | "X"))) && matches!(threads, Some(&("0" | "1")));
+        Some(Self { started: started?.parse().ok()?, is_over })
     }
 }
 
