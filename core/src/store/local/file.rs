@@ -262,7 +262,7 @@ fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Erro
             ),
         ));
     }
-    let allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+    let allocated = match reserve(file, size) {
         // Some file systems cannot: then what is missing is written.
         Err(Errno::OPNOTSUPP) => write_zeros(file, length, size),
         done => done.map_err(io::Error::from),
@@ -280,6 +280,24 @@ fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Erro
             _ => unusable(path, "allocated", &error),
         }
     })
+}
+
+/// So much is asked for at once: a signal may end asking, and on some systems what was had by then is given back.
+const PIECE: u64 = 4 << 20;
+/// So often may signals end it.
+const MOST_INTERRUPTIONS: u32 = 10_000;
+
+fn reserve(file: &File, size: u64) -> rustix::io::Result<()> {
+    let (mut at, mut interruptions) = (0, 0);
+    while at < size {
+        let part = PIECE.min(size - at);
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), at, part) {
+            Err(Errno::INTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
+            Err(error) => return Err(error),
+            Ok(()) => at += part,
+        }
+    }
+    Ok(())
 }
 
 fn write_zeros(file: &File, length: u64, size: u64) -> io::Result<()> {
