@@ -211,6 +211,9 @@ struct Ask {
 class Limiter {
 public:
     explicit Limiter(const std::string &url, const Options &options = {}, const ManualClock *clock = nullptr) {
+        if (url.find('\0') != std::string::npos) {
+            throw Error(POLYLIMIT_INVALID_ARGUMENT, "url has a NUL in it");
+        }
         std::vector<polylimit_option> plain;
         plain.reserve(options.size());
         for (const auto &[name, value] : options) {

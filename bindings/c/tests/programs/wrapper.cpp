@@ -62,6 +62,7 @@ static void refuses() {
     CHECK(refused(-0.5f) && refused(1.5) && refused(1000000000001) && refused(UINT64_MAX) && refused(INFINITY));
     CHECK(limiter.check("k", {nullptr, 3.0}).remaining() == 0);
     CHECK(status_of([] { polylimit::Limiter("nonsense"); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([] { polylimit::Limiter(std::string("memory:\0x", 9)); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([] { polylimit::ManualClock(UINT64_MAX); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([] { polylimit::Limiter("redis://127.0.0.1:1").ready(1ms); }) == POLYLIMIT_STORE_UNAVAILABLE);
     CHECK(status_of([] { polylimit::Limiter("memory:", {{"policy.a", std::string("1/s\0", 4)}}); }) ==
