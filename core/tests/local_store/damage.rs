@@ -48,6 +48,18 @@ fn a_file_that_is_truncated_while_it_is_used_is_not_opened() {
 }
 
 #[test]
+fn a_header_of_another_size_is_not_believed_while_it_is_used() {
+    let store = Store::new();
+    let limiter = store.builder(QUOTA).local_size(2 << 20).build().unwrap().blocking();
+    let _ = limiter.check("key").unwrap();
+    writable(&store).write_all_at(&SIZE.to_ne_bytes(), 16).unwrap();
+    let error = store.limiter_of_any_size(QUOTA).check("key").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreFailed);
+    assert!(error.to_string().contains("its header was damaged while it is in use"), "{error}");
+    assert_eq!(limiter.check("key").unwrap().remaining(), 98);
+}
+
+#[test]
 fn what_an_earlier_boot_left_is_forgotten() {
     let store = Store::new();
     fill(&store.limiter(QUOTA), 100);

@@ -204,6 +204,13 @@ fn open_locked(
                 "it was truncated while it is in use: stop the processes that use it and remove it",
             ));
         }
+        // Whoever uses it has other parts than this header says.
+        Header::Ours { size, .. } if !first && length != size => {
+            return Err(failed(
+                path,
+                "its header was damaged while it is in use: stop the processes that use it and remove it",
+            ));
+        }
         Header::Ours { size, boot } if !first || boot == this_boot() => (size, false),
         Header::Ours { size, .. } => (size, true),
         Header::None => (options.size_to_make(), true),
