@@ -117,3 +117,25 @@ fn whatever_is_in_the_file_nothing_crashes() {
         }
     }
 }
+
+/// Whatever refers to whatever: nobody waits for long.
+#[test]
+fn numbers_that_refer_to_each_other_do_not_take_long() {
+    let patterns: [fn(u64) -> u64; 4] = [
+        |_| 1,
+        |at| 1 + at % 6_000,
+        |at| 1 + at * 7_919 % 6_007,
+        |at| ((1 + at % 6_000) << 32) | (1 + at * 7_919 % 6_007),
+    ];
+    for (number, pattern) in patterns.into_iter().enumerate() {
+        let store = Store::new();
+        fill(&store.limiter(QUOTA), 2_000);
+        let shards = (512 + 4 * 1024) * 8;
+        let bytes: Vec<u8> = (0..(SIZE - shards) / 8).flat_map(|at| pattern(at).to_ne_bytes()).collect();
+        writable(&store).write_all_at(&bytes, shards).unwrap();
+        let limiter = store.limiter(QUOTA);
+        let started = Instant::now();
+        assert_eq!(limiter.check("key").unwrap().remaining(), 99);
+        assert!(started.elapsed() < Duration::from_secs(3), "{number}: {:?}", started.elapsed());
+    }
+}

@@ -28,22 +28,17 @@ impl Seen {
 /// Puts a shard in order, whose lock is held; says how many entries it dropped. It is told the hash of a key.
 pub(super) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) -> u64 {
     let mut seen = Seen::of(shard.layout.blocks);
+    // So that each is read once, however many numbers refer to it.
+    let mut unreadable = Seen::of(shard.layout.blocks);
     let (mut keys, mut dropped) = (0, 0);
     for bucket in 0..shard.layout.buckets {
         // What cannot even be followed ends there.
         let mut from = From::Bucket(bucket);
-        let mut steps = 0;
         while let Ok(number) = shard.follow(from) {
             if number == 0 {
                 break;
             }
-            steps += 1;
-            if steps > shard.layout.blocks {
-                // Bad ones that refer to each other.
-                let _ = shard.cut(from);
-                break;
-            }
-            match reach(shard, &mut seen, bucket, number, &hash_of) {
+            match reach(shard, &mut seen, &mut unreadable, bucket, number, &hash_of) {
                 Reached::Good => {
                     keys += 1;
                     from = From::Entry(number);
@@ -90,38 +85,40 @@ enum Reached {
     Good,
     /// It goes, and what comes after it may be good.
     Bad,
-    /// Nothing can be there.
+    /// Nothing can be there, or what comes after it is another bucket's.
     Nowhere,
 }
 
 fn reach(
     shard: &Shard<'_>,
     seen: &mut Seen,
+    unreadable: &mut Seen,
     bucket: usize,
     number: u32,
     hash_of: impl Fn(&[u8]) -> u64,
 ) -> Reached {
     let Ok(entry) = shard.entry(number) else { return Reached::Nowhere };
-    if seen.has(number) {
+    if seen.has(number) || unreadable.has(number) {
         return Reached::Nowhere;
     }
     let mut bytes = super::shard::Bytes::new();
-    let good = shard.read(number, &entry, &mut bytes).and_then(|()| {
+    let read = shard.read(number, &entry, &mut bytes).and_then(|()| {
         let hash = hash_of(bytes.get(..usize::from(entry.lengths.key)).ok_or(Broken)?);
-        let in_place = shard.bucket_of(hash) == bucket && super::shard::tag_of(hash) == entry.tag;
         let further: Result<Vec<u32>, Broken> = shard.further_blocks(&entry).collect();
         let further = further?;
         let unseen = further.iter().all(|block| *block != number && !seen.has(*block));
-        if in_place && unseen { Ok(further) } else { Err(Broken) }
+        if super::shard::tag_of(hash) == entry.tag && unseen { Ok((hash, further)) } else { Err(Broken) }
     });
-    match good {
-        Ok(further) => {
-            seen.add(number);
-            for block in further {
-                seen.add(block);
-            }
-            Reached::Good
-        }
-        Err(Broken) => Reached::Bad,
+    let Ok((hash, further)) = read else {
+        unreadable.add(number);
+        return Reached::Bad;
+    };
+    if shard.bucket_of(hash) != bucket {
+        return Reached::Nowhere;
     }
+    seen.add(number);
+    for block in further {
+        seen.add(block);
+    }
+    Reached::Good
 }
