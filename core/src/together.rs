@@ -16,10 +16,11 @@ impl Limiter {
     /// The first error of any of them.
     pub async fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
         let mut answers = self.check_many(requests.iter().copied()).await;
+        let mut given_back = Ok(());
         for (decision, request) in spent_in_vain(&mut answers, requests) {
-            decision.show_refund(self.refund(request).await?);
+            given_back = given_back.and(decision.show_refund(self.refund(request).await));
         }
-        answers.into_iter().collect()
+        together(answers, given_back)
     }
 }
 
@@ -30,10 +31,11 @@ impl blocking::Limiter {
     /// The first error of any of them.
     pub fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
         let mut answers = self.check_many(requests.iter().copied());
+        let mut given_back = Ok(());
         for (decision, request) in spent_in_vain(&mut answers, requests) {
-            decision.show_refund(self.refund(request)?);
+            given_back = given_back.and(decision.show_refund(self.refund(request)));
         }
-        answers.into_iter().collect()
+        together(answers, given_back)
     }
 }
 
@@ -52,11 +54,22 @@ fn spent_in_vain<'answers, 'a>(
     decided.collect()
 }
 
+/// All decisions, or the first error of any of them. All that was spent in vain has been asked to be given back by then: an
+/// error of one is no reason to keep the others'.
+fn together(
+    answers: Vec<Result<Decision, Error>>,
+    given_back: Result<(), Error>,
+) -> Result<Vec<Decision>, Error> {
+    let decisions: Vec<Decision> = answers.into_iter().collect::<Result<_, _>>()?;
+    given_back.map(|()| decisions)
+}
+
 impl Decision {
     /// Shows what is left after what it has spent was given back.
-    fn show_refund(&mut self, left: Usage) {
-        (self.total, self.several) = left.into_quotas();
+    fn show_refund(&mut self, left: Result<Usage, Error>) -> Result<(), Error> {
+        (self.total, self.several) = left?.into_quotas();
         self.wait_us = 0;
+        Ok(())
     }
 }
 
