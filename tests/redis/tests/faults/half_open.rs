@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use polylimit::{Degradation, Outage};
+use polylimit::{Degradation, Outage, Source};
 use polylimit_redis_tests::{COUNTING, Load, held, limiter, options};
-use polylimit_test_servers::{FaultProxy, Kind, Server};
+use polylimit_test_servers::{FaultProxy, Kind, Server, until};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
@@ -49,4 +49,36 @@ fn a_lone_task_has_it_replaced_after_two_timeouts() {
 #[test]
 fn a_lone_thread_has_it_replaced_after_two_timeouts() {
     lose(|load| load.callers(0, 1), Outage::Allow);
+}
+
+/// One timeout does not make it suspect; then it has reached its age, and waits for no reply that never comes.
+#[test]
+fn it_is_replaced_at_its_age_though_a_reply_is_missing() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let options = options(&server.url_at(proxy.port())).deadline(DEADLINE);
+    let limiter = limiter(options.max_connection_age(Duration::from_secs(1)), COUNTING, Outage::Deny);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ask = || runtime.block_on(limiter.check("k")).unwrap();
+    until("the store answers", Duration::from_secs(5), || (ask().source() == Source::Store).then_some(()));
+    proxy.half_open();
+    assert_eq!(ask().degraded(), Some(Degradation::Timeout));
+    sleep(Duration::from_secs(1));
+    until("the store answers again", Duration::from_secs(2), || {
+        (ask().source() == Source::Store).then_some(())
+    });
+}
+
+#[test]
+fn it_is_closed_along_with_the_limiter_though_a_reply_is_missing() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let limiter = limiter(options(&server.url_at(proxy.port())).deadline(DEADLINE), COUNTING, Outage::Deny);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ask = || runtime.block_on(limiter.check("k")).unwrap();
+    until("the store answers", Duration::from_secs(5), || (ask().source() == Source::Store).then_some(()));
+    proxy.set_stalled(true);
+    assert_eq!(ask().degraded(), Some(Degradation::Timeout));
+    limiter.close();
+    until("the connection ends", Duration::from_secs(2), || (proxy.open_connections() == 0).then_some(()));
 }

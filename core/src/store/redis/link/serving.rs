@@ -84,7 +84,7 @@ pub(super) struct Serving {
     has_answered: bool,
     last_used: Instant,
     retires_at: Option<Instant>,
-    /// No more is sent; the connection ends as soon as what is under way is answered.
+    /// No more is sent; the connection ends as soon as nobody waits for what is under way.
     leaving: Option<End>,
     next_nonce: u64,
 }
@@ -125,7 +125,7 @@ impl Serving {
         self.leaving.is_some()
     }
 
-    /// Has the connection end as soon as what is under way is answered.
+    /// Has the connection end as soon as nobody waits for what is under way.
     pub(super) fn retire(&mut self) {
         self.leaving.get_or_insert(End::Retired);
     }
@@ -166,9 +166,7 @@ impl Serving {
                 }
             }
             self.expire(Instant::now())?;
-            if self.flights.is_empty()
-                && let Some(end) = self.leaving
-            {
+            if let Some(end) = self.end() {
                 return Poll::Ready(Ok(end));
             }
             let Some(next) = self.next_moment() else { return Poll::Pending };
@@ -191,6 +189,13 @@ impl Serving {
                 self.leaving = Some(End::Retired);
             }
         }
+    }
+
+    /// Why the connection ends now, if it does: nobody waits for anything any more. A reply that is overdue may never come.
+    fn end(&self) -> Option<End> {
+        let is_over = |flight: &Flight| flight.expires().is_none();
+        let leaving = self.leaving.filter(|_| self.flights.iter().all(is_over))?;
+        Some(if self.flights.is_empty() { leaving } else { End::Broken })
     }
 
     /// When there is something to do even if nothing arrives.
