@@ -170,12 +170,12 @@ impl Task {
                     shared.health.reconnected();
                     *shared.serving.lock() = Some(Serving::new(&self.0, stream));
                     let moved = context.connector.moved(&shared.address, primary, context.topology_refresh);
-                    let Some((end, has_answered)) = self.serve(moved).await else { return };
+                    let Some((end, has_decided)) = self.serve(moved).await else { return };
                     if end == End::Closed {
                         return;
                     }
-                    // A connection that worked is replaced at once.
-                    failed = if end == End::Broken && !has_answered { failed + 1 } else { 0 };
+                    // A connection that worked is replaced at once; not one over which a server only refused.
+                    failed = if end == End::Broken && !has_decided { failed + 1 } else { 0 };
                 }
                 Err(failure) => {
                     failed += 1;
@@ -192,7 +192,7 @@ impl Task {
     }
 
     /// Serves until the connection ends, or has to because the server has moved. Says why it has ended, and whether
-    /// anything was answered over it.
+    /// anything was decided over it.
     async fn serve(&self, moved: impl Future<Output = ()>) -> Option<(End, bool)> {
         let shared = &*self.0;
         let mut moved = pin!(moved);
@@ -207,7 +207,7 @@ impl Task {
             // From here on nobody sends over it.
             let served = held.take();
             drop(held);
-            Poll::Ready(served.map(|served| (end, served.has_answered())))
+            Poll::Ready(served.map(|served| (end, served.has_decided())))
         })
         .await
     }

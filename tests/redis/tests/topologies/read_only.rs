@@ -66,6 +66,23 @@ fn as_long_as_there_is_only_the_replica_its_refusal_is_the_reason() {
     }
 }
 
+/// The first connection has worked and is replaced at once; those after it only to be refused, ever less often.
+#[test]
+fn a_replica_is_not_flooded_with_connections() {
+    let _shared = quiet::shared();
+    let server = Server::start(Kind::Redis, &[]);
+    let limiter = limiter(&server.url(), "1000000/hour fixed_window");
+    let load = Load::start(&limiter, &keys(4), 2);
+    load.until_stored(Duration::from_secs(5), |_| true);
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    std::thread::sleep(Duration::from_secs(1));
+    let made = limiter.stats().connections;
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    load.until_stored(Duration::from_secs(5), |_| true);
+    assert!(made > 3, "{made}");
+    assert!(made < 100, "{made} connections within a second");
+}
+
 /// Nothing is written for who is denied, so a replica could go on denying by what it knew.
 #[test]
 fn who_is_denied_is_not_answered_by_a_replica() {

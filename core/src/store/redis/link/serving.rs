@@ -81,7 +81,7 @@ pub(super) struct Serving {
     timer_set_for: Option<Instant>,
     /// Calls in a row that got no reply in time.
     timeouts: u32,
-    has_answered: bool,
+    has_decided: bool,
     last_used: Instant,
     retires_at: Option<Instant>,
     /// No more is sent; the connection ends as soon as nobody waits for what is under way.
@@ -108,7 +108,7 @@ impl Serving {
             timer: Box::pin(sleep_until(now.into())),
             timer_set_for: None,
             timeouts: 0,
-            has_answered: false,
+            has_decided: false,
             last_used: now,
             retires_at: shared.context.retires_at(now),
             leaving: None,
@@ -116,9 +116,9 @@ impl Serving {
         }
     }
 
-    /// Whether the server has answered anything over this connection.
-    pub(super) fn has_answered(&self) -> bool {
-        self.has_answered
+    /// Whether the server has decided anything over this connection.
+    pub(super) fn has_decided(&self) -> bool {
+        self.has_decided
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -342,10 +342,10 @@ impl Serving {
             return Ok(());
         }
         self.timeouts = 0;
-        self.has_answered = true;
         let refusal = match value {
             Value::Bulk(bytes) => match read_reply(bytes, flight.nonce) {
                 Ok(Reply::Decided { now_us, entries }) => {
+                    self.has_decided = true;
                     // A manual clock says nothing about the server's.
                     if self.shared.context.clock.manual().is_none() {
                         self.shared.time.learn(now_us, flight.sent, self.last_used);
