@@ -19,7 +19,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Whether the server has closed its side, as far as the system knows already.
+    /// Whether the server has closed its side, as far as the system knows already; only for while nothing is asked of it.
     pub(crate) fn is_finished(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let peeked = match self {
@@ -27,9 +27,8 @@ impl Stream {
             Self::Tls(tls) => SockRef::from(tls.get_ref().0).peek(&mut byte),
             Self::Unix(unix) => SockRef::from(unix).peek(&mut byte),
         };
-        // There may be something to read, or nothing yet.
-        !matches!(peeked, Ok(1..))
-            && !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        // Nothing to read yet is how it has to be: what a server says that is asked nothing is, in TLS, that it closes.
+        !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Has the socket reset when it is closed, so that the server drops what it has not read of it yet. Does nothing

@@ -167,3 +167,29 @@ fn a_new_password_is_used_for_new_connections() {
         (source() == Source::Store).then_some(())
     });
 }
+
+/// A connection that the server has closed while nothing was asked is replaced before anything is sent over it.
+#[test]
+fn a_server_that_closes_what_is_idle() {
+    let _shared = quiet::shared();
+    let idle = ["timeout 1"];
+    for server in [
+        Server::start(Kind::Redis, &idle),
+        Server::options(Kind::Redis).lines(&idle).tls(ClientCertificates::Ignored).start(),
+    ] {
+        let url = match server.certificates() {
+            Some(certificates) => with(&server.url(), &format!("tls_ca={}", certificates.ca.display())),
+            None => server.url(),
+        };
+        // Nobody drives its connection while nobody asks.
+        let limiter = limiter(&with(&url, "deadline=2s"), QUOTAS);
+        for _ in 0..2 {
+            let decision = limiter.blocking().check("user").unwrap();
+            assert_eq!((decision.source(), decision.degraded()), (Source::Store, None), "{url}");
+            until("the server closes the connection", Duration::from_secs(10), || {
+                let list: String = server.query(&["CLIENT", "LIST"]);
+                (!list.contains(" name=polylimit ")).then_some(())
+            });
+        }
+    }
+}
