@@ -167,8 +167,8 @@ const UNKNOWN_OWNER: Failure = Failure::not_applied(Degradation::ClusterDown);
 
 impl Redirect {
     /// A slot has moved to a node for good.
-    pub(crate) fn moved(&self, slot: u16, address: &str) {
-        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address)) else { return };
+    pub(crate) fn moved(&self, slot: u16, address: &str, told_by: &Address) {
+        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else { return };
         let link = shared.link(&node);
         shared.table.rcu(|table| {
             let mut links = table.links.clone();
@@ -179,8 +179,8 @@ impl Redirect {
     }
 
     /// Sends a ticket to a node; `asking` when the slot is only on its way there.
-    pub(crate) fn send(&self, ticket: Arc<Ticket>, address: &str, asking: bool) {
-        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address)) else {
+    pub(crate) fn send(&self, ticket: Arc<Ticket>, address: &str, told_by: &Address, asking: bool) {
+        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
             ticket.answer(Err(UNKNOWN_OWNER));
             return;
         };
@@ -189,11 +189,15 @@ impl Redirect {
     }
 }
 
-/// Reads `host:port` as nodes write it: an IPv6 address has no brackets.
-fn node(address: &str) -> Option<Endpoint> {
+/// Reads `host:port` as nodes write it: an IPv6 address has no brackets, and without a host it is that of who told it.
+fn node(address: &str, told_by: &Address) -> Option<Endpoint> {
     let (host, port) = address.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() { None } else { Some(Endpoint { host: host.into(), port: port.parse().ok()? }) }
+    let host = match (host.trim_start_matches('[').trim_end_matches(']'), told_by) {
+        ("", Address::Tcp(asked)) => asked.host.clone(),
+        ("", _) => return None,
+        (host, _) => host.into(),
+    };
+    Some(Endpoint { host, port: port.parse().ok()? })
 }
 
 /// The task that keeps the table.

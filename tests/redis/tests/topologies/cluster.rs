@@ -262,3 +262,21 @@ fn as_fast(before: &mut [Duration], after: &mut [Duration]) -> bool {
     println!("the other shards' p99: {before:?} before and {after:?} after, noise {noise:?}");
     after <= before.mul_f64(1.10) + noise
 }
+
+/// Then a node tells no host but its own port, and means the host that was asked.
+#[test]
+fn nodes_that_do_not_know_their_hosts() {
+    let _shared = quiet::shared();
+    let lines = ["cluster-preferred-endpoint-type unknown-endpoint"];
+    let cluster = Cluster::start_with(Kind::Redis, 2, 0, &lines);
+    let limiter = limiter(&with(&cluster.url(), "deadline=2s"), "10/hour fixed_window");
+    let ask = || {
+        let decision = runtime().block_on(limiter.check("user")).unwrap();
+        assert_eq!((decision.source(), decision.degraded()), (Source::Store, None));
+    };
+    ask();
+    let slot = slot("user");
+    let from = cluster.owner_of(slot);
+    cluster.migrate_slot(slot, from, 1 - from, |_| ask());
+    ask();
+}

@@ -95,12 +95,12 @@ impl Serving {
             return;
         };
         if let Some(slot) = moved {
-            redirect.moved(slot, address);
+            redirect.moved(slot, address, &self.shared.address);
         }
         for ticket in into_tickets(command) {
             if ticket.may_retry() {
                 self.shared.context.counters.redirected.add(1);
-                redirect.send(ticket, address, moved.is_none());
+                redirect.send(ticket, address, &self.shared.address, moved.is_none());
             } else {
                 ticket.answer(Err(Failure::not_applied(Degradation::ClusterDown)));
             }
