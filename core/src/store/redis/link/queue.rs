@@ -1,4 +1,5 @@
-//! The tickets that wait to be sent, in order of arrival.
+//! The tickets that wait to be sent, in the order of their deadlines: that of arrival, but for those that come from elsewhere
+//! and have waited there already.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,18 +16,25 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds a ticket, and says whether it is the only one.
+    /// Adds a ticket, and says whether it is the first, for whom nobody may be awake in time.
     pub(crate) fn push(&self, ticket: Arc<Ticket>) -> bool {
         let mut waiting = self.waiting.lock();
-        waiting.push_back(ticket);
-        waiting.len() == 1
+        let is_last = waiting.back().is_none_or(|last| last.deadline <= ticket.deadline);
+        let place = if is_last {
+            waiting.len()
+        } else {
+            waiting.partition_point(|at| at.deadline <= ticket.deadline)
+        };
+        waiting.insert(place, ticket);
+        place == 0
     }
 
     /// Puts tickets back that were taken first and not sent.
     pub(crate) fn put_back(&self, tickets: impl DoubleEndedIterator<Item = Arc<Ticket>>) {
         let mut waiting = self.waiting.lock();
         for ticket in tickets.rev() {
-            waiting.push_front(ticket);
+            let place = waiting.partition_point(|at| at.deadline < ticket.deadline);
+            waiting.insert(place, ticket);
         }
     }
 
@@ -70,8 +78,6 @@ impl Queue {
     /// Answers those whose deadline has passed, and says when the next one does.
     pub(crate) fn expire(&self, now: Instant, failure: Failure) -> Option<Instant> {
         let mut waiting = self.waiting.lock();
-        // All have the same time to wait, so they stand in the order of their deadlines as well; one that was put back
-        // came even earlier.
         while let Some(first) = waiting.front() {
             if first.deadline > now && !first.is_over() {
                 return Some(first.deadline);
@@ -81,5 +87,47 @@ impl Queue {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::decision::Degradation;
+    use crate::policy::Policy;
+    use crate::store::Action;
+    use crate::store::redis::call::PolicyCall;
+    use crate::store::redis::outstanding::Outstanding;
+    use crate::store::redis::ticket::{Pending, Wanted};
+    use crate::transition::Operation;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn ticket(deadline: Instant) -> (Arc<Ticket>, Pending) {
+        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second").unwrap(), &[]));
+        let action = Action::Apply(Operation::Check);
+        let wanted = Wanted { call, key: Vec::new(), slot: 0, action, cost: 1, deadline };
+        let ticket = Ticket::new(wanted, Arc::new(Outstanding::new(1, 1_000)).share(0).unwrap());
+        (Arc::clone(&ticket), Pending(ticket))
+    }
+
+    #[test]
+    fn who_comes_late_from_elsewhere_does_not_wait_behind_later_deadlines() {
+        let now = Instant::now();
+        let made = [50, 70, 60, 40, 60].map(|ms| ticket(now + ms * MS));
+        let queue = Queue::default();
+        let pushed = |at: usize| queue.push(Arc::clone(&made[at].0));
+        // Whoever comes first is to be looked after.
+        assert_eq!([pushed(0), pushed(1), pushed(2), pushed(3)], [true, false, false, true]);
+        queue.put_back([Arc::clone(&made[4].0)].into_iter());
+        assert_eq!(queue.next_deadline(), Some(now + 40 * MS));
+        let late = Failure::not_applied(Degradation::Late);
+        assert_eq!(queue.expire(now + 55 * MS, late), Some(now + 60 * MS));
+        assert!(made[0].0.is_over() && made[3].0.is_over() && !made[2].0.is_over());
+        let mut left = Vec::new();
+        queue.take(3, &mut left);
+        assert!(left.iter().zip([4, 2, 1]).all(|(ticket, at)| Arc::ptr_eq(ticket, &made[at].0)));
     }
 }
