@@ -38,6 +38,11 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// What the collector has to know: the queue keeps the future, and with it whoever waits.
+    pub(crate) fn queue(&self) -> &Py<LoopQueue> {
+        &self.queue
+    }
+
     /// Nobody waits any more. What only waits is given up; what was asked of a store is counted there.
     pub(crate) fn abandon(&self, py: Python<'_>) {
         let queue = self.queue.get();

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import math
 import sys
 import threading
 import warnings
@@ -176,6 +177,33 @@ def test_a_loop_that_has_gone_leaves_nothing(redis, key):
     loops = [use() for _ in range(5)]
     gc.collect()
     assert [loop() for loop in loops] == [None] * 5
+
+
+def test_a_loop_that_is_closed_while_something_waits_leaves_nothing(own_redis, key):
+    own_redis.command("CLIENT", "PAUSE", "60000")
+    remote = AsyncLimiter(own_redis.url, {"api": "1000/day"}, deadline=60)
+    memory = AsyncLimiter(policies={"api": "1/day"})
+    assert memory.blocking.check(key)
+
+    class Loop(asyncio.SelectorEventLoop):
+        pass
+
+    def use(start):
+        loop = Loop()
+        task = loop.create_task(start())
+        loop.run_until_complete(asyncio.sleep(0.01))
+        assert not task.done()
+        loop.call_exception_handler = lambda _context: None
+        loop.close()
+        return weakref.ref(loop)
+
+    async def wrapped():
+        await memory.acquire(key, timeout=math.inf)
+
+    starts = [lambda: remote.check(key), lambda: memory.acquire(key, timeout=math.inf), wrapped]
+    loops = [use(start) for start in starts for _ in range(3)]
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * 9
 
 
 def test_both_faces_share_their_states():
