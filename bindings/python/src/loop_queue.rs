@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use polylimit::{Call, Completions, Limiter};
+use polylimit::{Answer, Call, Completions, Error, Limiter};
 use pyo3::exceptions::PyOSError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -214,19 +214,32 @@ impl LoopQueue {
         let mut finished = Vec::new();
         let drain = || self.completions.drain(|number, answer| finished.push((number, answer)));
         unpanicked(py, catch_unwind(AssertUnwindSafe(drain)))?;
+        let mut raised = Ok(());
         for (number, answered) in finished {
             let waits = self.waiting.lock().take(number);
             let Some((future, return_exceptions)) = waits else { continue };
-            let future = future.bind(py);
-            // Whoever waited may have been cancelled.
-            if future.call_method0(intern!(py, "done"))?.is_truthy()? {
-                continue;
+            // The loop is Python, so that a signal's handler may raise in it: all others still have their answers.
+            if let Err(error) = resolve_one(future.bind(py), answered, return_exceptions) {
+                raised = raised.and(Err(error));
             }
-            match answer(py, answered, return_exceptions) {
-                Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
-                Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?,
-            };
         }
-        Ok(())
+        raised
     }
+}
+
+fn resolve_one(
+    future: &Bound<'_, PyAny>,
+    answered: Result<Answer, Error>,
+    return_exceptions: bool,
+) -> PyResult<()> {
+    let py = future.py();
+    // Whoever waited may have been cancelled.
+    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    match answer(py, answered, return_exceptions) {
+        Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
+        Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?,
+    };
+    Ok(())
 }

@@ -3,6 +3,7 @@ import gc
 import math
 import sys
 import threading
+import time
 import warnings
 import weakref
 
@@ -204,6 +205,43 @@ def test_a_loop_that_is_closed_while_something_waits_leaves_nothing(own_redis, k
     loops = [use(start) for start in starts for _ in range(3)]
     gc.collect()
     assert [loop() for loop in loops] == [None] * 9
+
+
+def test_what_raises_in_the_loop_takes_no_answer_from_others(redis, key):
+    class RaisedBySignalError(Exception):
+        pass
+
+    class Loop(asyncio.SelectorEventLoop):
+        is_interrupted = False
+
+        def call_soon(self, *arguments, **named):
+            if self.is_interrupted:
+                self.is_interrupted = False
+                raise RaisedBySignalError
+            return super().call_soon(*arguments, **named)
+
+    loop = Loop()
+    loop.set_exception_handler(lambda _loop, context: raised.append(context["exception"]))
+    raised = []
+
+    async def main():
+        async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
+            await limiter.ready(10)
+            tasks = [asyncio.ensure_future(limiter.check(key)) for _ in range(50)]
+            await asyncio.sleep(0)
+            # All answers are there when the loop comes next.
+            time.sleep(0.2)  # noqa: ASYNC251
+            loop.call_soon(setattr, loop, "is_interrupted", True)  # noqa: FBT003
+            done, pending = await asyncio.wait(tasks, timeout=2)
+            for task in pending:
+                task.cancel()
+            return len(done)
+
+    try:
+        assert loop.run_until_complete(main()) == 49
+    finally:
+        loop.close()
+    assert [type(error) for error in raised] == [RaisedBySignalError]
 
 
 def test_both_faces_share_their_states():
