@@ -1,7 +1,5 @@
 //! `Quota`: an algorithm with its numbers.
 
-use std::fmt::Write as _;
-
 use polylimit::{Algorithm, Quota};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -160,23 +158,32 @@ impl PyQuota {
 
 /// The text of quotas: a text, a quota, or several of either.
 pub(crate) fn text_of(quotas: &Bound<'_, PyAny>) -> PyResult<String> {
-    if let Ok(text) = quotas.cast::<PyString>() {
-        return Ok(Utf8::of(text, "quota")?.to_string());
-    }
-    if let Ok(quota) = quotas.cast::<PyQuota>() {
-        return Ok(quota.get().0.to_string());
+    if let Some(text) = text_of_one(quotas)? {
+        return Ok(text);
     }
     if !quotas.is_instance_of::<PyList>() && !quotas.is_instance_of::<PyTuple>() {
-        return Err(PyTypeError::new_err(format!(
-            "quotas are of type {}: allowed are str, Quota, and a list or tuple of them",
-            quotas.get_type().name()?
-        )));
+    let refused = |value: &Bound<'_, PyAny>, allowed: &str| {
+        let kind = value.get_type().name()?;
+        Err(PyTypeError::new_err(format!("quotas are of type {kind}: allowed are {allowed}")))
+    };
+        return refused(quotas, "str, Quota, and a list or tuple of them");
     }
     let mut text = String::new();
     for quota in quotas.try_iter()? {
-        let separator = if text.is_empty() { "" } else { "; " };
-        write!(text, "{separator}{}", text_of(&quota?)?)
-            .map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        let quota = quota?;
+        // Not a list within a list: one that is within itself has no end.
+        let Some(one) = text_of_one(&quota)? else { return refused(&quota, "str and Quota within a list") };
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(&one);
     }
     Ok(text)
+}
+
+fn text_of_one(quota: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if let Ok(text) = quota.cast::<PyString>() {
+        return Ok(Some(Utf8::of(text, "quota")?.to_string()));
+    }
+    Ok(quota.cast::<PyQuota>().ok().map(|quota| quota.get().0.to_string()))
 }

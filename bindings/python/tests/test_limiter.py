@@ -314,6 +314,14 @@ def test_client_addresses():
             wrong()
 
 
+def test_a_list_within_a_list_is_refused():
+    endless = ["1/s"]
+    endless.append(endless)
+    for quotas in (endless, [["1/s"]], ("1/s", ("2/m",))):
+        with pytest.raises(TypeError, match="within a list"):
+            Limiter(policies={"api": quotas})
+
+
 def test_what_belongs_together_is_spent_together(store, key):
     with Limiter(store, {"wide": "90/day fixed_window"}) as limiter:
         both = [Request(key, "wide"), Request(key, "10/day fixed_window")]
