@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::error::{guarded, invalid_argument};
+use crate::key;
 
 /// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
 ///
@@ -35,9 +36,11 @@ impl PyClientAddressRules {
         py: Python<'_>,
         trusted: Vec<String>,
         header: Option<&str>,
-        ipv4_prefix: Option<u8>,
-        ipv6_prefix: Option<u8>,
+        ipv4_prefix: Option<&Bound<'_, PyAny>>,
+        ipv6_prefix: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let ipv4_prefix = key::whole("ipv4_prefix", ipv4_prefix)?;
+        let ipv6_prefix = key::whole("ipv6_prefix", ipv6_prefix)?;
         let build = || {
             let mut rules =
                 trusted.iter().fold(ClientAddressRules::builder(), |rules, network| rules.trust(network));

@@ -1,6 +1,6 @@
 //! Keys and costs as a caller gives them.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyFloat, PyInt, PyString};
@@ -64,6 +64,23 @@ pub(crate) fn cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
             polylimit::Request::MAX_COST
         ),
     ))
+}
+
+/// Reads another whole number that the caller calls `name`; what does not fit its type is refused as the core refuses what is
+/// out of bounds.
+pub(crate) fn whole<N>(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<N>>
+where
+    N: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let Some(value) = value else { return Ok(None) };
+    let py = value.py();
+    value.extract().map(Some).map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(py) {
+            invalid_argument(py, &format!("{name} is {}: it is out of bounds", shown(value)))
+        } else {
+            error
+        }
+    })
 }
 
 /// A number as text, however long it is.

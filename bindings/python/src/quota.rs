@@ -7,6 +7,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::duration;
 use crate::error::guarded;
+use crate::key;
 use crate::utf8::Utf8;
 
 /// At most ``limit`` units per ``period``, counted by an algorithm.
@@ -51,9 +52,9 @@ impl PyQuota {
         limit: &Bound<'_, PyAny>,
         period: Option<&Bound<'_, PyAny>>,
         algorithm: Option<&str>,
-        burst: Option<u64>,
-        step: Option<u64>,
-        buckets: Option<u32>,
+        burst: Option<&Bound<'_, PyAny>>,
+        step: Option<&Bound<'_, PyAny>>,
+        buckets: Option<&Bound<'_, PyAny>>,
         aligned: Option<bool>,
         count_denied: Option<bool>,
     ) -> PyResult<Self> {
@@ -70,20 +71,20 @@ impl PyQuota {
             let text = Utf8::of(text, "quota")?;
             return Ok(Self(guarded(py, || text.parse())?));
         };
-        let limit = limit.extract()?;
+        let limit = key::whole("limit", Some(limit))?.unwrap_or_default();
         let period = duration::read("period", period)?;
         let algorithm = algorithm.map(|name| guarded(py, || name.parse::<Algorithm>())).transpose()?;
         let mut builder = Quota::builder(limit, period);
         if let Some(algorithm) = algorithm {
             builder = builder.algorithm(algorithm);
         }
-        if let Some(burst) = burst {
+        if let Some(burst) = key::whole("burst", burst)? {
             builder = builder.burst(burst);
         }
-        if let Some(step) = step {
+        if let Some(step) = key::whole("step", step)? {
             builder = builder.step(step);
         }
-        if let Some(buckets) = buckets {
+        if let Some(buckets) = key::whole("buckets", buckets)? {
             builder = builder.buckets(buckets);
         }
         if let Some(aligned) = aligned {
@@ -161,11 +162,11 @@ pub(crate) fn text_of(quotas: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Some(text) = text_of_one(quotas)? {
         return Ok(text);
     }
-    if !quotas.is_instance_of::<PyList>() && !quotas.is_instance_of::<PyTuple>() {
     let refused = |value: &Bound<'_, PyAny>, allowed: &str| {
         let kind = value.get_type().name()?;
         Err(PyTypeError::new_err(format!("quotas are of type {kind}: allowed are {allowed}")))
     };
+    if !quotas.is_instance_of::<PyList>() && !quotas.is_instance_of::<PyTuple>() {
         return refused(quotas, "str, Quota, and a list or tuple of them");
     }
     let mut text = String::new();

@@ -322,6 +322,20 @@ def test_a_list_within_a_list_is_refused():
             Limiter(policies={"api": quotas})
 
 
+@pytest.mark.parametrize("number", [-1, 2**64, -(2**70), 10**400])
+def test_numbers_of_any_size_are_invalid_where_they_are_out_of_bounds(number):
+    for make in (
+        lambda: polylimit.Quota(number, 60),
+        lambda: polylimit.Quota(1, 60, algorithm="token_bucket", burst=number),
+        lambda: polylimit.Quota(1, 60, algorithm="token_bucket", step=number),
+        lambda: polylimit.Quota(1, 60, buckets=number),
+        lambda: polylimit.ClientAddressRules(ipv4_prefix=number),
+        lambda: polylimit.ClientAddressRules(ipv6_prefix=number),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            make()
+
+
 def test_what_belongs_together_is_spent_together(store, key):
     with Limiter(store, {"wide": "90/day fixed_window"}) as limiter:
         both = [Request(key, "wide"), Request(key, "10/day fixed_window")]
