@@ -92,9 +92,11 @@ pub(crate) fn resolved(
     peer: &str,
     lines: &[PyBackedBytes],
 ) -> PyResult<ClientAddress> {
-    let peer: IpAddr = peer
-        .parse()
-        .map_err(|_| invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1"))?;
+    // The zone of a link-local address says on which of our own links it is.
+    let peer: IpAddr =
+        peer.split('%').next().unwrap_or(peer).parse().map_err(|_| {
+            invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
+        })?;
     guarded(py, || Ok(rules.resolve(peer, lines.iter().map(|line| &**line))))
 }
 

@@ -314,6 +314,11 @@ def test_client_addresses():
             wrong()
 
 
+def test_the_zone_of_a_link_local_peer_is_no_part_of_its_address():
+    # As a socket gives it.
+    assert polylimit.ClientAddressRules().resolve("fe80::1%eth0").address == "fe80::1"
+
+
 def test_a_list_within_a_list_is_refused():
     endless = ["1/s"]
     endless.append(endless)
