@@ -255,21 +255,38 @@ def asynchronous(limiter: Any) -> Any:
 
 
 def refund(asked: Sequence[Asked]) -> None:
-    """Give back what is spent."""
-    for one in asked:
-        if one.is_spent:
-            one.is_spent = False
-            for policy in one.guard.policies:
-                one.guard.limiter.refund(one.key, policy, cost=one.cost)
+    """Give back what is spent; all of it, even when one of the refunds fails."""
+    raised: BaseException | None = None
+    for one, policy in _spent(asked):
+        try:
+            one.guard.limiter.refund(one.key, policy, cost=one.cost)
+        except BaseException as error:  # noqa: BLE001, PERF203
+            raised = raised or error
+    if raised is not None:
+        raise raised
 
 
 async def refund_async(asked: Sequence[Asked]) -> None:
-    """Give back what is spent."""
-    for one in asked:
-        if one.is_spent:
-            one.is_spent = False
-            for policy in one.guard.policies:
-                await asynchronous(one.guard.limiter).refund(one.key, policy, cost=one.cost)
+    """Give back what is spent; all of it, even when one of the refunds fails or is cancelled.
+
+    Whoever is cancelled may be so at every await, as under anyio: each refund is sent before it waits.
+    """
+    raised: BaseException | None = None
+    for one, policy in _spent(asked):
+        try:
+            await asynchronous(one.guard.limiter).refund(one.key, policy, cost=one.cost)
+        except BaseException as error:  # noqa: BLE001, PERF203
+            raised = raised or error
+    if raised is not None:
+        raise raised
+
+
+def _spent(asked: Sequence[Asked]) -> list[tuple[Asked, PolicyName]]:
+    """Take what is to be given back, so that nobody gives it back again."""
+    spent = [one for one in asked if one.is_spent]
+    for one in spent:
+        one.is_spent = False
+    return [(one, policy) for one in spent for policy in one.guard.policies]
 
 
 def give_back(outcomes: Outcomes, response: Any) -> None:
