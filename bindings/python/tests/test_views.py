@@ -1,10 +1,99 @@
 """Views that fail, are cancelled or have functions of an unexpected kind, in this process."""
 
 import asyncio
+import textwrap
 
 import anyio
 from polylimit import AsyncLimiter
 from polylimit.asgi import RateLimitMiddleware
+from test_process import python
+
+DJANGO = """
+    import asyncio, django, logging
+    from django.conf import settings
+    from polylimit import Limiter
+    logging.disable()
+    limiter = Limiter(policies={"login": "3/day", "one": "1/day"})
+    failed = lambda response: response.status_code == 401
+    options = {"limiter": limiter, "policy": "login", "key": lambda request: request.path, "count": failed}
+    settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="a", POLYLIMIT=options)
+    django.setup()
+    from django.core.exceptions import PermissionDenied
+    from django.core.handlers.asgi import ASGIHandler
+    from django.http import Http404, HttpResponse
+    from django.test import AsyncClient, Client, override_settings
+    from django.urls import path
+    from polylimit.django import limit
+    client = Client(raise_request_exception=False)
+    by_path = {"key": lambda request: request.path}
+    def statuses(path):
+        return [client.get(path).status_code for _ in range(5)]
+"""
+
+
+def in_django(program: str) -> str:
+    return python(textwrap.dedent(DJANGO) + textwrap.dedent(program))
+
+
+def test_a_view_of_django_that_raises_does_not_count():
+    printed = in_django(
+        """
+        def raises(error):
+            @limit(limiter, "login", count=failed, **by_path)
+            def view(request):
+                raise error
+            return view
+        @limit(limiter, "login", count=failed, **by_path)
+        async def asynchronous(request):
+            raise PermissionDenied
+        @limit(limiter, "login", count=lambda response: response.status_code == 404, **by_path)
+        def counts(request):
+            raise Http404
+        urlpatterns = [
+            path("404", raises(Http404())), path("403", raises(PermissionDenied())), path("500", raises(ValueError())),
+            path("asynchronous", asynchronous), path("counts", counts),
+        ]
+        print(*(statuses(f"/{one.pattern}") for one in urlpatterns))
+        async def main():
+            client = AsyncClient(raise_request_exception=False)
+            print([(await client.get("/asynchronous")).status_code for _ in range(5)])
+        asyncio.run(main())
+        """
+    )
+    assert printed == (f"{[404] * 5} {[403] * 5} {[500] * 5} {[403] * 5} {[404] * 3 + [429] * 2}\n{[403] * 5}\n")
+
+
+def test_a_client_of_django_that_goes_does_not_count():
+    printed = in_django(
+        """
+        async def slow(request):
+            await asyncio.sleep(60)
+        @limit(limiter, "login", count=failed, **by_path)
+        async def decorated(request):
+            await asyncio.sleep(60)
+        urlpatterns = [path("slow", slow), path("decorated", decorated)]
+        async def leave(path, app):
+            scope = {
+                "type": "http", "method": "GET", "path": path, "root_path": "", "query_string": b"", "headers": [],
+                "client": ("192.0.2.1", 1), "server": ("a", 80), "http_version": "1.1", "scheme": "http",
+            }
+            messages = [{"type": "http.request"}]
+            async def receive():
+                if messages:
+                    return messages.pop()
+                await asyncio.sleep(0.05)
+                return {"type": "http.disconnect"}
+            async def send(message):
+                raise AssertionError
+            await app(scope, receive, send)
+            return limiter.peek(path, "login").remaining
+        with override_settings(MIDDLEWARE=["polylimit.django.RateLimitMiddleware"]):
+            print(asyncio.run(leave("/slow", ASGIHandler())))
+        print(asyncio.run(leave("/decorated", ASGIHandler())))
+        """
+    )
+    assert printed == "3\n3\n"
+
 
 def test_who_is_cancelled_at_every_await_gives_all_of_it_back(redis, key):
     async def waits(_scope, _receive, _send):

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import BadRequest, ImproperlyConfigured, PermissionDenied, SuspiciousOperation
 from django.http import Http404, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.urls import resolve
 from django.utils.module_loading import import_string
 
@@ -38,6 +39,13 @@ View = TypeVar("View", bound=Callable[..., Any])
 _GUARDS = "_polylimit_guards"
 #: Where a request keeps what was decided about it.
 _OUTCOMES = "_polylimit_outcomes"
+#: What Django answers to an exception of a view; to all others, that it failed.
+_STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
+    ((Http404,), 404),
+    ((PermissionDenied,), 403),
+    ((BadRequest, SuspiciousOperation, MultiPartParserError), 400),
+)
+_INTERNAL_SERVER_ERROR = 500
 #: Set where the middleware adds the fields.
 _IS_FINISHED = "_polylimit_is_finished"
 
@@ -96,7 +104,11 @@ def limit(
             async def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
                 response = await _decide_async(request, guards)
                 if response is None:
-                    response = await view(request, *args, **kwargs)
+                    try:
+                        response = await view(request, *args, **kwargs)
+                    except BaseException as error:
+                        await _finish_async(request, _failure(error))
+                        raise
                 return await _finish_async(request, response)
 
         else:
@@ -105,7 +117,11 @@ def limit(
             def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
                 response = _decide(request, guards)
                 if response is None:
-                    response = view(request, *args, **kwargs)
+                    try:
+                        response = view(request, *args, **kwargs)
+                    except BaseException as error:
+                        _finish(request, _failure(error))
+                        raise
                 return _finish(request, response)
 
         setattr(limited, _GUARDS, guards)
@@ -159,13 +175,22 @@ class RateLimitMiddleware:
             return self._handle_async(request)
         response = _decide(request, self._guards(request))
         if response is None:
-            response = self._get_response(request)
+            try:
+                response = self._get_response(request)
+            except BaseException as error:
+                _give_back(request, _failure(error))
+                raise
         return _add_fields(request, _give_back(request, response))
 
     async def _handle_async(self, request: HttpRequest) -> Any:
         response = await _decide_async(request, self._guards(request))
         if response is None:
-            response = await self._get_response(request)
+            try:
+                response = await self._get_response(request)
+            except BaseException as error:
+                # A client that goes ends the request by cancelling it.
+                await _give_back_async(request, _failure(error))
+                raise
         return _add_fields(request, await _give_back_async(request, response))
 
     def _guards(self, request: HttpRequest) -> list[Guard]:
@@ -264,6 +289,14 @@ async def _finish_async(request: HttpRequest, response: HttpResponseBase) -> Htt
     if getattr(request, _IS_FINISHED, False):
         return response
     return _add_fields(request, await _give_back_async(request, response))
+
+def _failure(error: BaseException) -> HttpResponse:
+    """Give the response by which ``count`` sees a view that raised: with the status that Django answers."""
+    for kinds, status in _STATUSES:
+        if isinstance(error, kinds):
+            return HttpResponse(status=status)
+    return HttpResponse(status=_INTERNAL_SERVER_ERROR)
+
 
 
 def _give_back(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
