@@ -4,8 +4,11 @@ import asyncio
 import textwrap
 
 import anyio
-from polylimit import AsyncLimiter
+import flask
+import pytest
+from polylimit import AsyncLimiter, Limiter
 from polylimit.asgi import RateLimitMiddleware
+from polylimit.flask import limit
 from test_process import python
 
 DJANGO = """
@@ -93,6 +96,66 @@ def test_a_client_of_django_that_goes_does_not_count():
         """
     )
     assert printed == "3\n3\n"
+
+
+def test_who_gives_no_response_to_a_denial_lets_nobody_through():
+    printed = in_django(
+        """
+        @limit(limiter, "one", on_denied=lambda request, denial: None, **by_path)
+        def view(request):
+            return HttpResponse()
+        @limit(limiter, "one", on_denied=lambda request, denial: None, **by_path)
+        async def asynchronous(request):
+            return HttpResponse()
+        urlpatterns = [path("view", view), path("asynchronous", asynchronous)]
+        print(statuses("/view"), statuses("/asynchronous"))
+        """
+    )
+    assert printed == f"{[200] + [500] * 4} {[200] + [500] * 4}\n"
+
+
+def test_asynchronous_functions_of_a_blocking_view_of_django():
+    printed = in_django(
+        """
+        async def skip(request):
+            return "skip" in request.GET
+        async def key(request):
+            return "one key"
+        async def cost(request):
+            return 2
+        async def answer(request, denial):
+            return HttpResponse(status=418)
+        @limit(limiter, "login", skip=skip, key=key, cost=cost, on_denied=answer)
+        def view(request):
+            return HttpResponse()
+        urlpatterns = [path("view", view)]
+        print(statuses("/view?skip"), statuses("/view"))
+        """
+    )
+    assert printed == f"{[200] * 5} {[200] + [418] * 4}\n"
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_asynchronous_skip_of_flask():
+    limiter = Limiter(policies={"one": "1/day"})
+    app = flask.Flask(__name__)
+
+    async def skip(request):
+        return "skip" in request.args
+
+    @app.route("/")
+    @limit(limiter, "one", skip=skip)
+    def view():
+        return "view"
+
+    client = app.test_client()
+    assert [client.get(path).status_code for path in ("/?skip", "/?skip", "/", "/", "/?skip")] == [
+        200,
+        200,
+        200,
+        429,
+        200,
+    ]
 
 
 def test_who_is_cancelled_at_every_await_gives_all_of_it_back(redis, key):

@@ -12,7 +12,7 @@ from functools import wraps
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
 from django.core.exceptions import BadRequest, ImproperlyConfigured, PermissionDenied, SuspiciousOperation
 from django.http import Http404, HttpResponse
@@ -236,9 +236,9 @@ def _decide(request: HttpRequest, guards: list[Guard]) -> HttpResponseBase | Non
     outcomes = _outcomes_of(request)
     facts = _Facts(request)
     asked = [
-        Asked(one, guard.key_of(one, request, facts), guard.cost_of(one, request))
+        Asked(one, _settled_now(guard.key_of(one, request, facts)), _settled_now(guard.cost_of(one, request)))
         for one in _unseen(outcomes, guards)
-        if one.skip is None or not one.skip(request)
+        if one.skip is None or not _settled_now(one.skip(request))
     ]
     if not asked:
         return None
@@ -247,7 +247,7 @@ def _decide(request: HttpRequest, guards: list[Guard]) -> HttpResponseBase | Non
     if denial is None:
         return None
     own = outcomes.answer_of(denial)
-    return _answer(request, denial) if own is None else own(request, denial)
+    return _answer(request, denial) if own is None else _made(_settled_now(own(request, denial)))
 
 
 async def _decide_async(request: HttpRequest, guards: list[Guard]) -> HttpResponseBase | None:
@@ -266,16 +266,36 @@ async def _decide_async(request: HttpRequest, guards: list[Guard]) -> HttpRespon
     if denial is None:
         return None
     own = outcomes.answer_of(denial)
-    return _answer(request, denial) if own is None else await _settled(own(request, denial))
+    return _answer(request, denial) if own is None else _made(await _settled(own(request, denial)))
 
 
 async def _settled(value: Any | Awaitable[Any]) -> Any:
     return await value if isawaitable(value) else value
 
 
+def _settled_now(value: Any | Awaitable[Any]) -> Any:
+    """Wait for what an asynchronous function gives: taken as it is, it would be true, and skip every request."""
+    return async_to_sync(_settled)(value) if isawaitable(value) else value
+
+
+def _made(response: HttpResponseBase | None) -> HttpResponseBase:
+    """Refuse to go on without a response: the view would be called as if nobody had denied it."""
+    if response is None:
+        raise TypeError("on_denied and on_outage make the response to a denial: None is no response")
+    return response
+
+
 def _answer(request: HttpRequest, denial: Denial) -> HttpResponse:
     content_type, body = denial.problem.body(request.headers.get("Accept"))
     return HttpResponse(body, content_type=content_type, status=denial.problem.status)
+
+
+def _failure(error: BaseException) -> HttpResponse:
+    """Give the response by which ``count`` sees a view that raised: with the status that Django answers."""
+    for kinds, status in _STATUSES:
+        if isinstance(error, kinds):
+            return HttpResponse(status=status)
+    return HttpResponse(status=_INTERNAL_SERVER_ERROR)
 
 
 def _finish(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -289,14 +309,6 @@ async def _finish_async(request: HttpRequest, response: HttpResponseBase) -> Htt
     if getattr(request, _IS_FINISHED, False):
         return response
     return _add_fields(request, await _give_back_async(request, response))
-
-def _failure(error: BaseException) -> HttpResponse:
-    """Give the response by which ``count`` sees a view that raised: with the status that Django answers."""
-    for kinds, status in _STATUSES:
-        if isinstance(error, kinds):
-            return HttpResponse(status=status)
-    return HttpResponse(status=_INTERNAL_SERVER_ERROR)
-
 
 
 def _give_back(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

@@ -223,7 +223,8 @@ def _decide(request: flask.Request, guards: list[Guard]) -> Any:
         if one in known:
             continue
         known.append(one)
-        if one.skip is None or not one.skip(request):
+        # What an asynchronous function gives would be true as it is, and skip every request.
+        if one.skip is None or not flask.current_app.ensure_sync(one.skip)(request):
             asked.append(Asked(one, guard.key_of(one, request, facts), guard.cost_of(one, request)))
     if not asked:
         return None
