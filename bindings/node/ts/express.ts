@@ -83,7 +83,7 @@ function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefi
         "clientAddress",
     );
   }
-  return addressAlone(trust ? req.ip : req.socket.remoteAddress);
+  return addressAlone(trust ? req.ip : undefined, req.socket);
 }
 
 function answer({ status, contentType, body }: Refusal, res: ServerResponse): void {

@@ -97,7 +97,7 @@ function clientOf(rules: ClientAddressRules | undefined, request: FastifyRequest
         "clientAddress",
     );
   }
-  return addressAlone(request.ip);
+  return addressAlone(request.ip, request.raw.socket);
 }
 
 /** A server does not tell its `trustProxy`. So it is asked about a request that came over more proxies than anybody has. */

@@ -4,7 +4,7 @@ import type { Context, MiddlewareHandler } from "hono";
 
 import { invalidArgument, optionalFunction } from "./argument";
 import { refused } from "./fetch";
-import { addressFrom } from "./http/address";
+import { addressFrom, peerOf, type Socket } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
@@ -54,9 +54,9 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
 
 /** Where @hono/node-server keeps the socket. */
 function peerOnNode({ env }: Context): string | undefined {
-  const { incoming } = (env ?? {}) as { incoming?: { socket?: { remoteAddress?: string } } };
+  const { incoming } = (env ?? {}) as { incoming?: { socket?: Socket } };
   if (incoming?.socket === undefined) {
     throw invalidArgument("neither key nor peer is given: this server does not tell whose a request is");
   }
-  return incoming.socket.remoteAddress;
+  return peerOf(incoming.socket);
 }

@@ -1,7 +1,9 @@
 /** The client's address: by the rules that somebody gave, or as it is. */
 
 import type { IncomingMessage } from "node:http";
+import type { Socket as NodeSocket } from "node:net";
 
+import { invalidArgument } from "../argument";
 import { ClientAddressRules, keyBy } from "../client_address";
 
 let alone: ClientAddressRules | undefined;
@@ -21,12 +23,30 @@ export function addressFrom(
 
 /** The same for a request on a Node socket. */
 export function addressOf(rules: ClientAddressRules | undefined, { socket, headers }: IncomingMessage): string {
-  return addressFrom(rules, socket.remoteAddress, (header) => [headers[header] ?? []].flat().join(", ") || undefined);
+  return addressFrom(rules, peerOf(socket), (header) => [headers[header] ?? []].flat().join(", ") || undefined);
 }
 
 /** Of an address that a framework has found, what it is counted with. */
-export function addressAlone(address: string | undefined): string {
-  return keyBy(nobody(), address, undefined);
+export function addressAlone(address: string | undefined, socket: Socket): string {
+  return keyBy(nobody(), address ?? peerOf(socket), undefined);
+}
+
+/** What is used of a Node socket. */
+export type Socket = Pick<NodeSocket, "remoteAddress" | "localAddress" | "destroyed">;
+
+/**
+ * The address at the other end, `undefined` for a Unix socket.
+ *
+ * @throws PolylimitError `invalid_argument` when the client has gone and its address with it: who hangs up at once would
+ * otherwise be counted as this host, or believed like a proxy that runs there
+ */
+export function peerOf(socket: Socket): string | undefined {
+  const { remoteAddress } = socket;
+  // A socket that is still open has an address of its own then, unless it is a Unix socket.
+  if (remoteAddress === undefined && (socket.destroyed || socket.localAddress !== undefined)) {
+    throw invalidArgument("the client has hung up, so that its address is not known any more");
+  }
+  return remoteAddress;
 }
 
 /** Rules that trust nobody. */
