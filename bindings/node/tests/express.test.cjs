@@ -163,6 +163,29 @@ for (const version of VERSIONS) {
     });
   });
 
+  test(`${version}: no request passes when a function fails without an error`, async () => {
+    const { limiter } = limiterOf("9/minute");
+    const fail = () => {
+      throw undefined;
+    };
+    for (const options of [
+      { key: fail },
+      { key: () => Promise.reject() },
+      { skip: async () => fail() },
+      { cost: fail },
+    ]) {
+      const app = express();
+      app.use(rateLimit({ limiter, ...options }));
+      app.get("/", (_, response) => response.end());
+      // Express knows one by its four parameters.
+      app.use((error, _req, response, _next) => response.status(500).end(error.message));
+      await serving(app, async (port) => {
+        const { status, text } = await request(port);
+        assert.deepEqual([status, text], [500, "a function of the rate limit's options failed without an error"]);
+      });
+    }
+  });
+
   test(`${version}: only the responses that count are counted`, async () => {
     const { limiter } = limiterOf("2/minute");
     const app = express();

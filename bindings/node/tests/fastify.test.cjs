@@ -109,6 +109,16 @@ test("fastify: a hook limits one route, and only what counts", async () => {
   });
 });
 
+test("fastify: no request passes when a function fails without an error", async () => {
+  const app = fastify();
+  app.register(rateLimit, {
+    limiter: new Limiter("memory:", { policies: { api: "9/minute" } }),
+    key: () => Promise.reject(),
+  });
+  app.get("/", async () => "");
+  assert.equal((await app.inject("/")).statusCode, 500);
+});
+
 test("fastify: the client is who trusted proxies say", async () => {
   const counted = async (options, trustProxy) => {
     const limiter = new Limiter("memory:", { policies: { api: "9/minute" } });

@@ -1,5 +1,6 @@
 /** How a request passes middleware that calls `next`: without a promise where nothing has to be waited for. */
 
+import { invalidArgument } from "../argument";
 import type { Guard, Verdict } from "./guard";
 import { isPromise } from "./maybe_promise";
 
@@ -22,7 +23,7 @@ export function pass<Context extends unknown[], Finished extends unknown[]>(
     const verdict = guard.decide(before, context);
     passed = isPromise(verdict) ? applyLater(verdict, context, apply) : apply(verdict, ...context);
   } catch (error) {
-    next(error as never);
+    next(reason(error));
     return;
   }
   if (typeof passed === "boolean") {
@@ -32,9 +33,14 @@ export function pass<Context extends unknown[], Finished extends unknown[]>(
       (goesOn) => {
         if (goesOn) next();
       },
-      next as (error: unknown) => void,
+      (error) => next(reason(error)),
     );
   }
+}
+
+/** What `next` takes for an error: without one, the request would go on undecided. */
+function reason(thrown: unknown): never {
+  return (thrown || invalidArgument("a function of the rate limit's options failed without an error")) as never;
 }
 
 async function applyLater<Context extends unknown[]>(
