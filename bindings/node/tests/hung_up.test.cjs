@@ -5,6 +5,7 @@ const assert = require("node:assert/strict");
 const { once } = require("node:events");
 const { mkdtempSync, rmSync } = require("node:fs");
 const http = require("node:http");
+const http2 = require("node:http2");
 const net = require("node:net");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
@@ -17,6 +18,8 @@ const { Limiter } = require("polylimit");
 const { rateLimit: expressRateLimit } = require("polylimit/express");
 const { rateLimit: fastifyRateLimit } = require("polylimit/fastify");
 const { rateLimit: honoRateLimit } = require("polylimit/hono");
+
+const { until } = require("./support/until.cjs");
 
 /** What serves requests by a framework, and tells what its handler or its error handler was told. */
 const SERVERS = {
@@ -112,3 +115,59 @@ for (const framework of Object.keys(SERVERS)) {
     }
   });
 }
+
+/** A limiter of log-ins, of which those with a 401 count, and an application that answers after a while. */
+async function logIns(options, status, body) {
+  const limiter = new Limiter("memory:", { policies: { login: "5/minute" } });
+  const app = fastify(options);
+  app.register(fastifyRateLimit, { limiter, key: () => "k", count: (_, reply) => reply.statusCode === 401 });
+  const answered = [];
+  app.get("/", (_, reply) => {
+    const left = once(reply.raw, "close");
+    answered.push(left.then(() => void reply.code(status).send("")));
+  });
+  app.get("/large", async () => Buffer.alloc(100_000_000));
+  await app.listen({ port: 0, host: "127.0.0.1" });
+  try {
+    await body(app.server.address().port, { limiter, answered });
+  } finally {
+    await app.close();
+  }
+}
+
+test("a request whose client leaves before there is a response counts, by HTTP/2 too", async () => {
+  await logIns({ http2: true }, 401, async (port, { limiter, answered }) => {
+    const client = http2.connect(`http://127.0.0.1:${port}`);
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      const sent = client.request({ ":path": "/" });
+      sent.end();
+      await until(() => answered.length === attempt, "it has arrived");
+      sent.close(http2.constants.NGHTTP2_CANCEL);
+      await answered[attempt - 1];
+    }
+    assert.equal((await limiter.peek("k")).remaining, 2);
+    client.destroy();
+  });
+  await logIns({}, 401, async (port, { limiter, answered }) => {
+    const client = net.connect(port, "127.0.0.1");
+    client.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    await until(() => answered.length === 1, "it has arrived");
+    client.destroy();
+    await answered[0];
+    assert.equal((await limiter.peek("k")).remaining, 4);
+  });
+});
+
+test("who leaves in the middle of a response that does not count gets back what it cost", async () => {
+  for (const [options, connect] of [
+    [{}, (port) => net.connect(port, "127.0.0.1").setNoDelay().end("GET /large HTTP/1.1\r\nhost: x\r\n\r\n")],
+    [{ http2: true }, (port) => http2.connect(`http://127.0.0.1:${port}`).request({ ":path": "/large" }).end()],
+  ]) {
+    await logIns(options, 200, async (port, { limiter }) => {
+      const client = connect(port);
+      await once(client, "data");
+      (client.session ?? client).destroy();
+      await until(async () => (await limiter.peek("k")).remaining === 5, "it is given back");
+    });
+  }
+});

@@ -6,6 +6,7 @@ import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
 import type { Refusal } from "./headers";
 import { addressAlone, addressOf } from "./http/address";
+import { onceDone } from "./http/done";
 import { Guard, type Verdict } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { pass } from "./http/pass";
@@ -60,7 +61,7 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
     for (const field of verdict.fields) res.setHeader(field[0], field[1]);
     const { refusal, instead } = verdict;
     if (refusal === undefined) {
-      if (guard.waitsForResponse) res.once("finish", () => void guard.finish(verdict, req, res));
+      if (guard.waitsForResponse) onceDone(res, () => void guard.finish(verdict, req, res));
       return true;
     }
     if (instead === undefined) {

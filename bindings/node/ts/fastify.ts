@@ -6,6 +6,7 @@ import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
 import type { Refusal } from "./headers";
 import { addressAlone, addressOf } from "./http/address";
+import { onceDone } from "./http/done";
 import { Guard, type Verdict } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { pass } from "./http/pass";
@@ -43,7 +44,7 @@ export function rateLimitHook(
     for (const field of verdict.fields) reply.header(field[0], field[1]);
     const { refusal, instead } = verdict;
     if (refusal === undefined) {
-      if (guard.waitsForResponse) reply.raw.once("finish", () => void guard.finish(verdict, request, reply));
+      if (guard.waitsForResponse) onceDone(reply.raw, () => void guard.finish(verdict, request, reply));
       return true;
     }
     reply.code(refusal.status);
