@@ -49,6 +49,41 @@ test("fetch: responses that cannot be changed get the fields too", async () => {
   assert.match(response.headers.get("ratelimit"), /^"api";r=0/);
 });
 
+test("fetch and hono: several on a request's way tell of all, whether it is denied or not", async () => {
+  const limiter = new Limiter("memory:", {
+    policies: { api: "9/minute fixed_window", login: "1/minute fixed_window" },
+  });
+  const [api, login] = ["api", "login"].map((policy) => ({ limiter, policy, key: ({ url }) => url ?? "hono" }));
+  const fetched = rateLimit(
+    rateLimit(() => new Response(), login),
+    { ...api, headers: "both" },
+  );
+  const app = new Hono();
+  app.use(honoRateLimit({ ...api, headers: "both" }), honoRateLimit(login));
+  app.get("/", (context) => context.text(""));
+  for (const send of [() => fetched(new Request(URL)), () => app.request("/")]) {
+    for (const [status, left] of [
+      [200, [8, 0]],
+      [429, [7, 0]],
+    ]) {
+      const response = await send();
+      const pattern = new RegExp(`^"api";r=${left[0]};t=\\d+, "login";r=${left[1]};t=\\d+$`);
+      assert.equal(response.status, status);
+      assert.match(response.headers.get("ratelimit"), pattern);
+      assert.equal(response.headers.get("x-ratelimit-remaining"), String(left[0]));
+    }
+  }
+});
+
+test("hono: responses that cannot be changed get the fields too", async () => {
+  const app = new Hono();
+  app.use(honoRateLimit({ limiter: limiterOf("1/minute"), key: () => "k" }));
+  app.get("/", () => Response.redirect("http://localhost/other"));
+  const response = await app.request("/");
+  assert.deepEqual([response.status, response.headers.get("location")], [302, "http://localhost/other"]);
+  assert.match(response.headers.get("ratelimit"), /^"api";r=0/);
+});
+
 test("fetch: only what counts is counted, and onDenied answers", async () => {
   const limiter = limiterOf("1/minute");
   const limited = rateLimit((req) => new Response(null, { status: req.method === "POST" ? 401 : 200 }), {

@@ -55,7 +55,8 @@ export function rateLimit<More extends unknown[] = []>(
     decided.set(request, rateLimit);
     if (instead !== undefined) return withFields(await instead(), fields);
     if (refusal !== undefined) return refused(refusal, fields);
-    const response = withFields(await handler(request, ...more), fields);
+    const answer = await handler(request, ...more);
+    const response = withFields(answer, decided.get(request) === rateLimit ? fields : missing(answer, fields));
     if (guard.waitsForResponse) await guard.finish(verdict, response, request, ...more);
     return response;
   };
@@ -66,8 +67,22 @@ export function refused({ status, contentType, body }: Refusal, fields: HeaderFi
   return withFields(new Response(body, { status, headers: { "content-type": contentType, vary: "Accept" } }), fields);
 }
 
-/** The response with these fields. */
-function withFields(response: Response, fields: HeaderFields): Response {
+/**
+ * Those of the fields that a response does not have. One that a guard after this one has decided about tells of both
+ * already.
+ *
+ * @internal
+ */
+export function missing({ headers }: Response, fields: HeaderFields): HeaderFields {
+  return fields.filter(([name]) => !headers.has(name));
+}
+
+/**
+ * The response with these fields.
+ *
+ * @internal
+ */
+export function withFields(response: Response, fields: HeaderFields): Response {
   try {
     for (const [name, value] of fields) response.headers.set(name, value);
     return response;

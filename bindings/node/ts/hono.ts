@@ -3,7 +3,7 @@
 import type { Context, MiddlewareHandler } from "hono";
 
 import { invalidArgument, optionalFunction } from "./argument";
-import { refused } from "./fetch";
+import { missing, refused, withFields } from "./fetch";
 import { addressFrom, peerOf, type Socket } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
@@ -46,7 +46,13 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
     }
     if (refusal !== undefined) return refused(refusal, fields);
     await next();
-    for (const [name, value] of fields) context.res.headers.set(name, value);
+    const { res } = context;
+    const told = withFields(res, context.get("rateLimit") === verdict.rateLimit ? fields : missing(res, fields));
+    if (told !== res) {
+      // Otherwise the fields of the former would be added to it.
+      context.res = undefined;
+      context.res = told;
+    }
     if (guard.waitsForResponse) await guard.finish(verdict, context);
     return undefined;
   };
