@@ -310,6 +310,22 @@ test("acquire waits for its turn", async () => {
   assert.equal((await second).allowed, true);
 });
 
+test("acquire is not confused by an option that asks for another", async () => {
+  const { limiter } = limiterAt(0, "1/hour token_bucket");
+  await limiter.check("k");
+  const { limiter: other } = limiterAt(0, "1/hour");
+  const options = {
+    timeoutMs: 0,
+    get policy() {
+      other.acquire("k", { timeoutMs: 86_400_000 });
+      return "api";
+    },
+  };
+  const waited = limiter.acquire("k", options);
+  limiter.close();
+  assert.equal((await waited).allowed, false);
+});
+
 test("acquire waits by the system's clock too", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "1/100ms token_bucket" } });
   const turns = await Promise.all([1, 2, 3].map(() => limiter.acquire("k", { timeoutMs: 10_000 })));

@@ -170,8 +170,11 @@ export class Limiter {
   acquire(key: Key, options: AcquireOptions): Promise<Decision> {
     try {
       known("options", options, ACQUIRE);
-      fields[Field.TimeoutMs] = number("timeoutMs", options.timeoutMs, TIMEOUT);
-      this.#put(Operation.Acquire, key, policyOf(options), costOf(options));
+      const timeoutMs = number("timeoutMs", options.timeoutMs, TIMEOUT);
+      const [policy, cost] = [policyOf(options), costOf(options)];
+      // Only now, since reading an option may run a getter that asks something else.
+      fields[Field.TimeoutMs] = timeoutMs;
+      this.#put(Operation.Acquire, key, policy, cost);
       return answered(readDecision);
     } catch (thrown) {
       return Promise.reject(failure(thrown));
