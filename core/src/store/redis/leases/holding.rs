@@ -126,13 +126,15 @@ impl Holding {
         Some((self.decision(now), take))
     }
 
-    /// A check was admitted by the store, because nothing was held. Says what to take now.
+    /// A check was admitted by the store, because what is held does not pay for it. Says what to take now.
     pub(super) fn missed(&mut self, remaining: u64, now: quanta::Instant) -> Option<Take> {
         let is_busy = now.saturating_duration_since(self.used_at) < self.max_age;
         self.used_at = now;
         // The last units are asked for one by one.
         self.size = self.size.max(1).min(remaining / PART_OF_REMAINING);
-        if is_busy { self.begin_taking() } else { None }
+        // Where some stand behind others, what is taken would have no place: the check costs more than all of them, or those
+        // in front are about to be given back.
+        if is_busy && self.back.units == 0 { self.begin_taking() } else { None }
     }
 
     fn begin_taking(&mut self) -> Option<Take> {
@@ -239,5 +241,51 @@ fn refundable(quota: &Quota, view: &QuotaUsage, now_us: u64) -> Option<Duration>
             Some(Duration::from_micros(width_us - now_us % width_us))
         }
         Algorithm::SlidingLog => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(holding: &mut Holding, take: Take, now: quanta::Instant) {
+        let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
+        let total = QuotaUsage { limit: 1_000_000, remaining: 900_000, reset_after_us: 0 };
+        let decision = Decision {
+            total,
+            several: None,
+            wait_us: 0,
+            allowed: true,
+            source: Source::Store,
+            degraded: None,
+        };
+        let replied = Replied { decision, spent: take.units, now_us: 0, denied: None };
+        assert_eq!(holding.granted(take, &replied, &policy, now), 0);
+    }
+
+    #[test]
+    fn nothing_that_is_held_is_forgotten_when_more_is_taken() {
+        let now = quanta::Instant::now();
+        let whose = Whose { id: PolicyId(0), key: b"key".as_slice().into(), hash: 0 };
+        let mut holding = Holding::new(whose, 1_000, Duration::from_secs(1), now);
+        let take = holding.missed(900_000, now).unwrap();
+        granted(&mut holding, take, now);
+        let (mut taken, mut spent) = (take.units, 0);
+        // Until there are some in front and some behind.
+        while holding.back.units == 0 {
+            let (_, take) = holding.spend(1, now).unwrap();
+            spent += 1;
+            if let Some(take) = take {
+                granted(&mut holding, take, now);
+                taken += take.units;
+            }
+        }
+        // A check that costs more than all of them is admitted by the store.
+        assert!(holding.spend(taken + 1, now).is_none());
+        if let Some(take) = holding.missed(900_000, now) {
+            granted(&mut holding, take, now);
+            taken += take.units;
+        }
+        assert_eq!(holding.units(), taken - spent);
     }
 }
