@@ -77,6 +77,52 @@ async fn who_stands_too_far_back_is_told_at_once() {
     }
 }
 
+/// What callers, each with a cost and a timeout in microseconds, are told who come one after the other and wait together.
+async fn told(limiter: &Limiter, clock: &ManualClock, callers: &[(u64, u64)]) -> Vec<bool> {
+    let mut waiting = Vec::new();
+    for &(cost, timeout_us) in callers {
+        let limiter = limiter.clone();
+        waiting.push(tokio::spawn(async move {
+            let request = Request::new("user").cost(cost);
+            limiter.acquire(request, Duration::from_micros(timeout_us)).await.unwrap().allowed()
+        }));
+        settle().await;
+    }
+    let start_us = clock.now_us();
+    let mut timeouts_us: Vec<_> = callers.iter().map(|(_, timeout_us)| *timeout_us).collect();
+    timeouts_us.sort_unstable();
+    for timeout_us in timeouts_us {
+        clock.set(start_us + timeout_us).unwrap();
+        settle().await;
+    }
+    let mut told = Vec::new();
+    for waiter in waiting {
+        told.push(waiter.await.unwrap());
+    }
+    told
+}
+
+#[tokio::test]
+async fn who_can_be_admitted_in_the_last_microsecond_is_not_sent_away() {
+    // A token comes every 333,333 1/3 us. Two are there, so the third is there after 333,333 1/3 us, which is seen at
+    // 333,334; of the next two the second has come after exactly a second.
+    let (limiter, clock) = manual("3/second token_bucket burst=4");
+    assert!(limiter.check(Request::new("user").cost(2)).await.unwrap().allowed());
+    assert_eq!(told(&limiter, &clock, &[(3, 333_334), (2, 1_000_000)]).await, [true, true]);
+}
+
+#[tokio::test]
+async fn those_ahead_need_not_wait_until_all_of_them_fit_at_once() {
+    let (limiter, clock) = manual("100/second token_bucket burst=1000; 20/2s token_bucket burst=10");
+    let _ = limiter.charge(Request::new("user").cost(8_000)).await.unwrap();
+    clock.advance(60 * SECOND).unwrap();
+    // By the first quota the units fit 10.01 s from now and then every 10 ms; by the second there are 10 at once, and then
+    // one every 100 ms, from the first that is spent on.
+    let mut callers: Vec<_> = (1..=10).map(|place| (1, 10_000_000 + place * 10_000)).collect();
+    callers.extend([(1, 10_110_000), (1, 10_210_000)]);
+    assert_eq!(told(&limiter, &clock, &callers).await, [true; 12]);
+}
+
 #[tokio::test]
 async fn a_cost_of_nothing_never_waits() {
     for quotas in ["1/hour token_bucket", "1/hour leaky_bucket", "0/hour"] {

@@ -104,24 +104,29 @@ impl Shared {
         let total = ahead.saturating_add(request.cost);
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
         let fitting = Question { action: PEEK, cost: total.min(capacity), ..request };
-        let fitting_after_us = self.store.ask(fitting).await?.0.retry_after_us().unwrap_or(0);
+        let (fitting, _) = self.store.ask(fitting).await?;
         // Whoever is denied has to wait, if only for those ahead.
-        let wait_us = no_sooner_us(&policy, total, fitting_after_us).max(1);
+        let wait_us = no_sooner_us(&policy, total, &fitting).max(1);
         Ok(Decision { allowed: false, wait_us, ..peeked })
     }
 }
 
 const PEEK: Action = Action::Apply(Operation::Peek);
 
-/// A time, from now, before which so many units cannot all be admitted, given how long as many of them as can be
-/// spent at once have to wait.
-fn no_sooner_us(policy: &Policy, units: u64, fitting_after_us: u64) -> u64 {
-    let least_us = policy.quotas().iter().map(|quota| quota.least_span_us(units)).max().unwrap_or(0);
-    // Windows forget the first units again, at the earliest after the time in which they admit their limit once. A
-    // bucket never does: what does not fit at once has to be refilled after that.
-    let forgets_us = policy.quotas().iter().filter_map(Quota::forgets_after_us).min();
-    match forgets_us {
-        None => fitting_after_us.saturating_add(least_us),
-        Some(forgets_us) => fitting_after_us.min(forgets_us).max(least_us),
+/// A time, from now, before which so many units cannot all be admitted, given what is decided on as many of them as can be
+/// spent at once.
+fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
+    let fitting_after_us = fitting.retry_after_us().unwrap_or(0);
+    // Windows forget the first units again, at the earliest after the time in which they admit their limit once.
+    if let Some(forgets_us) = policy.quotas().iter().filter_map(Quota::forgets_after_us).min() {
+        let least_us = policy.quotas().iter().map(|quota| quota.least_span_us(units)).max().unwrap_or(0);
+        return fitting_after_us.min(forgets_us).max(least_us);
     }
+    // A bucket never does: what it does not hold has to be refilled once it would be full. Each by itself, since those
+    // ahead may come one by one, and so begin to spend from the one before as many as that fit into the other.
+    let refilled_us = policy.quotas().iter().zip(fitting.quotas()).filter_map(|(quota, view)| {
+        let is_more = units > quota.capacity();
+        is_more.then(|| view.reset_after_us.saturating_add(quota.least_span_us(units)))
+    });
+    refilled_us.max().unwrap_or(0).max(fitting_after_us)
 }

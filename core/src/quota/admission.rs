@@ -48,8 +48,8 @@ impl Quota {
         u64::try_from(most).unwrap_or(u64::MAX)
     }
 
-    /// A time in which so many units cannot be admitted to one key, however little was used before: the longest span
-    /// of which [`most_admitted`](Self::most_admitted) is certainly less, in microseconds.
+    /// A time before the end of which so many units cannot be admitted to one key, however little was used before: every
+    /// shorter span is one of which [`most_admitted`](Self::most_admitted) is certainly less, in microseconds.
     pub(crate) fn least_span_us(&self, units: u64) -> u64 {
         let units = u128::from(units);
         let span_us = match self.counting() {
@@ -57,9 +57,8 @@ impl Quota {
             Counting::Refilled { each_us, tokens } => {
                 let missing = units.saturating_sub(u128::from(self.capacity));
                 match self.step {
-                    // One tick may be about to strike.
-                    0 => (missing * u128::from(self.period_us))
-                        .div_ceil(u128::from(self.limit))
+                    // One tick may be about to strike. Rounded down, so that it may follow a time that was rounded up.
+                    0 => (missing * u128::from(self.period_us) / u128::from(self.limit))
                         .saturating_sub(u128::from(self.tick_us - 1)),
                     _ => missing.div_ceil(tokens).saturating_sub(1) * each_us,
                 }
