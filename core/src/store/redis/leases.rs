@@ -168,9 +168,14 @@ impl Leases {
 
     /// Gives back what is held of a key until then, before something else is asked of it.
     pub(super) async fn give_back(&self, question: Question<'_>, until: Instant) {
-        // What is being taken is given back as well, if it comes in time.
-        let _ = tokio::time::timeout_at(until.into(), self.all_taken()).await;
         let hash = self.hash(question);
+        // What is being taken is given back as well, if it comes in time. Others' takes are of no concern: where many keys
+        // are leased, some is under way at any time.
+        let landed = self.landed(|| {
+            let shard = self.shard(hash).lock();
+            !shard.table.find(hash, |holding| holding.is_of(question)).is_some_and(Holding::takes)
+        });
+        let _ = tokio::time::timeout_at(until.into(), landed).await;
         let held = {
             let mut shard = self.shard(hash).lock();
             let holding = shard.table.find_mut(hash, |holding| holding.is_of(question));
@@ -254,11 +259,16 @@ impl Leases {
 
     /// Waits until no take is under way.
     async fn all_taken(&self) {
+        self.landed(|| self.taking.load(Ordering::Acquire) == 0).await;
+    }
+
+    /// Waits until that is so, which may be whenever a take has landed.
+    async fn landed(&self, is_so: impl Fn() -> bool) {
         loop {
             let mut landed = std::pin::pin!(self.landed.notified());
             // Registered before it is looked at, so that none is missed.
             landed.as_mut().enable();
-            if self.taking.load(Ordering::Acquire) == 0 {
+            if is_so() {
                 return;
             }
             landed.await;

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polylimit::{Lease, Limiter, Outage, Policy, Request, Source};
-use polylimit_test_servers::{Kind, Server};
+use polylimit_test_servers::{FaultProxy, Kind, Server};
 
 const LIMIT: u64 = 4_000;
 const PROCESSES: usize = 8;
@@ -169,4 +170,54 @@ fn a_reset_leaves_nothing_to_spend_twice() {
     let _ = blocking.reset("key").unwrap();
     let admitted = (0..1_000).filter(|_| blocking.check("key").unwrap().allowed()).count();
     assert_eq!(admitted, 500);
+}
+
+/// As many threads as there are keys, each of which asks for its own.
+fn while_others_take<T>(
+    limiter: &polylimit::blocking::Limiter,
+    others: usize,
+    look: impl FnOnce() -> T,
+) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for other in 0..others {
+            let (stop, key) = (&stop, format!("other{other}"));
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = limiter.check(&key).unwrap();
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+        let seen = look();
+        stop.store(true, Ordering::Relaxed);
+        seen
+    })
+}
+
+#[test]
+fn what_is_taken_of_other_keys_keeps_nobody_waiting() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    proxy.set_latency(Duration::from_millis(15), Duration::ZERO);
+    let policy = Policy::parse("leased", "100000000/52w token_bucket").unwrap();
+    let limiter = Limiter::builder()
+        .store(&format!("{}?deadline=1s", server.url_at(proxy.port())))
+        .policy(policy)
+        .outage("leased", Outage::Deny)
+        .lease("leased", Lease::new(1_000, Duration::from_secs(60)).unwrap())
+        .build()
+        .unwrap();
+    let blocking = limiter.blocking();
+    while limiter.stats().lease_units_held < 10 {
+        assert!(blocking.check("key").unwrap().allowed());
+    }
+    let sources = while_others_take(&blocking, 60, || {
+        std::thread::sleep(Duration::from_secs(2));
+        [(); 3].map(|()| {
+            while blocking.check("key").unwrap().source() != Source::Lease {}
+            blocking.peek("key").unwrap().source()
+        })
+    });
+    assert_eq!(sources, [Source::Store; 3]);
 }

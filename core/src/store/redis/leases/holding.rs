@@ -108,6 +108,11 @@ impl Holding {
         self.units() > 0 || self.is_taking
     }
 
+    /// Whether some are being taken.
+    pub(super) fn takes(&self) -> bool {
+        self.is_taking
+    }
+
     /// Pays for a check, if that is possible, and says what to take now.
     pub(super) fn spend(&mut self, cost: u64, now: quanta::Instant) -> Option<(Decision, Option<Take>)> {
         self.used_at = now;
