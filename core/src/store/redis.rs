@@ -169,9 +169,13 @@ impl RedisStore {
 
     /// Registers a policy, or changes its numbers.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
+        let before = self.policies.get(id);
         self.policies.set(id, policy, options, &self.keys, &self.context.clock);
         self.outage.set_policy(id, policy);
         self.known_denied.forget_all();
+        if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
+            self.leases.renumbered(id, &before.policy, &after);
+        }
     }
 
     /// Authenticates new connections with other credentials from now on.

@@ -30,7 +30,9 @@ use crate::decision::{Decision, Degradation};
 use crate::error::Error;
 use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
-use crate::store::{Action, Question};
+use crate::policy::Policy;
+use crate::quota::Algorithm;
+use crate::store::{Action, PolicyId, Question};
 use crate::transition::Operation;
 
 const SHARDS: usize = 64;
@@ -195,6 +197,40 @@ impl Leases {
             let void = holding.reset();
             shard.lost += void;
         }
+    }
+
+    /// A policy has other numbers: nothing that was taken under the ones before is spent any more. It is given back in the
+    /// background where it is the same under these, and otherwise lost: others' units would be given back in its place.
+    pub(super) fn renumbered(self: &Arc<Self>, id: PolicyId, before: &Policy, after: &RedisPolicy) {
+        if self.holdings.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let most = after.lease.map_or(0, |lease| lease.most_units(&after.policy));
+        let is_same = keeps_units(before, &after.policy);
+        let mut returned = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut void = 0;
+            for holding in shard.table.iter_mut().filter(|holding| holding.whose.id == id) {
+                let held = holding.renew(most);
+                if is_same {
+                    returned.extend(held.into_iter().map(|held| (holding.whose.clone(), held)));
+                } else {
+                    void += held.iter().map(|held| held.units).sum::<u64>();
+                }
+            }
+            shard.lost += void;
+        }
+        if returned.is_empty() {
+            return;
+        }
+        let leases = Arc::clone(self);
+        // There was a thread when they were taken, so this does not fail.
+        let _ = self.means.runtimes.spawn(async move {
+            for (whose, held) in returned {
+                leases.refund(&whose, held, leases.deadline()).await;
+            }
+        });
     }
 
     /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as two decisions may take.
@@ -404,4 +440,14 @@ impl Leases {
     fn hash(&self, question: Question<'_>) -> u64 {
         self.seed.hash_one((question.id, question.key))
     }
+}
+
+/// Whether units that were taken under the numbers before are as many under those after: every quota has been debited, and
+/// what a bucket repays has stayed, since there a unit is worth as much time as it takes to repay.
+fn keeps_units(before: &Policy, after: &Policy) -> bool {
+    after.quotas().iter().all(|quota| {
+        let is_time = quota.algorithm() == Algorithm::TokenBucket && quota.step().is_none();
+        let mut past = before.quotas().iter().filter(|past| past.identity() == quota.identity());
+        past.any(|past| !is_time || past.limit() == quota.limit())
+    })
 }

@@ -221,3 +221,59 @@ fn what_is_taken_of_other_keys_keeps_nobody_waiting() {
     });
     assert_eq!(sources, [Source::Store; 3]);
 }
+
+#[test]
+fn what_was_taken_under_other_numbers_is_not_spent() {
+    for (quota, changed) in [
+        ("100000/52w token_bucket", "20/51w token_bucket"),
+        ("100000/52w token_bucket", "20/52w token_bucket"),
+        ("100000/52w fixed_window", "20/52w token_bucket"),
+        ("100000/52w fixed_window", "20/52w fixed_window; 20/52w token_bucket"),
+    ] {
+        let server = Server::start(Kind::Redis, &[]);
+        let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_secs(60)).unwrap()));
+        let blocking = leased.blocking();
+        while leased.stats().lease_units_held < 10 {
+            assert!(blocking.check("key").unwrap().allowed());
+        }
+        leased.set_policy(Policy::parse("leased", changed).unwrap()).unwrap();
+        let others = limiter(&server, changed, None).blocking();
+        let left = others.peek("key").unwrap().remaining();
+        let of_others = (0..40).filter(|_| others.check("key").unwrap().allowed()).count();
+        assert_eq!(of_others as u64, left, "{quota} {changed}");
+        let here = (0..40).filter(|_| blocking.check("key").unwrap().allowed()).count();
+        assert_eq!(here, 0, "{quota} {changed}");
+        let _ = blocking.peek("key").unwrap();
+        assert!(!others.check("key").unwrap().allowed(), "{quota} {changed}");
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_holds_at_once() {
+    let server = Server::start(Kind::Redis, &[]);
+    let lease = Lease::new(1_000, Duration::from_secs(60)).unwrap();
+    let leased = limiter(&server, "100000/52w fixed_window", Some(lease));
+    let blocking = leased.blocking();
+    while leased.stats().lease_units_held < 10 {
+        assert!(blocking.check("key").unwrap().allowed());
+    }
+    leased.set_policy(Policy::parse("leased", "0/52w fixed_window").unwrap()).unwrap();
+    assert!(!blocking.check("key").unwrap().allowed());
+}
+
+#[test]
+fn a_changed_limit_loses_nothing_that_can_be_given_back() {
+    let server = Server::start(Kind::Redis, &[]);
+    let lease = Lease::new(1_000, Duration::from_secs(60)).unwrap();
+    let leased = limiter(&server, "90000/52w fixed_window", Some(lease));
+    let blocking = leased.blocking();
+    let mut asked = 0;
+    while leased.stats().lease_units_held < 10 {
+        assert!(blocking.check("key").unwrap().allowed());
+        asked += 1;
+    }
+    leased.set_policy(Policy::parse("leased", "100000/52w fixed_window").unwrap()).unwrap();
+    let plain = limiter(&server, "100000/52w fixed_window", None).blocking();
+    until("all has arrived", || used(&plain) == asked + leased.stats().lease_units_lost);
+    assert!(leased.stats().lease_units_returned > 0);
+}

@@ -201,6 +201,15 @@ impl Holding {
         self.give_up().iter().map(|held| held.units).sum()
     }
 
+    /// The policy has other numbers, under which so many are held at most. Takes everything out, and what is being taken is
+    /// void.
+    pub(super) fn renew(&mut self, most: u64) -> SmallVec<[Held; 2]> {
+        self.resets += 1;
+        self.most = most;
+        self.size = self.size.min(most);
+        self.give_up()
+    }
+
     /// Takes out what has reached its age.
     pub(super) fn over(&mut self, now: quanta::Instant) -> Option<Held> {
         if !self.front.is_over(now, self.max_age) {
