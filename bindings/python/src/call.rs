@@ -6,7 +6,7 @@ use std::time::Duration;
 use polylimit::{Answer, Call, Error, Limiter, Request};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::decision::{PyDecision, PyUsage};
 use crate::doctor::PyFinding;
@@ -144,6 +144,11 @@ impl Job {
 
 /// Requests as `Request` or as keys.
 fn several(requests: &Bound<'_, PyAny>) -> PyResult<Vec<Asked>> {
+    // Each of its letters would be taken for a key.
+    if requests.is_instance_of::<PyString>() || requests.is_instance_of::<PyBytes>() {
+        let kind = requests.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("requests are of type {kind}: allowed is a list of them")));
+    }
     let requests = requests.try_iter()?.map(|request| {
         let request = request?;
         if let Ok(request) = request.cast::<PyRequest>() {

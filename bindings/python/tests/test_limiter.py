@@ -60,6 +60,11 @@ def test_several_requests_in_one_call(store, key):
         with pytest.raises(InvalidArgumentError, match="several"):
             limiter.check_many([key])
         assert limiter.check_many([]) == []
+        for mistaken in (key, key.encode()):
+            with pytest.raises(TypeError, match="allowed is a list"):
+                limiter.check_many(mistaken)
+            with pytest.raises(TypeError, match="allowed is a list"):
+                limiter.check_together(mistaken)
 
 
 def test_the_clock_of_tests(store, key):
