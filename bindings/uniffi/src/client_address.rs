@@ -50,7 +50,9 @@ impl ClientAddressRules {
     /// `lines` are the values of all lines of the header, in the order they were received.
     pub fn resolve(&self, peer: String, lines: Vec<String>) -> Result<String> {
         guarded(|| {
-            let peer: IpAddr = peer.parse().map_err(|_| {
+            // The zone of a link-local address says on which of our own links it is.
+            let address = peer.split('%').next().unwrap_or(&peer);
+            let peer: IpAddr = address.parse().map_err(|_| {
                 PolylimitError::InvalidArgument("peer is no IP address: give that of the socket".to_owned())
             })?;
             Ok(self.rules.resolve(peer, lines.iter().map(String::as_bytes)).key())
@@ -62,4 +64,17 @@ fn prefix(name: &str, bits: i32) -> Result<u8> {
     u8::try_from(bits).map_err(|_| {
         PolylimitError::InvalidArgument(format!("{name} is {bits}: that many bits no address has"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_zone_of_a_peer_is_left_out() {
+        let rules = ClientAddressRules::new(Vec::new(), None, None, None).unwrap();
+        let key = |peer: &str| rules.resolve(peer.to_owned(), Vec::new());
+        assert_eq!(key("fe80::1%eth0").unwrap(), "fe80::/64");
+        assert!(key("%eth0").is_err());
+    }
 }
