@@ -116,6 +116,12 @@ impl Shared {
             self.task.wake();
         }
         self.outdated.notify_one();
+        // The table may have come just before, and then nobody sends on what waits until it is read again.
+        if !Arc::ptr_eq(&table, &self.table.load()) {
+            for ticket in self.unrouted.take_all() {
+                self.submit(ticket);
+            }
+        }
         // The task may have ended just before, and then nobody else answers.
         if self.closed.load(Ordering::Acquire) {
             self.unrouted.answer_all(UNKNOWN_OWNER);
