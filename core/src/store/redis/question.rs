@@ -141,8 +141,10 @@ impl RedisStore {
 
     /// Makes ready to ask a question.
     fn asked<'a>(&self, question: Question<'a>) -> Result<Asked<'a>, Error> {
+        // Before the numbers: what is denied by numbers that change in between is not believed.
+        let look = self.known_denied.look(question);
         let policy = self.policies.known(question.id)?;
-        Ok(Asked { look: self.known_denied.look(question), policy, question })
+        Ok(Asked { question, policy, look })
     }
 
     /// Gives a question to the connections.

@@ -9,6 +9,8 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
+use crate::clock::MAX_US;
+
 /// How fast two clocks are assumed to drift apart at most: 500 ppm, the limit of NTP's corrections.
 const DRIFT_DIVISOR: i64 = 2_000;
 
@@ -29,7 +31,7 @@ impl Default for ServerTime {
 impl ServerTime {
     /// Learns from a reply whose command was sent and which was received at these times.
     pub(crate) fn learn(&self, server_us: u64, sent: Instant, received: Instant) {
-        let server_us = i64::try_from(server_us).unwrap_or(i64::MAX);
+        let server_us = i64::try_from(server_us.min(MAX_US)).unwrap_or(i64::MAX);
         let (sent_us, received_us) = (self.since_base(sent), self.since_base(received));
         let (least, most) = (server_us - received_us, server_us - sent_us);
         let believed = self.offset_us.load(Ordering::Relaxed);
@@ -77,6 +79,14 @@ mod tests {
         assert_eq!(time.at(base), Some(NOW_US - 1_000));
         time.learn(NOW_US + 30_000, base + 29 * MS, base + 40 * MS);
         assert_eq!(time.at(base), Some(NOW_US - 1_000));
+    }
+
+    #[test]
+    fn no_time_is_too_late_to_reckon_with() {
+        let time = ServerTime::default();
+        let base = time.base;
+        time.learn(u64::MAX, base, base + MS);
+        assert_eq!(time.at(base + 2 * MS), Some(MAX_US + 1_000));
     }
 
     #[test]
