@@ -146,9 +146,7 @@ impl Cluster {
             let agreed = views.iter().all(|view| view.owners() == views[0].owners());
             let settled = views.iter().all(|view| view.living() == alive.len());
             let ok = alive.iter().all(|node| {
-                let role = node.info("role");
-                node.query::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-                    && (role == "master" || node.info("master_link_status") == "up")
+                node.query::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok") && node.has_its_data()
             });
             (owned == usize::from(SLOTS) && agreed && settled && ok).then_some(())
         });

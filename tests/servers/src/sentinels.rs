@@ -56,9 +56,7 @@ impl Sentinels {
             format!("sentinel failover-timeout {SERVICE} 3000"),
         ];
         lines.extend(servers.map(|password| format!("sentinel auth-pass {SERVICE} {password}")));
-        until("the replica has its data", BOUND, || {
-            (replica.info("master_link_status") == "up").then_some(())
-        });
+        until("the replica has its data", BOUND, || replica.has_its_data().then_some(()));
         // The last is slow to find a server down, so it is free to vote for another when those vote for themselves.
         let watchers: Vec<Server> = [1200, 1200, 3000]
             .into_iter()

@@ -249,6 +249,13 @@ impl Server {
         value.unwrap_or_else(|| panic!("INFO has no field {field}")).to_owned()
     }
 
+    /// Whether it is a primary, or a replica that has all of its primary's data.
+    pub(crate) fn has_its_data(&self) -> bool {
+        // In one answer: a replica may become a primary between two.
+        let text: String = self.query(&["INFO", "replication"]);
+        text.lines().any(|line| ["role:master", "master_link_status:up"].contains(&line))
+    }
+
     /// Moves the server's clock to this much from the true time; needs [`ServerOptions::fake_clock`].
     pub fn set_clock_offset_us(&self, offset_us: i64) {
         self.clock.as_ref().expect("a server with a fake clock").set_offset_us(offset_us);

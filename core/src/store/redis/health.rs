@@ -105,6 +105,11 @@ impl Health {
         self.state.swap(OPEN, Ordering::Relaxed) == CLOSED
     }
 
+    /// Why the newest failure was one.
+    pub(crate) fn reason(&self) -> Degradation {
+        self.record.lock().reason
+    }
+
     /// A new connection stands: the next decision may see whether all is well again.
     pub(crate) fn reconnected(&self) {
         let mut record = self.record.lock();

@@ -186,7 +186,10 @@ impl Task {
                 }
             }
             if failed > 0 {
-                self.expiring(tokio::time::sleep(context.pause_after(failed))).await;
+                // Whose time is over meanwhile is told what was wrong.
+                let late = Failure::not_applied(shared.health.reason());
+                let pause = tokio::time::sleep(context.pause_after(failed));
+                expiring(&shared.queue, &shared.task, late, pause).await;
             }
         }
     }
