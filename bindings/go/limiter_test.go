@@ -324,8 +324,9 @@ func TestGoroutinesThatWaitHoldNoThreads(t *testing.T) {
 			}
 			break
 		}
-		// Some threads are there for calls that begin at the same time; a tenth is far from one for each that waits.
-		if now := threads(t); now > before+waiting/10 {
+		// Some threads are there for calls that begin at the same time, the more the busier the machine is; half as many is
+		// far from one for each that waits.
+		if now := threads(t); now > before+waiting/2 {
 			t.Fatalf("%d threads, and %d before", now, before)
 		}
 	}
