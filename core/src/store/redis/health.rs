@@ -105,9 +105,10 @@ impl Health {
         self.state.swap(OPEN, Ordering::Relaxed) == CLOSED
     }
 
-    /// Why the newest failure was one.
+    /// Why it has failed since it has last succeeded; where it has not, it cannot be reached at most.
     pub(crate) fn reason(&self) -> Degradation {
-        self.record.lock().reason
+        let record = self.record.lock();
+        if record.failures > 0 { record.reason } else { Degradation::Unreachable }
     }
 
     /// A new connection stands: the next decision may see whether all is well again.

@@ -186,10 +186,7 @@ impl Task {
                 }
             }
             if failed > 0 {
-                // Whose time is over meanwhile is told what was wrong.
-                let late = Failure::not_applied(shared.health.reason());
-                let pause = tokio::time::sleep(context.pause_after(failed));
-                expiring(&shared.queue, &shared.task, late, pause).await;
+                self.expiring(tokio::time::sleep(context.pause_after(failed))).await;
             }
         }
     }
@@ -215,8 +212,10 @@ impl Task {
         .await
     }
 
+    /// Waits while nothing can be sent. Whose time is over meanwhile is told what was wrong.
     async fn expiring<F: Future>(&self, future: F) -> F::Output {
-        expiring(&self.0.queue, &self.0.task, UNREACHABLE, future).await
+        let late = Failure::not_applied(self.0.health.reason());
+        expiring(&self.0.queue, &self.0.task, late, future).await
     }
 
     /// Waits until there is a reason to connect; says no when nobody needs the link any more.

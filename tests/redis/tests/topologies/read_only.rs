@@ -55,14 +55,16 @@ fn as_long_as_there_is_only_the_replica_its_refusal_is_the_reason() {
     let load = Load::start(&limiter, &keys(4), 2);
     load.until_stored(Duration::from_secs(5), |_| true);
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let refused = until("the replica refuses", Duration::from_secs(5), || {
-        load.made().into_iter().find(|made| made.source == Source::Deny)
+    until("the replica refuses", Duration::from_secs(5), || {
+        load.made().into_iter().find(|made| made.degraded == Some(Degradation::ReadOnly))
     });
-    assert_eq!(refused.degraded, Some(Degradation::ReadOnly));
     server.command(&["REPLICAOF", "NO", "ONE"]);
     load.until_stored(Duration::from_secs(5), |_| true);
     for made in load.end().iter().filter(|made| made.source != Source::Store) {
-        assert_eq!(made.degraded, Some(Degradation::ReadOnly), "{made:?}");
+        // A late answer is the machine's; anything else would be another reason than the true one.
+        let is_late = matches!(made.degraded, Some(Degradation::Timeout | Degradation::Late));
+        let is_true = made.degraded == Some(Degradation::ReadOnly);
+        assert!(is_true || is_late && made.took() >= DEADLINE, "{made:?}");
     }
 }
 
