@@ -103,7 +103,6 @@ fn a_child() {
         "forks" => super::forks::forks(&url, said),
         "leaves a child" => super::forks::leaves_a_child(&limiter, said),
         "hidden" => super::owners::hidden(&limiter, said),
-        "signalled" => super::owners::signalled(&limiter, said),
         _ => unreachable!(),
     }
 }

@@ -205,11 +205,3 @@ fn one_that_was_never_made_whole_is_made_again() {
         assert_eq!(store.limiter(QUOTA).check("key").unwrap().remaining(), 99, "{written} words");
     }
 }
-
-/// Such as those of a profiler, while space is allocated.
-#[test]
-fn signals_do_not_keep_it_from_being_opened() {
-    let store = Store::new();
-    let signalled = Other::start("signalled", &format!("{}?size=256MiB", store.url())).hear();
-    assert_eq!(signalled.as_deref(), Some("allowed"));
-}

@@ -105,7 +105,7 @@ impl Health {
         self.state.swap(OPEN, Ordering::Relaxed) == CLOSED
     }
 
-    /// Why it has failed since it has last succeeded; where it has not, it cannot be reached at most.
+    /// Why decisions have failed since one last succeeded; `Unreachable` where none has.
     pub(crate) fn reason(&self) -> Degradation {
         let record = self.record.lock();
         if record.failures > 0 { record.reason } else { Degradation::Unreachable }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, Source};
+use polylimit::{Degradation, Limiter, Source};
 use polylimit_test_servers::{FaultProxy, Kind, Server, until};
 
 use super::load::{Load, slowest};
@@ -47,14 +47,20 @@ fn a_connection_to_a_replica_is_replaced_by_one_to_the_primary() {
     }
 }
 
-#[test]
-fn as_long_as_there_is_only_the_replica_its_refusal_is_the_reason() {
-    let _shared = quiet::shared();
+/// A server under load that has just become a replica, of nobody.
+fn of_a_replica() -> (Server, Limiter, Load) {
     let server = Server::start(Kind::Redis, &[]);
     let limiter = limiter(&server.url(), "1000000/hour fixed_window");
     let load = Load::start(&limiter, &keys(4), 2);
     load.until_stored(Duration::from_secs(5), |_| true);
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    (server, limiter, load)
+}
+
+#[test]
+fn as_long_as_there_is_only_the_replica_its_refusal_is_the_reason() {
+    let _shared = quiet::shared();
+    let (server, _limiter, load) = of_a_replica();
     until("the replica refuses", Duration::from_secs(5), || {
         load.made().into_iter().find(|made| made.degraded == Some(Degradation::ReadOnly))
     });
@@ -72,11 +78,7 @@ fn as_long_as_there_is_only_the_replica_its_refusal_is_the_reason() {
 #[test]
 fn a_replica_is_not_flooded_with_connections() {
     let _shared = quiet::shared();
-    let server = Server::start(Kind::Redis, &[]);
-    let limiter = limiter(&server.url(), "1000000/hour fixed_window");
-    let load = Load::start(&limiter, &keys(4), 2);
-    load.until_stored(Duration::from_secs(5), |_| true);
-    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (server, limiter, load) = of_a_replica();
     std::thread::sleep(Duration::from_secs(1));
     let made = limiter.stats().connections;
     server.command(&["REPLICAOF", "NO", "ONE"]);

@@ -1,0 +1,99 @@
+//! Giving back what is leased: before something else is asked of a key, when the numbers change, and at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::holding::Holding;
+use super::{Leases, Whose};
+use crate::policy::Policy;
+use crate::quota::Algorithm;
+use crate::store::redis::policies::RedisPolicy;
+use crate::store::{PolicyId, Question};
+
+impl Leases {
+    /// Gives back what is held of a key until then, before something else is asked of it.
+    pub(in crate::store::redis) async fn give_back(&self, question: Question<'_>, until: Instant) {
+        let hash = self.hash(question);
+        // What is being taken is given back as well, if it comes in time. Others' takes are of no concern: where many keys
+        // are leased, some is under way at any time.
+        let landed = self.landed(|| {
+            let shard = self.shard(hash).lock();
+            !shard.table.find(hash, |holding| holding.is_of(question)).is_some_and(Holding::takes)
+        });
+        let _ = tokio::time::timeout_at(until.into(), landed).await;
+        let held = {
+            let mut shard = self.shard(hash).lock();
+            let holding = shard.table.find_mut(hash, |holding| holding.is_of(question));
+            holding.map(Holding::give_up).unwrap_or_default()
+        };
+        let whose = Whose { id: question.id, key: question.key.into(), hash };
+        for held in held {
+            self.refund(&whose, held, until).await;
+        }
+    }
+
+    /// A policy has other numbers: nothing that was taken under the ones before is spent any more. It is given back in the
+    /// background where it is the same under these, and otherwise lost: others' units would be given back in its place.
+    pub(in crate::store::redis) fn renumbered(
+        self: &Arc<Self>,
+        id: PolicyId,
+        before: &Policy,
+        after: &RedisPolicy,
+    ) {
+        if self.holdings.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let most = after.lease.map_or(0, |lease| lease.most_units(&after.policy));
+        let is_same = keeps_units(before, &after.policy);
+        let mut returned = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut void = 0;
+            for holding in shard.table.iter_mut().filter(|holding| holding.whose.id == id) {
+                let held = holding.renew(most);
+                if is_same {
+                    returned.extend(held.into_iter().map(|held| (holding.whose.clone(), held)));
+                } else {
+                    void += held.iter().map(|held| held.units).sum::<u64>();
+                }
+            }
+            shard.lost += void;
+        }
+        if returned.is_empty() {
+            return;
+        }
+        let leases = Arc::clone(self);
+        // There was a thread when they were taken, so this does not fail.
+        let _ = self.means.runtimes.spawn(async move {
+            for (whose, held) in returned {
+                leases.refund(&whose, held, leases.deadline()).await;
+            }
+        });
+    }
+
+    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as two decisions may take.
+    pub(in crate::store::redis) fn give_back_all(self: &Arc<Self>) {
+        if self.closed.swap(true, Ordering::AcqRel) || self.holdings.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let giving_back = async {
+            self.all_taken().await;
+            for (whose, held) in self.give_up_all() {
+                self.refund(&whose, held, self.deadline()).await;
+            }
+        };
+        // What has not arrived by then counts as lost by those who look at the store.
+        let _ = crate::park::block_on_for(2 * self.means.context.deadline, giving_back);
+    }
+}
+
+/// Whether units that were taken under the numbers before are as many under those after: every quota has been debited, and
+/// what a bucket repays has stayed, since there a unit is worth as much time as it takes to repay.
+fn keeps_units(before: &Policy, after: &Policy) -> bool {
+    after.quotas().iter().all(|quota| {
+        let is_time = quota.algorithm() == Algorithm::TokenBucket && quota.step().is_none();
+        let mut past = before.quotas().iter().filter(|past| past.identity() == quota.identity());
+        past.any(|past| !is_time || past.limit() == quota.limit())
+    })
+}
