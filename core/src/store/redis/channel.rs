@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::connect::{Address, Session};
+use tokio::time::{sleep, timeout, timeout_at};
+
+use super::connect::{self, Address, Session};
 use super::context::Context;
 use super::failure::{Class, Failure};
 use super::key::{KeyEncoder, UserKey, is_hashed};
@@ -101,8 +103,10 @@ impl Channel {
     /// A connection that hears everything from now on.
     async fn subscribed(&self, address: &Address) -> Result<Session, Failure> {
         let mut session = self.context.connector.session(address).await?;
-        let reply = session.ask(&[b"SUBSCRIBE", self.keys.channel().as_bytes()]).await;
-        match reply.map_err(|_| UNREACHABLE)? {
+        let channel = self.keys.channel();
+        let words: [&[u8]; 2] = [b"SUBSCRIBE", channel.as_bytes()];
+        let reply = timeout(connect::LONGEST, session.ask(&words)).await;
+        match reply.map_err(|_| UNREACHABLE)?.map_err(|_| UNREACHABLE)? {
             Value::Error(_) => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
             _ => Ok(session),
         }
@@ -149,7 +153,7 @@ async fn listening(channel: Weak<Channel>) {
             }
         };
         drop(current);
-        tokio::time::sleep(pause).await;
+        sleep(pause).await;
     }
 }
 
@@ -166,7 +170,7 @@ async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Inst
         }
     };
     match until {
-        Some(until) => drop(tokio::time::timeout_at(until.into(), hearing).await),
+        Some(until) => drop(timeout_at(until.into(), hearing).await),
         None => hearing.await,
     }
 }

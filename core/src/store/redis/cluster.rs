@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use self::slots::Slots;
-use super::connect::Address;
+use super::connect::{Address, staggered};
 use super::context::Context;
 use super::failure::Failure;
 use super::link::{Link, Queue, expiring};
@@ -139,33 +139,31 @@ impl Shared {
         links.entry(node.clone()).or_insert_with(made).clone()
     }
 
-    /// Reads the table from the first node that answers, and says whether it is another one than before.
+    /// Reads the table from the first node that answers, and says whether it is another one than before. Those that were
+    /// healthy are asked first.
     async fn read_table(self: &Arc<Self>) -> Result<bool, Failure> {
-        let known = |healthy: bool| -> Vec<Endpoint> {
+        let mut known: Vec<(bool, Endpoint)> = {
             let links = self.links.lock();
-            links
-                .iter()
-                .filter(|(_, link)| link.is_healthy() == healthy)
-                .map(|(node, _)| node.clone())
-                .collect()
+            links.iter().map(|(node, link)| (!link.is_healthy(), node.clone())).collect()
         };
-        let (healthy, others) = (known(true), known(false));
-        let mut failure = UNKNOWN_OWNER;
-        for node in healthy.iter().chain(&others).chain(&self.seeds) {
-            match slots::read(&self.context.connector, node).await {
-                Ok((slots, nodes)) => {
-                    let changed = self.table.load().slots != slots
-                        || nodes.iter().any(|node| !healthy.contains(node) && !others.contains(node));
-                    let links = nodes.iter().map(|node| self.link(node)).collect();
-                    // Nodes that have left are forgotten; what waits for them is answered by their deadlines.
-                    self.links.lock().retain(|node, _| nodes.contains(node));
-                    self.table.store(Arc::new(Table { slots, links }));
-                    return Ok(changed);
-                }
-                Err(failed) => failure = failed,
-            }
-        }
-        Err(failure)
+        known.sort_by_key(|(is_in_trouble, _)| *is_in_trouble);
+        let known: Vec<Endpoint> = known.into_iter().map(|(_, node)| node).collect();
+        let asked = known.iter().chain(&self.seeds);
+        let (slots, nodes) =
+            staggered(asked.map(|node| slots::read(&self.context.connector, node)).collect()).await?;
+        let changed = self.table.load().slots != slots || nodes.iter().any(|node| !known.contains(node));
+        let links = nodes.iter().map(|node| self.link(node)).collect();
+        self.forget_others(&nodes);
+        self.table.store(Arc::new(Table { slots, links }));
+        Ok(changed)
+    }
+
+    /// Nodes that have left are forgotten, once nobody waits for them: to one that has just come tickets are sent before
+    /// it stands in every node's table.
+    fn forget_others(&self, nodes: &[Endpoint]) {
+        let mut others = self.links.lock().clone();
+        others.retain(|node, link| !nodes.contains(node) && !link.is_waited_for());
+        self.links.lock().retain(|node, _| !others.contains_key(node));
     }
 }
 
@@ -178,8 +176,11 @@ impl Redirect {
         let link = shared.link(&node);
         shared.table.rcu(|table| {
             let mut links = table.links.clone();
-            links.push(link.clone());
-            Table { slots: table.slots.with_owner(slot, links.len() - 1), links }
+            let at = links.iter().position(|known| known.is_same(&link)).unwrap_or_else(|| {
+                links.push(link.clone());
+                links.len() - 1
+            });
+            Table { slots: table.slots.with_owner(slot, at), links }
         });
         shared.outdated.notify_one();
     }

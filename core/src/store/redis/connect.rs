@@ -3,20 +3,23 @@
 mod greeting;
 mod sentinel;
 mod session;
+mod staggered;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 
 pub(crate) use self::greeting::server_us;
 pub(crate) use self::session::Session;
+pub(crate) use self::staggered::staggered;
 use super::failure::Failure;
 use super::options::Settings;
 use super::server_time::ServerTime;
@@ -143,7 +146,9 @@ impl Connector {
     }
 
     async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, Failure> {
-        let tcp = TcpStream::connect((&*endpoint.host, endpoint.port)).await.map_err(|_| UNREACHABLE)?;
+        let tcp =
+            first_to_accept(lookup_host((&*endpoint.host, endpoint.port)).await.map_err(|_| UNREACHABLE)?)
+                .await?;
         // Options that a platform refuses are a loss of comfort, not of the connection.
         let _ = tcp.set_nodelay(true);
         let socket = SockRef::from(&tcp);
@@ -159,4 +164,46 @@ impl Connector {
     }
 }
 
+/// A connection to one of the addresses that a name stands for: some may lead nowhere, such as those of a network that
+/// this host has a route to and no more.
+async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, Failure> {
+    staggered(addresses.map(accepted_at).collect()).await
+}
+
+async fn accepted_at(address: SocketAddr) -> Result<TcpStream, Failure> {
+    TcpStream::connect(address).await.map_err(|_| UNREACHABLE)
+}
+
 const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    /// An address at which connections neither succeed nor fail: there is no room for one that has not been accepted.
+    fn hanging() -> (Socket, Vec<std::net::TcpStream>, SocketAddr) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let connect = || std::net::TcpStream::connect_timeout(&address, LONGEST / 10);
+        let filling = std::iter::from_fn(|| connect().ok()).collect();
+        (socket, filling, address)
+    }
+
+    #[test]
+    fn an_address_that_hangs_holds_up_no_other() {
+        let (_listening, _filling, hanging) = hanging();
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let good = server.local_addr().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let connected = runtime.block_on(async {
+            timeout(LONGEST, first_to_accept([hanging, hanging, good].into_iter())).await
+        });
+        assert_eq!(connected.unwrap().unwrap().peer_addr().unwrap(), good);
+    }
+}

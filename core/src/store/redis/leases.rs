@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use futures_util::stream::{self, StreamExt};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -39,6 +40,9 @@ const SHARDS: usize = 64;
 const MOST_IN_SHARD: usize = 1024;
 /// How often it is seen whose time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// So many are given back at a time: a batch or two of what the store takes together.
+const MOST_AT_A_TIME: usize = 256;
 
 const TAKE: Action = Action::Apply(Operation::Take);
 const REFUND: Action = Action::Apply(Operation::Refund);
@@ -260,6 +264,15 @@ impl Leases {
         shard.lost += lost;
     }
 
+    /// Gives back all of it, as much at a time as the store takes.
+    async fn refund_all(&self, all: impl IntoIterator<Item = (Whose, Held)>, until: impl Fn() -> Instant) {
+        let refunds = all.into_iter().map(|(whose, held)| {
+            let until = &until;
+            async move { self.refund(&whose, held, until()).await }
+        });
+        stream::iter(refunds).buffer_unordered(MOST_AT_A_TIME).collect::<()>().await;
+    }
+
     /// Gives units back to the store, if they are surely the ones that were taken.
     async fn refund(&self, whose: &Whose, held: Held, until: Instant) {
         let returned = held.may_be_refunded(until.saturating_duration_since(Instant::now()))
@@ -323,9 +336,7 @@ impl Leases {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let Some(leases) = leases.upgrade() else { return };
-            for (whose, held) in leases.over() {
-                leases.refund(&whose, held, leases.deadline()).await;
-            }
+            leases.refund_all(leases.over(), || leases.deadline()).await;
         }
     }
 

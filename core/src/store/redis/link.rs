@@ -94,6 +94,17 @@ impl Link {
         self.held.0.health.is_closed()
     }
 
+    /// Whether somebody waits for an answer.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let Held(shared) = &*self.held;
+        !shared.queue.is_empty() || shared.serving.lock().as_ref().is_some_and(Serving::is_waited_for)
+    }
+
+    /// Whether both lead over the same connection.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.held, &other.held)
+    }
+
     /// Whether its task has ended, along with the runtime that it ran on.
     pub(crate) fn is_dead(&self) -> bool {
         self.held.0.is_closed()

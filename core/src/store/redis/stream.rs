@@ -31,6 +31,12 @@ impl Stream {
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// Whether a write that failed may have sent part of what it was given: TLS divides it into records, of which each is
+    /// written for itself.
+    pub(crate) fn may_fail_in_between(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     /// Has the socket reset when it is closed, so that the server drops what it has not read of it yet. Does nothing
     /// where there is nothing to reset.
     pub(crate) fn reset_when_closed(&self) {

@@ -100,6 +100,32 @@ fn what_is_not_spent_comes_back() {
 }
 
 #[test]
+fn what_many_keys_do_not_spend_comes_back_from_afar() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let limiter = Limiter::builder()
+        .store(&format!("{}?deadline=1s", server.url_at(proxy.port())))
+        .policy(Policy::parse("leased", "100000/52w token_bucket").unwrap())
+        .outage("leased", Outage::Deny)
+        .lease("leased", Lease::new(1_000, Duration::from_secs(60)).unwrap())
+        .build()
+        .unwrap();
+    let keys: Vec<String> = (0..200).map(|key| format!("key{key}")).collect();
+    until("every key is leased", || {
+        for decision in limiter.blocking().check_many(keys.iter().map(|key| Request::new(key))) {
+            assert!(decision.unwrap().allowed());
+        }
+        limiter.stats().lease_units_held >= 1_000
+    });
+    // One after the other they would take many times as long as closing may.
+    proxy.set_latency(Duration::from_millis(20), Duration::ZERO);
+    limiter.close();
+    let stats = limiter.stats();
+    assert_eq!((stats.lease_units_held, stats.lease_units_lost), (0, 0), "{stats:?}");
+    assert!(stats.lease_units_returned >= 1_000, "{stats:?}");
+}
+
+#[test]
 fn who_looks_sees_what_can_be_spent_here() {
     let server = Server::start(Kind::Redis, &[]);
     let quota = "100000/52w token_bucket";

@@ -2,20 +2,16 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout};
 
 use super::greeting::auth;
+use super::staggered::staggered;
 use super::{Address, Connector, LONGEST_SENTINEL, Session, UNREACHABLE};
 use crate::backoff;
 use crate::decision::Degradation;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::resp::Value;
 use crate::store::redis::target::Endpoint;
-
-/// Beside a sentinel that takes longer than this the next is asked.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 impl Connector {
     /// Where the service's primary is, by the first sentinel that knows. Asked anew for every connection, so a failover
@@ -24,21 +20,7 @@ impl Connector {
     /// They are asked in order; beside one that takes its time the next is asked, so that some that hang, however many, do
     /// not use up the time that there is to connect.
     pub(super) async fn primary(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, Failure> {
-        let mut asked = FuturesUnordered::new();
-        let mut others = sentinels.iter();
-        let mut failure = UNREACHABLE;
-        loop {
-            if let Some(sentinel) = others.next() {
-                asked.push(timeout(LONGEST_SENTINEL, self.ask_sentinel(sentinel, service)));
-            }
-            let patience = if others.len() == 0 { LONGEST_SENTINEL } else { PATIENCE };
-            match timeout(patience, asked.next()).await {
-                Ok(Some(Ok(Ok(primary)))) => return Ok(primary),
-                Ok(Some(Ok(Err(failed)))) => failure = failed,
-                Ok(None) => return Err(failure),
-                Ok(Some(Err(_))) | Err(_) => {}
-            }
-        }
+        staggered(sentinels.iter().map(|sentinel| self.named_by(sentinel, service)).collect()).await
     }
 
     /// Asks the sentinels about so often, until they name another primary than this one; for ever where there are none.
@@ -53,6 +35,10 @@ impl Connector {
                 return;
             }
         }
+    }
+
+    async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+        timeout(LONGEST_SENTINEL, self.ask_sentinel(sentinel, service)).await.unwrap_or(Err(UNREACHABLE))
     }
 
     async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {

@@ -28,9 +28,7 @@ impl Leases {
             holding.map(Holding::give_up).unwrap_or_default()
         };
         let whose = Whose { id: question.id, key: question.key.into(), hash };
-        for held in held {
-            self.refund(&whose, held, until).await;
-        }
+        self.refund_all(held.into_iter().map(|held| (whose.clone(), held)), || until).await;
     }
 
     /// A policy has other numbers: nothing that was taken under the ones before is spent any more. It is given back in the
@@ -66,9 +64,7 @@ impl Leases {
         let leases = Arc::clone(self);
         // There was a thread when they were taken, so this does not fail.
         let _ = self.means.runtimes.spawn(async move {
-            for (whose, held) in returned {
-                leases.refund(&whose, held, leases.deadline()).await;
-            }
+            leases.refund_all(returned, || leases.deadline()).await;
         });
     }
 
@@ -79,9 +75,7 @@ impl Leases {
         }
         let giving_back = async {
             self.all_taken().await;
-            for (whose, held) in self.give_up_all() {
-                self.refund(&whose, held, self.deadline()).await;
-            }
+            self.refund_all(self.give_up_all(), || self.deadline()).await;
         };
         // What has not arrived by then counts as lost by those who look at the store.
         let _ = crate::park::block_on_for(2 * self.means.context.deadline, giving_back);

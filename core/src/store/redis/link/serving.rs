@@ -125,6 +125,11 @@ impl Serving {
         self.leaving.is_some()
     }
 
+    /// Whether somebody waits for an answer from it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.flights.is_empty() || !self.later.is_empty()
+    }
+
     /// Has the connection end as soon as nobody waits for what is under way.
     pub(super) fn retire(&mut self) {
         self.leaving.get_or_insert(End::Retired);
@@ -271,7 +276,13 @@ impl Serving {
         self.is_flushed = false;
         while self.written < self.write.len() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.write[self.written..]) {
-                Poll::Ready(written) => self.written += written.map_err(broken)?,
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => {
+                    if self.stream.may_fail_in_between() {
+                        self.written = self.write.len();
+                    }
+                    return Err(broken(error));
+                }
                 Poll::Pending => break,
             }
         }
