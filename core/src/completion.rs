@@ -4,8 +4,10 @@
 //! is kept here. When something of it can go on, the loop is woken, once, however much there is; when it comes, it polls
 //! what can go on, on its own thread, and takes the results along.
 
+mod answering;
 mod held;
 mod owned_call;
+mod waiting;
 mod wake_once;
 
 use std::future::Future;
@@ -13,11 +15,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 
+use self::answering::{Answering, answering};
 use self::held::Held;
 use self::owned_call::OwnedCall;
 use self::wake_once::{Polling, WakeOnce};
@@ -76,8 +77,6 @@ struct Running<T> {
     /// Has it polled again.
     waker: Option<Waker>,
 }
-
-type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
 struct Over<T> {
     number: u64,
@@ -292,60 +291,5 @@ impl<T> Drop for Completions<T> {
 impl<T> std::fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Completions").finish_non_exhaustive()
-    }
-}
-
-/// The call on its way, for whoever polls it.
-fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering, Error> {
-    let driver = limiter.shared().driver()?;
-    let (runtime, closed) = (driver.handle().clone(), driver.closed());
-    let limiter = limiter.clone();
-    let answer = Box::pin(async move {
-        tokio::select! {
-            biased;
-            answer = call.run(&limiter) => answer,
-            // Nothing drives it from here on.
-            () = closed => Err(self::closed()),
-        }
-    });
-    Ok(Box::pin(InRuntime { runtime, future: answer }))
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")
-}
-
-impl Limiter {
-    /// The call as a future that any executor can poll, inside of a tokio runtime or not, and that owns what it needs. What
-    /// needs no waiting is answered here and now. Dropping it gives up a place in line, as with
-    /// [`acquire`](Self::acquire); when the limiter is closed meanwhile, it fails with [`Closed`](ErrorKind::Closed).
-    pub fn start(
-        &self,
-        call: &Call<'_>,
-    ) -> impl Future<Output = Result<Answer, Error>> + Send + Unpin + 'static + use<> {
-        let answering = match self.try_call(call) {
-            Some(answer) => Err(answer),
-            None => answering(self, OwnedCall::of(call)).map_err(Err),
-        };
-        match answering {
-            Ok(answering) => Either::Left(answering),
-            Err(known) => Either::Right(std::future::ready(known)),
-        }
-    }
-}
-
-/// A future that is polled in a runtime that somebody else drives.
-struct InRuntime<F> {
-    runtime: Handle,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for InRuntime<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let runtime = self.runtime.clone();
-        let _entered = runtime.enter();
-        self.future.as_mut().poll(context)
     }
 }

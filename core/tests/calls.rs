@@ -4,11 +4,13 @@
 
 use std::future::Future;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polylimit::{
     Answer, Call, Completions, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Request,
 };
+
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn limiter(clock: &ManualClock) -> Limiter {
     let policy = Policy::parse("api", "2/minute fixed_window").unwrap();
@@ -76,6 +78,77 @@ fn what_has_to_wait_is_handed_out_after_one_wake_up() {
     }
     tags.sort_unstable();
     assert_eq!((tags, completions.pending()), (vec![1, 2, 3], 0));
+}
+
+#[test]
+fn a_loop_that_does_not_come_keeps_nobody_waiting() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let acquire = Call::Acquire(Request::new("user").cost(2), Duration::from_secs(1000));
+    let ((stopped, _unheard), (alive, woken)) = (completions(), completions());
+    assert!(decision(stopped.submit(&limiter, &acquire, 0).unwrap()).allowed());
+    for (completions, tag) in [(&stopped, 1), (&alive, 2), (&stopped, 3), (&alive, 4)] {
+        assert_eq!(completions.submit(&limiter, &acquire, tag), None);
+    }
+    for tag in [2, 4] {
+        // Those of the loop that is stopped have their turns between the others'.
+        for _ in 0..2 {
+            until_remaining(&limiter, 0);
+            clock.advance(Duration::from_secs(60)).unwrap();
+        }
+        woken.recv_timeout(PATIENCE).unwrap();
+        let mut answered = Vec::new();
+        alive.drain(|tag, answer| answered.push((tag, decision(answer).allowed())));
+        assert_eq!(answered, [(tag, true)]);
+    }
+    let mut answered = Vec::new();
+    stopped.drain(|tag, answer| answered.push((tag, decision(answer).allowed())));
+    answered.sort_unstable();
+    assert_eq!(answered, [(1, true), (3, true)]);
+}
+
+/// Waits until so much of a minute is left.
+fn until_remaining(limiter: &Limiter, remaining: u64) {
+    let began = Instant::now();
+    while limiter.blocking().peek("user").unwrap().remaining() != remaining {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_is_abandoned_gives_up_its_place_at_once() {
+    let policy = Policy::parse("api", "2/minute token_bucket").unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock()).build().unwrap();
+    let acquire = Call::Acquire(Request::new("user").cost(2), Duration::from_secs(100));
+    let (completions, _woken) = completions();
+    assert!(decision(completions.submit(&limiter, &acquire, 0).unwrap()).allowed());
+    for tag in 1..1000 {
+        // There is time for one of them: a second one would be told that it stands too far back.
+        assert_eq!(completions.submit(&limiter, &acquire, tag), None);
+        assert!(completions.abandon(&tag));
+        assert!(!completions.abandon(&tag));
+    }
+    assert_eq!(completions.submit(&limiter, &acquire, 0), None);
+    assert!(!decision(answer_of(&completions, &limiter, &acquire)).allowed());
+}
+
+/// The answer to a call, waited for.
+fn answer_of(completions: &Completions<u32>, limiter: &Limiter, call: &Call<'_>) -> Result<Answer, Error> {
+    const TAG: u32 = u32::MAX;
+    let mut answer = completions.submit(limiter, call, TAG);
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = answer {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE);
+        completions.drain(|tag, given| {
+            if tag == TAG {
+                answer = Some(given);
+            }
+        });
+    }
 }
 
 #[test]

@@ -14,9 +14,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
 use super::Finished;
+use super::answering::{closed, panicked};
 use super::owned_call::OwnedCall;
 use super::wake_once::WakeOnce;
-use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 
 /// So many are started without waiting for more: the server then works on them while their loop goes on asking.
@@ -118,11 +118,7 @@ impl<T> Owed<T> {
 impl<T> Drop for Owed<T> {
     fn drop(&mut self) {
         if let Some((tag, _)) = self.call.take() {
-            let error = if std::thread::panicking() {
-                Error::new(ErrorKind::Internal, "polylimit panicked: this is a defect in it")
-            } else {
-                super::closed()
-            };
+            let error = if std::thread::panicking() { panicked() } else { closed() };
             self.home.take_in([(tag, Err(error))]);
         }
     }
