@@ -3,6 +3,7 @@
 //! A store is told the policies by their ids and answers with a decision and the units that it spent, as of its own
 //! clock. The memory store and the local one answer at once; a store behind a network has to be waited for, by a task or by a thread.
 
+pub(crate) mod history;
 #[cfg_attr(not(target_os = "linux"), path = "store/local/elsewhere.rs")]
 pub(crate) mod local;
 pub(crate) mod memory;

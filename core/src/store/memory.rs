@@ -29,6 +29,7 @@ use self::overflow::Overflow;
 use self::registered::Registered;
 use self::shard::Shard;
 use self::slot::Known;
+use super::history::History;
 use super::{Action, Answer, PolicyId, Question};
 use crate::algorithm::State;
 use crate::clock::Clock;
@@ -108,12 +109,16 @@ impl MemoryStore {
 
     /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
-        let registered = Arc::new(Registered::new(id, policy));
-        let now_us = self.clock.now_us();
+        let history = {
+            let shard = self.shards[0].shard.lock();
+            let before = shard.registered(id);
+            before.map_or_else(History::default, |before| before.superseded_at(self.clock.now_us()))
+        };
+        let registered = Arc::new(Registered::new(id, policy, history));
         for Padded { shard, notices } in &self.shards {
             let mut shard = shard.lock();
             notices.withdraw_all();
-            shard.set_policy(&registered, now_us);
+            shard.set_policy(&registered);
         }
     }
 

@@ -61,6 +61,7 @@ use self::runtimes::Runtimes;
 use self::secret::Secret;
 use self::target::{Credentials, Endpoints};
 use self::ticket::Reply;
+use super::history::History;
 use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
 use crate::driver::Driver;
@@ -214,7 +215,7 @@ impl RedisStore {
             policy
         } else {
             let policy = Policy::one_off("1/second")?;
-            Arc::new(RedisPolicy::new(&policy, Vec::new(), Outage::Deny, None, &self.keys))
+            Arc::new(RedisPolicy::new(&policy, History::default(), Outage::Deny, None, &self.keys))
         };
         Ok(self.submit(&topology, &Asked { question, policy, look: None }).await)
     }

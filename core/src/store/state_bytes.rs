@@ -23,7 +23,6 @@ mod bucket;
 mod fixed_window;
 pub(crate) mod log;
 mod lone;
-mod past;
 mod policy;
 pub(crate) mod reader;
 mod sliding_window;
@@ -34,7 +33,6 @@ mod tests;
 
 pub(crate) use bucket::is_short;
 pub(crate) use lone::{LENGTH as LONE_LENGTH, is_lone};
-pub(crate) use past::{PastNumbers, Superseded, past_of};
 pub(crate) use policy::{PolicyCodec, States};
 pub(crate) use tag::Tag;
 

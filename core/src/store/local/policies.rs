@@ -10,8 +10,9 @@ use crate::algorithm::{Rules, State};
 use crate::decision::Decision;
 use crate::policy::Policy;
 use crate::store::PolicyId;
+use crate::store::history::History;
 use crate::store::state_bytes::reader::Reader;
-use crate::store::state_bytes::{PolicyCodec, States, Superseded, Tag, log};
+use crate::store::state_bytes::{PolicyCodec, States, Tag, log};
 use crate::transition::{Applied, PolicyRules};
 
 /// In the order of their ids.
@@ -25,12 +26,8 @@ pub(super) struct LocalPolicy {
     codec: PolicyCodec,
     /// Of the quotas.
     tags: Box<[Tag]>,
-    /// The numbers that it had before, oldest first.
-    superseded: Vec<Superseded>,
+    history: History,
 }
-
-/// So many past numbers are remembered.
-const MOST_SUPERSEDED: usize = 8;
 
 impl Policies {
     /// The same policies, in a process that was forked from the one that uses these.
@@ -42,13 +39,13 @@ impl Policies {
     pub(super) fn set(&self, id: PolicyId, policy: &Policy, now_us: u64) {
         let mut policies = Vec::clone(&self.0.load());
         let known = policies.get(id.0 as usize);
-        let superseded = known.map_or_else(Vec::new, |known| known.superseded_at(now_us));
+        let history = known.map_or_else(History::default, |known| known.history.then(&known.policy, now_us));
         let changed = Arc::new(LocalPolicy {
             policy: policy.clone(),
             rules: PolicyRules::new(policy),
-            codec: PolicyCodec::new(policy, &superseded),
+            codec: PolicyCodec::new(policy, &history),
             tags: policy.quotas().iter().map(Tag::of).collect(),
-            superseded,
+            history,
         });
         match policies.get_mut(id.0 as usize) {
             Some(known) => *known = changed,
@@ -75,12 +72,6 @@ pub(super) fn spent_at_us(policies: &[Arc<LocalPolicy>], bytes: &[u8], lengths: 
 }
 
 impl LocalPolicy {
-    fn superseded_at(&self, at_us: u64) -> Vec<Superseded> {
-        let these = Superseded { policy: self.policy.clone(), at_us };
-        let forgotten = (self.superseded.len() + 1).saturating_sub(MOST_SUPERSEDED);
-        self.superseded.iter().skip(forgotten).cloned().chain([these]).collect()
-    }
-
     /// The states of a key that was never seen.
     #[inline]
     pub(super) fn fresh(&self) -> States {

@@ -54,6 +54,6 @@ impl Entry {
             return current.spent_after_us(&self.states, now_us);
         }
         // Other numbers may make what was used count for longer.
-        current.spent_after_us(&self.under.moved(&self.states, &current.policy), now_us)
+        current.spent_after_us(&current.states_of(&self.under, &self.states), now_us)
     }
 }

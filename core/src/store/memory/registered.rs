@@ -1,12 +1,12 @@
 //! A policy as the store knows it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::states::States;
-use crate::algorithm::{Rules, State};
+use crate::algorithm::State;
 use crate::decision::Decision;
 use crate::policy::Policy;
+use crate::quota::Quota;
 use crate::store::PolicyId;
+use crate::store::history::{History, past_of, ran_out};
 use crate::transition::{Applied, PolicyRules};
 
 /// A policy with the numbers that it had from one change to the next.
@@ -15,43 +15,31 @@ pub(super) struct Registered {
     pub(super) id: PolicyId,
     pub(super) policy: Policy,
     pub(super) rules: PolicyRules,
-    /// When other numbers took their place, in microseconds since the epoch; not yet: `u64::MAX`.
-    superseded_at_us: AtomicU64,
+    history: History,
 }
 
 impl Registered {
-    pub(super) fn new(id: PolicyId, policy: &Policy) -> Self {
-        Self {
-            id,
-            policy: policy.clone(),
-            rules: PolicyRules::new(policy),
-            superseded_at_us: AtomicU64::new(u64::MAX),
-        }
+    pub(super) fn new(id: PolicyId, policy: &Policy, history: History) -> Self {
+        Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history }
     }
 
-    /// Notes that other numbers take the place of these.
-    pub(super) fn superseded(&self, now_us: u64) {
-        self.superseded_at_us.store(now_us, Ordering::Relaxed);
+    /// What it had before, once other numbers take the place of these.
+    pub(super) fn superseded_at(&self, now_us: u64) -> History {
+        self.history.then(&self.policy, now_us)
     }
 
-    /// The states that were written under these numbers, for the quotas of another policy of the same name: quotas
-    /// that both have keep theirs, the others start unused. What had run out before these numbers were superseded is
-    /// not brought back by slower ones.
-    pub(super) fn moved(&self, states: &States, to: &Policy) -> States {
-        let superseded_at_us = self.superseded_at_us.load(Ordering::Relaxed);
-        let quotas = self.policy.quotas().iter().zip(&self.rules.quotas).zip(states.as_slice());
-        let kept = |identity| {
-            let ((_, numbers), state) =
-                quotas.clone().find(|((quota, _), _)| quota.identity() == identity)?;
-            // Another shard may learn of a change a moment later: then numbers that are still in force are moved back.
-            let ran_out = superseded_at_us < u64::MAX
-                && numbers.limit > 0
-                && numbers.rules.reset_after_us(state, superseded_at_us) == 0;
-            (!ran_out).then(|| state.clone())
+    /// States that were written under other numbers, for the quotas that there are now: those that both have keep theirs, the
+    /// others start unused. What had run out before other numbers were superseded is not brought back by slower ones.
+    pub(super) fn states_of(&self, under: &Self, states: &States) -> States {
+        let before = || under.policy.quotas().iter().zip(states.as_slice());
+        let kept = |quota: &Quota| {
+            let (written_under, state) =
+                before().find(|(before, _)| before.identity() == quota.identity())?;
+            let past = past_of(quota, &self.history);
+            (!ran_out(state, written_under.limit(), quota, &past)).then(|| state.clone())
         };
-        let moved =
-            to.quotas().iter().map(|quota| kept(quota.identity()).unwrap_or_else(|| State::fresh(quota)));
-        moved.collect()
+        let quotas = self.policy.quotas().iter();
+        quotas.map(|quota| kept(quota).unwrap_or_else(|| State::fresh(quota))).collect()
     }
 
     /// What is left to a key that was never seen.

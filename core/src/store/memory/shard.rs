@@ -40,12 +40,14 @@ impl Shard {
         }
     }
 
-    pub(super) fn set_policy(&mut self, registered: &Arc<Registered>, now_us: u64) {
+    /// The current numbers of a policy, if it is known.
+    pub(super) fn registered(&self, id: PolicyId) -> Option<&Arc<Registered>> {
+        self.policies.get(id.0 as usize)
+    }
+
+    pub(super) fn set_policy(&mut self, registered: &Arc<Registered>) {
         match self.policies.get_mut(registered.id.0 as usize) {
-            Some(current) => {
-                current.superseded(now_us);
-                *current = Arc::clone(registered);
-            }
+            Some(current) => *current = Arc::clone(registered),
             None => self.policies.push(Arc::clone(registered)),
         }
         self.sweep.restart();

@@ -54,7 +54,7 @@ impl<'a> Slot<'a> {
         let place = if Arc::ptr_eq(&entry.under, current) {
             Place::Entry { entry, sweep }
         } else {
-            let states = entry.under.moved(&entry.states, &current.policy);
+            let states = current.states_of(&entry.under, &entry.states);
             Place::Moved { entry, sweep, states }
         };
         Self { current, place }

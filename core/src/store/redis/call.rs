@@ -12,7 +12,8 @@ use crate::clock;
 use crate::policy::Policy;
 use crate::quota::Algorithm;
 use crate::store::Action;
-use crate::store::state_bytes::{PolicyCodec, Superseded};
+use crate::store::history::Superseded;
+use crate::store::state_bytes::PolicyCodec;
 use crate::transition::{Operation, PolicyRules};
 
 /// How the script is named.

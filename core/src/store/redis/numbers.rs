@@ -4,7 +4,8 @@ use super::script::{Ordinary, kind};
 use crate::policy::Policy;
 use crate::quota::tick::gcd;
 use crate::quota::{Algorithm, Quota};
-use crate::store::state_bytes::{Form, PastNumbers, Superseded, Tag, is_lone, past_of};
+use crate::store::history::{PastNumbers, Superseded, past_of};
+use crate::store::state_bytes::{Form, Tag, is_lone};
 
 /// Whether the main key is used: not by a policy of logs alone, and in a form of its own by one with a lone bucket.
 fn main_key(policy: &Policy) -> u8 {

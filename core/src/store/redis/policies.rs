@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::policy::Policy;
-use crate::store::state_bytes::Superseded;
+use crate::store::history::History;
 use crate::store::{PolicyId, PolicyOptions};
 
 #[derive(Debug)]
@@ -29,36 +29,25 @@ pub(super) struct RedisPolicy {
     pub(super) key_prefix: Box<[u8]>,
     pub(super) outage: Outage,
     pub(super) lease: Option<Lease>,
-    /// The numbers that it had before, oldest first.
-    superseded: Vec<Superseded>,
+    history: History,
 }
-
-/// So many past numbers are remembered.
-const MOST_SUPERSEDED: usize = 8;
 
 impl RedisPolicy {
     pub(super) fn new(
         policy: &Policy,
-        superseded: Vec<Superseded>,
+        history: History,
         outage: Outage,
         lease: Option<Lease>,
         keys: &KeyEncoder,
     ) -> Self {
         Self {
             policy: policy.clone(),
-            call: Arc::new(PolicyCall::new(policy, &superseded)),
-            superseded,
+            call: Arc::new(PolicyCall::new(policy, &history)),
+            history,
             key_prefix: keys.policy_prefix(policy.name()),
             outage,
             lease,
         }
-    }
-
-    /// The past numbers once these are past as well.
-    fn superseded_at(&self, at_us: u64) -> Vec<Superseded> {
-        let these = Superseded { policy: self.policy.clone(), at_us };
-        let forgotten = (self.superseded.len() + 1).saturating_sub(MOST_SUPERSEDED);
-        self.superseded.iter().skip(forgotten).cloned().chain([these]).collect()
     }
 }
 
@@ -89,11 +78,12 @@ impl Policies {
     ) {
         let mut policies = Vec::clone(&self.policies.load());
         let known = policies.get(id.0 as usize);
-        let superseded = known.map_or_else(Vec::new, |known| known.superseded_at(clock.now_us()));
+        let history =
+            known.map_or_else(History::default, |known| known.history.then(&known.policy, clock.now_us()));
         let outage = options.outage.or(known.map(|known| known.outage)).unwrap_or(self.outage);
         let lease = options.lease.or(known.and_then(|known| known.lease));
         let lease = lease.filter(|_| Lease::check(policy).is_ok());
-        let changed = Arc::new(RedisPolicy::new(policy, superseded, outage, lease, keys));
+        let changed = Arc::new(RedisPolicy::new(policy, history, outage, lease, keys));
         match policies.get_mut(id.0 as usize) {
             Some(known) => *known = changed,
             None => policies.push(changed),

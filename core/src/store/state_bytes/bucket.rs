@@ -1,12 +1,12 @@
 //! Records of buckets that are refilled continuously.
 
-use super::past::{PastNumbers, rate, repays_one};
 use super::reader::Reader;
 use super::{Bytes, Form, MAX_LIMIT, MAX_US, Tag, put};
 use crate::algorithm::State;
 use crate::algorithm::token_bucket::{self, Parts};
 use crate::quota::Quota;
 use crate::quota::tick::SATURATION;
+use crate::store::history::{PastNumbers, bucket_ran_out, rate, repays_one};
 
 const MAX_DEBT: u64 = 1 << 53;
 const MAX_TICK_EXPONENT: u8 = 13;
@@ -53,13 +53,7 @@ fn read_long(mut record: Reader<'_>) -> Option<Parts> {
 
 /// The state, unless nothing was used any more when the numbers that it was written under were superseded.
 fn state(parts: Parts, quota: &Quota, past: &[PastNumbers], is_past: bool) -> State {
-    let is_current = (parts.limit, parts.tick_us) == (quota.limit(), quota.tick_us());
-    let superseded = past.last().filter(|_| is_past && !is_current && quota.limit() > 0);
-    let ran_out = superseded.is_some_and(|last| {
-        let ticks = parts.at + parts.debt.div_ceil(rate(parts.limit, quota.period_us(), parts.tick_us));
-        u128::from(ticks) * u128::from(parts.tick_us) <= u128::from(last.superseded_at_us)
-    });
-    let kept = (!ran_out).then(|| token_bucket::State::of_parts(parts));
+    let kept = (!bucket_ran_out(parts, quota, past, is_past)).then(|| token_bucket::State::of_parts(parts));
     State::TokenBucket(kept.unwrap_or_default())
 }
 

@@ -12,9 +12,9 @@
 //! 2^35 us (9.5 hours), until the year 2112. One byte of tag takes one bucket in 256 for another when a policy changes
 //! from the one to the other: then what was used stays used for as long as before.
 
-use super::past::repays_one;
 use crate::quota::Quota;
 use crate::quota::tick::SATURATION;
+use crate::store::history::repays_one;
 
 pub(crate) const LENGTH: usize = 12;
 pub(crate) const MAX_DEBT: u64 = (1 << 35) - 1;

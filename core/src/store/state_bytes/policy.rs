@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
-use super::past::{PastNumbers, Superseded, past_of};
 use super::reader::Reader;
 use super::{Bytes, Form, Tag, bucket, fixed_window, lone, sliding_window, stepped_bucket};
 use crate::algorithm::State;
 use crate::algorithm::token_bucket;
 use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota};
+use crate::store::history::{PastNumbers, Superseded, past_of};
 
 /// The states of one key, in the order of its policy's quotas.
 pub(crate) type States = SmallVec<[State; 1]>;

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
-use super::{Bytes, PolicyCodec, States, Superseded, log};
+use super::{Bytes, PolicyCodec, States, log};
 use crate::Policy;
 use crate::algorithm::{Rules, State};
+use crate::store::history::Superseded;
 use crate::transition::{Operation, PolicyRules};
 
 const NOW_US: u64 = 1_790_000_000_000_000;

@@ -1,5 +1,7 @@
 //! What was used stays used when a limit becomes small and large again.
 
+use std::time::Duration;
+
 use polylimit::{Limiter, ManualClock, Outage, Policy, Request};
 use polylimit_test_servers::{Kind, Server};
 
@@ -21,4 +23,29 @@ fn a_log_keeps_more_than_its_limit_allows() {
         limiter.peek("user").unwrap().remaining()
     });
     assert_eq!(remaining[0], remaining[1]);
+}
+
+#[test]
+fn what_ran_out_under_numbers_in_between_does_not_come_back() {
+    let server = Server::start(Kind::Redis, &[]);
+    let redis = patient(&server.url());
+    // 20 units are used. Under the numbers in between they are refilled within 3 s, and under those after them within 10.
+    let remaining = |url: &str, in_between_for: u64| {
+        let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+        let policy =
+            |limit: u64| Policy::parse("p", &format!("{limit}/second token_bucket burst=20 step=1")).unwrap();
+        let limiter = Limiter::builder().store(url).clock(clock.clone()).policy(policy(1)).build().unwrap();
+        let blocking = limiter.blocking();
+        blocking.reset("user").unwrap();
+        blocking.charge(Request::new("user").cost(20)).unwrap();
+        limiter.set_policy(policy(8)).unwrap();
+        clock.advance(Duration::from_secs(in_between_for)).unwrap();
+        limiter.set_policy(policy(2)).unwrap();
+        blocking.peek("user").unwrap().remaining()
+    };
+    for (in_between_for, expected) in [(2, 4), (3, 20)] {
+        for url in ["memory:", &redis] {
+            assert_eq!(remaining(url, in_between_for), expected, "{url} after {in_between_for} s");
+        }
+    }
 }

@@ -4,10 +4,10 @@ use super::server::{Connection, Value};
 use crate::decision::{Decision, QuotaUsage, Usage};
 use crate::policy::Policy;
 use crate::store::Action;
+use crate::store::history::Superseded;
 use crate::store::redis::call::{Entry, Head, Naming, PolicyCall};
 use crate::store::redis::reply::{Found, Reply, read_reply};
 use crate::store::redis::ticket::Replied;
-use crate::store::state_bytes::Superseded;
 use crate::transition::Operation;
 use crate::{Request, blocking};
 
