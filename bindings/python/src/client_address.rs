@@ -39,8 +39,8 @@ impl PyClientAddressRules {
         ipv4_prefix: Option<&Bound<'_, PyAny>>,
         ipv6_prefix: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let ipv4_prefix = key::whole("ipv4_prefix", ipv4_prefix)?;
-        let ipv6_prefix = key::whole("ipv6_prefix", ipv6_prefix)?;
+        let ipv4_prefix = ipv4_prefix.map(|bits| key::whole("ipv4_prefix", bits)).transpose()?;
+        let ipv6_prefix = ipv6_prefix.map(|bits| key::whole("ipv6_prefix", bits)).transpose()?;
         let build = || {
             let mut rules =
                 trusted.iter().fold(ClientAddressRules::builder(), |rules, network| rules.trust(network));

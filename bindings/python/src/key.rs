@@ -68,13 +68,12 @@ pub(crate) fn cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// Reads another whole number that the caller calls `name`; what does not fit its type is refused as the core refuses what is
 /// out of bounds.
-pub(crate) fn whole<N>(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<N>>
+pub(crate) fn whole<N>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<N>
 where
     N: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    let Some(value) = value else { return Ok(None) };
     let py = value.py();
-    value.extract().map(Some).map_err(|error: PyErr| {
+    value.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(py) {
             invalid_argument(py, &format!("{name} is {}: it is out of bounds", shown(value)))
         } else {

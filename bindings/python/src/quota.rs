@@ -71,21 +71,21 @@ impl PyQuota {
             let text = Utf8::of(text, "quota")?;
             return Ok(Self(guarded(py, || text.parse())?));
         };
-        let limit = key::whole("limit", Some(limit))?.unwrap_or_default();
+        let limit = key::whole("limit", limit)?;
         let period = duration::read("period", period)?;
         let algorithm = algorithm.map(|name| guarded(py, || name.parse::<Algorithm>())).transpose()?;
         let mut builder = Quota::builder(limit, period);
         if let Some(algorithm) = algorithm {
             builder = builder.algorithm(algorithm);
         }
-        if let Some(burst) = key::whole("burst", burst)? {
-            builder = builder.burst(burst);
+        if let Some(burst) = burst {
+            builder = builder.burst(key::whole("burst", burst)?);
         }
-        if let Some(step) = key::whole("step", step)? {
-            builder = builder.step(step);
+        if let Some(step) = step {
+            builder = builder.step(key::whole("step", step)?);
         }
-        if let Some(buckets) = key::whole("buckets", buckets)? {
-            builder = builder.buckets(buckets);
+        if let Some(buckets) = buckets {
+            builder = builder.buckets(key::whole("buckets", buckets)?);
         }
         if let Some(aligned) = aligned {
             builder = builder.aligned(aligned);
