@@ -17,6 +17,7 @@ use std::net::IpAddr;
 pub use builder::ClientAddressRulesBuilder;
 pub use header::ForwardingHeader;
 use network::{Network, normalise};
+use node::parse_peer;
 
 /// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one
 /// client.
@@ -55,6 +56,9 @@ impl ClientAddressRules {
 
     /// How many networks may be trusted. Each entry is compared with each network.
     pub const MAX_TRUSTED: usize = 1024;
+
+    /// What a client is counted by whose peer is told as text that is no address; see [`key_of`](Self::key_of).
+    pub const UNKNOWN: &str = "unknown";
 
     /// Rules that trust nobody yet.
     pub fn builder() -> ClientAddressRulesBuilder {
@@ -97,6 +101,28 @@ impl ClientAddressRules {
         }
         let prefix = if address.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix };
         ClientAddress { address, counted: Network::around(address, prefix) }
+    }
+
+    /// What to limit a request by whose peer a web server tells as text: the [`key`](ClientAddress::key) of what
+    /// [`resolve`](Self::resolve) finds. The peer may have a port, brackets or a zone, which are left out.
+    ///
+    /// Servers that believe a header in the peer's place put there whatever it says. Text that is no address
+    /// is counted by [`UNKNOWN`](Self::UNKNOWN), whatever it is: a client gets no budget for each text that it
+    /// makes up. Nobody trusts such a peer, so no line is read.
+    ///
+    /// ```
+    /// use polylimit::ClientAddressRules;
+    ///
+    /// let rules = ClientAddressRules::default();
+    /// assert_eq!(rules.key_of("192.0.2.1:80", []), "192.0.2.1");
+    /// assert_eq!(rules.key_of("made up", []), "unknown");
+    /// ```
+    pub fn key_of<'a>(
+        &self,
+        peer: &str,
+        lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+    ) -> String {
+        parse_peer(peer).map_or_else(|| Self::UNKNOWN.to_owned(), |peer| self.resolve(peer, lines).key())
     }
 
     fn trusts(&self, address: IpAddr) -> bool {

@@ -69,13 +69,20 @@ impl PyClientAddressRules {
     /// ``peer`` is the other end of the socket; for a Unix socket, ``"127.0.0.1"``.
     #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
     fn resolve(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<PyClientAddress> {
-        resolved(py, &self.0, peer, &lines).map(PyClientAddress)
+        // The zone of a link-local address says on which of our own links it is.
+        let peer: IpAddr = peer.split('%').next().unwrap_or(peer).parse().map_err(|_| {
+            invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
+        })?;
+        guarded(py, || Ok(self.0.resolve(peer, lines.iter().map(|line| &**line)))).map(PyClientAddress)
     }
 
-    /// The ``key`` of what ``resolve`` gives: for those who need nothing else.
+    /// What to limit a request by whatever text stands for its peer: the ``key`` of what ``resolve`` gives.
+    ///
+    /// A port, brackets and a zone are left out. Text that is no address is counted by ``"unknown"``, whatever it is, and
+    /// no line is read then.
     #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
     fn key(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<String> {
-        Ok(resolved(py, &self.0, peer, &lines)?.key())
+        guarded(py, || Ok(self.0.key_of(peer, lines.iter().map(|line| &**line))))
     }
 }
 
@@ -83,21 +90,6 @@ impl PyClientAddressRules {
     pub(crate) fn rules(&self) -> &ClientAddressRules {
         &self.0
     }
-}
-
-/// The client of a request that came from a peer, by some rules.
-pub(crate) fn resolved(
-    py: Python<'_>,
-    rules: &ClientAddressRules,
-    peer: &str,
-    lines: &[PyBackedBytes],
-) -> PyResult<ClientAddress> {
-    // The zone of a link-local address says on which of our own links it is.
-    let peer: IpAddr =
-        peer.split('%').next().unwrap_or(peer).parse().map_err(|_| {
-            invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
-        })?;
-    guarded(py, || Ok(rules.resolve(peer, lines.iter().map(|line| &**line))))
 }
 
 /// The address of a client, and what it is counted by.

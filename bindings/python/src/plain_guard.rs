@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::async_limiter::PyAsyncLimiter;
 use crate::call::{Asked, Job, PolicyText};
-use crate::client_address::{PyClientAddressRules, resolved};
+use crate::client_address::PyClientAddressRules;
 use crate::decision::PyDecision;
 use crate::error::guarded;
 use crate::http;
@@ -134,7 +134,7 @@ impl PlainGuard {
     /// Checks a request that came from a peer, whose address is the client's; ``None`` is a Unix socket.
     fn of_peer(this: &Bound<'_, Self>, peer: Option<&str>) -> PyResult<Passed> {
         let peer = peer.filter(|peer| !peer.is_empty()).unwrap_or(THIS_HOST);
-        let key = resolved(this.py(), &this.get().rules, peer, &[])?.key();
+        let key = guarded(this.py(), || Ok(this.get().rules.key_of(peer, [])))?;
         Passed::of(this, Key::Own(key.into_bytes().into()))
     }
 

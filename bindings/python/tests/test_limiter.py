@@ -314,6 +314,8 @@ def test_client_addresses():
     assert rules.resolve("192.0.2.9", [b"203.0.113.7"]).address == "192.0.2.9"
     assert polylimit.ClientAddressRules().resolve("2001:db8:1:2:3::4").key == "2001:db8:1:2::/64"
     assert polylimit.ClientAddressRules().header is None
+    assert rules.key("10.0.0.1:80", [b"203.0.113.7"]) == "203.0.113.7"
+    assert {rules.key(peer, [b"203.0.113.7"]) for peer in ("host", "unix:", "127.0.0.1 ", "")} == {"unknown"}
     for wrong in (lambda: rules.resolve("host"), lambda: polylimit.ClientAddressRules(["10.0.0.0/8"])):
         with pytest.raises(InvalidArgumentError):
             wrong()

@@ -22,6 +22,13 @@ pub(super) fn parse_node(node: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// The address of a peer, as a server writes it or as a proxy does.
+pub(super) fn parse_peer(peer: &str) -> Option<IpAddr> {
+    // The zone of a socket's address says on which of our own links it is.
+    let address = peer.split_once('%').map_or(peer, |(address, _)| address);
+    address.parse().ok().or_else(|| parse_node(peer.as_bytes()))
+}
+
 fn parse_ipv4(text: &str) -> Option<IpAddr> {
     text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }

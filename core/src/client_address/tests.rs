@@ -42,6 +42,36 @@ fn x_forwarded_for_is_walked_from_the_right_over_trusted_hops() {
 }
 
 #[test]
+fn a_peer_may_be_told_as_text() {
+    let rules = rules(ForwardingHeader::XForwardedFor);
+    for (peer, expected) in [
+        ("192.0.2.1", "192.0.2.1"),
+        ("192.0.2.1:80", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("[2001:db8::1]:443", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("[fe80::1%eth0]", "fe80::/64"),
+        // Only a trusted peer has a say, with a port or without.
+        ("10.0.0.1", "203.0.113.7"),
+        ("10.0.0.1:80", "203.0.113.7"),
+        ("::1", "203.0.113.7"),
+    ] {
+        assert_eq!(rules.key_of(peer, [&b"203.0.113.7"[..]]), expected, "{peer}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_no_address_is_trusted_with_nothing_and_has_no_budget_of_its_own() {
+    let rules = rules(ForwardingHeader::XForwardedFor);
+    let too_long = "1".repeat(100_000);
+    for peer in
+        ["", " ", "-", "unknown", "unix:", "localhost", "127.0.0.1 ", "10.0.0.1,", "%eth0", "\0", &too_long]
+    {
+        assert_eq!(rules.key_of(peer, [&b"203.0.113.7"[..]]), ClientAddressRules::UNKNOWN, "{peer:?}");
+    }
+}
+
+#[test]
 fn x_forwarded_for_cannot_be_spoofed() {
     check(
         ForwardingHeader::XForwardedFor,
