@@ -8,7 +8,7 @@ import flask
 import pytest
 from polylimit import AsyncLimiter, Limiter
 from polylimit.asgi import RateLimitMiddleware
-from polylimit.flask import limit
+from polylimit.flask import RateLimit, limit
 from test_process import python
 
 DJANGO = """
@@ -156,6 +156,134 @@ def test_an_asynchronous_skip_of_flask():
         429,
         200,
     ]
+
+
+def of_view(_app, view, **options):
+    return limit(**options)(view)
+
+
+def of_application(app, view, **options):
+    RateLimit(app, **options)
+    return view
+
+
+def of_both(app, view, limiter, **options):
+    RateLimit(app, limiter=limiter, policy="other")
+
+    def unseen():
+        return limit(limiter, **options)(view)()
+
+    return unseen
+
+
+@pytest.mark.parametrize("limited", [of_view, of_application, of_both])
+@pytest.mark.parametrize("config", ["TESTING", "PROPAGATE_EXCEPTIONS", "DEBUG", None])
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_view_of_flask_that_raises_does_not_count(limited, config, error):
+    limiter = Limiter(policies={"login": "5/day", "other": "5/day"})
+    app = flask.Flask(__name__)
+    app.logger.disabled = True
+    if config is not None:
+        app.config[config] = True
+    statuses = []
+
+    def count(response):
+        statuses.append(response.status_code)
+        return response.status_code == 401
+
+    def view():
+        if "raise" in flask.request.args:
+            raise error
+        return "view", int(flask.request.args["status"])
+
+    options = {"limiter": limiter, "policy": "login", "key": lambda _request: "one", "count": count}
+    app.add_url_rule("/", "view", limited(app, view, **options))
+    # The same client for all: its context may end more than once.
+    with app.test_client() as client:
+        assert [client.get("/", query_string={"status": status}).status_code for status in (401, 401, 200)]
+        assert (limiter.peek("one", "login").remaining, statuses) == (3, [401, 401, 200])
+        if config is None and error is ValueError:
+            assert client.get("/?raise").status_code == 500
+        else:
+            with pytest.raises(error):
+                client.get("/?raise")
+    assert (limiter.peek("one", "login").remaining, statuses) == (3, [401, 401, 200, 500])
+
+
+def test_an_application_of_flask_within_another_asks_about_its_own_response():
+    limiter = Limiter(policies={"login": "5/day"})
+    outer, inner = flask.Flask("outer"), flask.Flask("inner")
+    statuses = []
+
+    @outer.route("/")
+    @limit(limiter, "login", count=lambda response: statuses.append(response.status_code))
+    def view():
+        flask.Response.from_app(inner.wsgi_app, flask.request.environ)
+        assert statuses == []
+        return "view"
+
+    outer.test_client().get("/")
+    assert statuses == [200]
+
+
+def raises(_response):
+    raise KeyError("count")
+
+
+def test_who_raises_about_a_response_of_flask_keeps_nobody_elses_units():
+    limiter = Limiter(policies={"a": "3/day", "b": "3/day", "c": "3/day"})
+    app = flask.Flask(__name__)
+    app.testing = True
+
+    @app.route("/")
+    @limit(limiter, "a", key=lambda _request: "one", count=lambda _response: False)
+    @limit(limiter, "b", key=lambda _request: "one", count=raises)
+    @limit(limiter, "c", key=lambda _request: "one", count=lambda _response: False)
+    def view():
+        return "view"
+
+    with pytest.raises(KeyError, match="count"):
+        app.test_client().get("/")
+    # Nobody has said that the one of the second does not count.
+    assert [limiter.peek("one", name).remaining for name in "abc"] == [3, 2, 3]
+
+
+def test_who_raises_about_a_response_of_asgi_keeps_nobody_elses_units():
+    async def responds(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def main():
+        limiter = AsyncLimiter(policies={"a": "3/day", "b": "3/day", "c": "3/day"})
+        app = responds
+        for name, count in (("c", lambda _response: False), ("b", raises), ("a", lambda _response: False)):
+            app = RateLimitMiddleware(app, limiter=limiter, policy=name, key=lambda _scope: "one", count=count)
+        with pytest.raises(KeyError, match="count"):
+            await app({"type": "http", "headers": []}, None, None)
+        assert [(await limiter.peek("one", name)).remaining for name in "abc"] == [3, 2, 3]
+
+    asyncio.run(main())
+
+
+def test_who_raises_about_a_response_of_django_keeps_nobody_elses_units():
+    printed = in_django(
+        """
+        def raises(response):
+            raise KeyError("count")
+        def view(request):
+            return HttpResponse()
+        async def asynchronous(request):
+            return HttpResponse()
+        def limited(view):
+            view = limit(limiter, "login", count=failed, **by_path)(view)
+            view = limit(limiter, "one", count=raises, **by_path)(view)
+            return limit(limiter, "5/day", count=failed, **by_path)(view)
+        urlpatterns = [path("view", limited(view)), path("asynchronous", limited(asynchronous))]
+        for name in ("/view", "/asynchronous"):
+            status = client.get(name).status_code
+            print(status, [limiter.peek(name, one).remaining for one in ("5/day", "one", "login")])
+        """
+    )
+    assert printed == "500 [5, 0, 3]\n" * 2
 
 
 def test_who_is_cancelled_at_every_await_gives_all_of_it_back(redis, key):

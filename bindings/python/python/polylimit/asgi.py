@@ -88,7 +88,8 @@ class RateLimitMiddleware:
         Units that a request spends: a number, or a function of the request.
     count
         A function of the beginning of the response, which has ``status_code`` and ``headers``: only those for which it
-        is true count. The cost is reserved before and given back after.
+        is true count. The cost is reserved before and given back after. For an application that starts no response, as
+        it raises or its client goes, it gets one with the status 500.
     skip
         A function of the request: those for which it is true are not limited.
     on_denied, on_outage

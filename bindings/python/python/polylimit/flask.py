@@ -30,6 +30,10 @@ View = TypeVar("View", bound=Callable[..., Any])
 _GUARDS = "_polylimit_guards"
 #: Where a request keeps what was decided about it.
 _OUTCOMES = "polylimit.outcomes"
+#: Where it keeps the same until there is a response to ask about.
+_UNANSWERED = "_polylimit_unanswered"
+
+_INTERNAL_SERVER_ERROR = 500
 
 
 class _Facts:
@@ -68,7 +72,7 @@ class RateLimit:
         Units that a request spends: a number, or a function of the request.
     count
         A function of the response: only those for which it is true count. The cost is reserved before and given
-        back after.
+        back after. For an exception that nobody handles, it gets a response with the status 500.
     skip
         A function of the request: those for which it is true are not limited.
     on_denied, on_outage
@@ -106,6 +110,7 @@ class RateLimit:
                 headers=headers,
             )
         ]
+        _watch(count)
         if app is not None:
             self.init_app(app)
 
@@ -157,6 +162,7 @@ def limit(
         on_outage=on_outage,
         headers=headers,
     )
+    _watch(count)
 
     def decorate(view: View) -> View:
         guards = [own, *getattr(view, _GUARDS, [])]
@@ -189,10 +195,11 @@ def _pass(request: flask.Request, one: Guard, plain: PlainGuard) -> Any:
         passed.wait()
     # Not in `flask.g`, which several requests of a test may share.
     environ[_OUTCOMES] = passed
+    setattr(request, _UNANSWERED, passed)
 
     def finish(response: flask.Response) -> flask.Response:
         if passed.outcomes is not None:
-            return _finish(Outcomes.of(passed), response)
+            return _finish(request, Outcomes.of(passed), response)
         passed.add_to(response.headers)
         return response
 
@@ -209,9 +216,11 @@ def _decide(request: flask.Request, guards: list[Guard]) -> Any:
     found: Outcomes | Passed | None = request.environ.get(_OUTCOMES)
     if found is None:
         outcomes = request.environ[_OUTCOMES] = Outcomes()
+        # Not in what requests of applications within one another share.
+        setattr(request, _UNANSWERED, outcomes)
 
         def finish(response: flask.Response) -> flask.Response:
-            return _finish(outcomes, response)
+            return _finish(request, outcomes, response)
 
         flask.after_this_request(finish)
     else:
@@ -241,8 +250,28 @@ def _denied(outcomes: Outcomes, denial: Denial) -> Any:
     return flask.Response(body, denial.problem.status, content_type=content_type)
 
 
-def _finish(outcomes: Outcomes, response: flask.Response) -> flask.Response:
+def _finish(request: flask.Request, outcomes: Outcomes, response: flask.Response) -> flask.Response:
+    setattr(request, _UNANSWERED, None)
     guard.give_back(outcomes, response)
     for name, value in outcomes.fields():
         response.headers[name] = value
     return response
+
+
+def _watch(count: Callable[[flask.Response], bool] | None) -> None:
+    """See to it that requests without a response are known, where anybody asks."""
+    if count is not None:
+        flask.request_tearing_down.connect(_tear_down)
+
+
+def _tear_down(app: flask.Flask, **_details: Any) -> None:
+    """Give back what does not count, as a request whose exception nobody handles has no response that could.
+
+    Flask asks about no response when it hands an exception on, as for ``TESTING`` and ``PROPAGATE_EXCEPTIONS``.
+    """
+    request = _request()
+    found: Outcomes | Passed | None = getattr(request, _UNANSWERED, None)
+    setattr(request, _UNANSWERED, None)
+    outcomes = found.outcomes if isinstance(found, Passed) else found
+    if outcomes is not None:
+        guard.give_back(outcomes, app.response_class(status=_INTERNAL_SERVER_ERROR))

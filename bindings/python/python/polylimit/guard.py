@@ -169,13 +169,19 @@ class Outcomes:
             fields.extend(pair for pair in header_fields(of_style, style=style) if pair[0] not in waits)
         return fields
 
-    def uncounted(self, response: Any) -> list[Asked]:
-        """Give what was reserved for a response that does not count."""
-        return [
-            asked
-            for asked in self.asked
-            if asked.is_spent and asked.guard.count is not None and not asked.guard.count(response)
-        ]
+    def uncounted(self, response: Any) -> tuple[list[Asked], BaseException | None]:
+        """Give what was reserved for a response that does not count, and what was raised first by who was asked."""
+        uncounted = []
+        raised: BaseException | None = None
+        for asked in self.asked:
+            if not asked.is_spent or asked.guard.count is None:
+                continue
+            try:
+                if not asked.guard.count(response):
+                    uncounted.append(asked)
+            except BaseException as error:  # noqa: BLE001
+                raised = raised or error
+        return uncounted, raised
 
     def note(self, group: Sequence[Asked], decisions: Sequence[Decision]) -> None:
         """Note what a limiter decided; what is denied together is spent by none."""
@@ -254,9 +260,8 @@ def asynchronous(limiter: Any) -> Any:
     return limiter if type(limiter) is AsyncLimiter else getattr(limiter, "asynchronous", limiter)
 
 
-def refund(asked: Sequence[Asked]) -> None:
-    """Give back what is spent; all of it, even when one of the refunds fails."""
-    raised: BaseException | None = None
+def refund(asked: Sequence[Asked], raised: BaseException | None = None) -> None:
+    """Give back what is spent; all of it, even when one of the refunds fails, and then raise what was raised first."""
     for one, policy in _spent(asked):
         try:
             one.guard.limiter.refund(one.key, policy, cost=one.cost)
@@ -266,12 +271,11 @@ def refund(asked: Sequence[Asked]) -> None:
         raise raised
 
 
-async def refund_async(asked: Sequence[Asked]) -> None:
-    """Give back what is spent; all of it, even when one of the refunds fails or is cancelled.
+async def refund_async(asked: Sequence[Asked], raised: BaseException | None = None) -> None:
+    """Give back what is spent; all of it, even when one of the refunds fails, and then raise what was raised first.
 
     Whoever is cancelled may be so at every await, as under anyio: each refund is sent before it waits.
     """
-    raised: BaseException | None = None
     for one, policy in _spent(asked):
         try:
             await asynchronous(one.guard.limiter).refund(one.key, policy, cost=one.cost)
@@ -292,10 +296,10 @@ def _spent(asked: Sequence[Asked]) -> list[tuple[Asked, PolicyName]]:
 def give_back(outcomes: Outcomes, response: Any) -> None:
     """Refund what was reserved for a response that does not count."""
     if outcomes.counts_later:
-        refund(outcomes.uncounted(response))
+        refund(*outcomes.uncounted(response))
 
 
 async def give_back_async(outcomes: Outcomes, response: Any) -> None:
     """Refund what was reserved for a response that does not count."""
     if outcomes.counts_later:
-        await refund_async(outcomes.uncounted(response))
+        await refund_async(*outcomes.uncounted(response))

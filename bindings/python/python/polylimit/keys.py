@@ -78,7 +78,7 @@ def client_address(
     Nobody is trusted unless told otherwise: then the other end of the socket is the client. Behind proxies, name their
     networks and the one header that they write: ``client_address(["10.0.0.0/8"], "x-forwarded-for")``.
 
-    Where a server or a middleware says the other end of the socket by text that is no address, such as one that a client
+    Where a server or a middleware says the other end of the socket by text that is no address, such as what a client
     made up in a header that was believed, the request counts by ``"unknown"``: all such requests are one client. Those
     that come by a Unix socket count as ``127.0.0.1``.
     """
