@@ -138,8 +138,8 @@ class RateLimitMiddleware:
     ``limiter``
         The :class:`polylimit.Limiter`.
     ``policy``
-        A policy's name, quotas such as ``"100/minute"``, or a list of several: all admit a request, or it
-        spends nothing under any.
+        A policy's name, quotas such as ``"100/minute"``, or a list of several different ones: all admit a
+        request, or it spends nothing under any.
         It may be left out where the limiter has one policy.
     ``key``
         Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address

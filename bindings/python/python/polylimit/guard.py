@@ -9,9 +9,11 @@ from polylimit import keys
 from polylimit._core import (
     AsyncLimiter,
     Decision,
+    InvalidArgumentError,
     Passed,
     PlainGuard,
     Policy,
+    PolylimitError,
     Problem,
     Quota,
     Request,
@@ -64,7 +66,7 @@ class Guard:
         header_fields([], style=headers)
         self.limiter = limiter
         #: In the order in which they were given.
-        self.policies: tuple[PolicyName, ...] = tuple(policy) if isinstance(policy, (list, tuple)) else (policy,)
+        self.policies = several(policy)
         self.key = keys.client_address() if key is None else key
         self.cost = cost
         self.count = count
@@ -81,6 +83,29 @@ class Guard:
         if len(self.policies) == 1 and skip is None and count is None and not callable(cost):
             rules = self.key.rules if isinstance(self.key, keys.ClientAddress) else None
             self.plain = PlainGuard.of(self, limiter, self.policies[0], cost, rules, headers)
+
+
+def several(given: Policies) -> tuple[PolicyName, ...]:
+    """Give the policies of a guard; refuse none, and one that a request would spend its cost on twice."""
+    policies = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    allowed = 'allowed are a policy\'s name, quotas such as "100/minute", and a list of one or more different ones'
+    if not policies:
+        raise InvalidArgumentError(f"policy is {given!r}: {allowed}")
+    if len(policies) > 1:
+        meant = [_meaning(policy) for policy in policies]
+        for at, one in enumerate(meant):
+            if one in meant[:at]:
+                raise InvalidArgumentError(f"policy is {given!r}, where {policies[at]!r} is there before: {allowed}")
+    return policies
+
+
+def _meaning(policy: PolicyName) -> object:
+    """Give what is equal for all forms of the same quotas."""
+    try:
+        return policy if policy is None else Policy("any", policy).quotas
+    except (PolylimitError, TypeError):
+        # A name, or what is refused when it is asked for.
+        return policy
 
 
 class Asked:
