@@ -56,6 +56,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<quota::PyQuota>()?;
     module.add_class::<request::PyRequest>()?;
     module.add_class::<sender::Sender>()?;
+    module.add_function(wrap_pyfunction!(decision::refunded, module)?)?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;

@@ -33,6 +33,7 @@ __all__ = [
     "header_fields",
     "options",
     "problem",
+    "refunded",
 ]
 
 __version__: str
@@ -374,6 +375,8 @@ def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: int | None = N
 def options() -> list[Option]: ...
 
 # For the integrations of this package alone.
+
+def refunded(decision: Decision, usage: Usage) -> Decision: ...
 
 @final
 class PlainGuard:

@@ -17,8 +17,10 @@ from polylimit._core import (
     Problem,
     Quota,
     Request,
+    Usage,
     header_fields,
     problem,
+    refunded,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ class Asked:
         self.guard = guard
         self.key = key
         self.cost = cost
-        self.decisions: Sequence[Decision] = ()
+        self.decisions: list[Decision] = []
         #: Whether its units are taken, so that they may have to be given back.
         self.is_spent = False
 
@@ -125,6 +127,10 @@ class Asked:
     def requests(self) -> list[Request]:
         """Give what is asked of the limiter."""
         return [Request(self.key, policy, cost=self.cost) for policy in self.guard.policies]
+
+    def note_refund(self, at: int, usage: Usage) -> None:
+        """Note what is left of a policy whose units were given back, for who is told of it."""
+        self.decisions[at] = refunded(self.decisions[at], usage)
 
     def outcomes(self) -> list[Outcome]:
         """Put each decision beside its policy, with the numbers that it has by now."""
@@ -214,7 +220,7 @@ class Outcomes:
         at = 0
         for asked in group:
             end = at + len(asked.guard.policies)
-            asked.decisions, asked.is_spent, at = decisions[at:end], is_spent, end
+            asked.decisions, asked.is_spent, at = list(decisions[at:end]), is_spent, end
             self.counts_later = self.counts_later or asked.guard.count is not None
             if self.denied_by is None and not all(asked.decisions):
                 self.denied_by = asked
@@ -287,9 +293,9 @@ def asynchronous(limiter: Any) -> Any:
 
 def refund(asked: Sequence[Asked], raised: BaseException | None = None) -> None:
     """Give back what is spent; all of it, even when one of the refunds fails, and then raise what was raised first."""
-    for one, policy in _spent(asked):
+    for one, at, policy in _spent(asked):
         try:
-            one.guard.limiter.refund(one.key, policy, cost=one.cost)
+            one.note_refund(at, one.guard.limiter.refund(one.key, policy, cost=one.cost))
         except BaseException as error:  # noqa: BLE001, PERF203
             raised = raised or error
     if raised is not None:
@@ -301,21 +307,21 @@ async def refund_async(asked: Sequence[Asked], raised: BaseException | None = No
 
     Whoever is cancelled may be so at every await, as under anyio: each refund is sent before it waits.
     """
-    for one, policy in _spent(asked):
+    for one, at, policy in _spent(asked):
         try:
-            await asynchronous(one.guard.limiter).refund(one.key, policy, cost=one.cost)
+            one.note_refund(at, await asynchronous(one.guard.limiter).refund(one.key, policy, cost=one.cost))
         except BaseException as error:  # noqa: BLE001, PERF203
             raised = raised or error
     if raised is not None:
         raise raised
 
 
-def _spent(asked: Sequence[Asked]) -> list[tuple[Asked, PolicyName]]:
+def _spent(asked: Sequence[Asked]) -> list[tuple[Asked, int, PolicyName]]:
     """Take what is to be given back, so that nobody gives it back again."""
     spent = [one for one in asked if one.is_spent]
     for one in spent:
         one.is_spent = False
-    return [(one, policy) for one in spent for policy in one.guard.policies]
+    return [(one, at, policy) for one in spent for at, policy in enumerate(one.guard.policies)]
 
 
 def give_back(outcomes: Outcomes, response: Any) -> None:
