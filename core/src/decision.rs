@@ -254,6 +254,18 @@ impl Decision {
         quotas(&self.total, self.several.as_deref())
     }
 
+    /// The same for who was admitted and whose units were then given back: nobody waits for a turn any more, and what is left
+    /// is what the refund tells, unless it was an outage policy that answered that in the store's place.
+    pub fn refunded(mut self, left: Usage) -> Self {
+        if self.allowed {
+            self.wait_us = 0;
+        }
+        if !left.source().is_outage() || self.source.is_outage() {
+            (self.total, self.several) = left.into_quotas();
+        }
+        self
+    }
+
     /// The same decision, moved field by field. A function that is not inlined returns a decision in memory; where its
     /// answer meets one that is computed in place, this lets the compiler keep the latter in registers.
     #[inline]

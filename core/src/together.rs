@@ -67,8 +67,7 @@ fn together(
 impl Decision {
     /// Shows what is left after what it has spent was given back.
     fn show_refund(&mut self, left: Result<Usage, Error>) -> Result<(), Error> {
-        (self.total, self.several) = left?.into_quotas();
-        self.wait_us = 0;
+        *self = self.clone().refunded(left?);
         Ok(())
     }
 }

@@ -629,7 +629,8 @@ const char *polylimit_address_rules_header(const struct polylimit_address_rules 
  * Writes what to limit a client by: one text for all addresses that are counted together, such as "203.0.113.7" or
  * "2001:db8:1:2::/64".
  *
- * `peer` is the address of the other end of the socket, without a port; for a Unix socket "127.0.0.1". `lines` are the
+ * `peer` is the address of the other end of the socket, where a port, brackets and a zone are left out; for a Unix socket
+ * "127.0.0.1". Text that is no address counts as "unknown", whatever it is, and no line is read then. `lines` are the
  * `line_count` lines of the header that the rules name, in the order in which they came. The length without the NUL goes
  * to `length_out`, which may be NULL, also when the buffer is too small for it; 64 bytes are always enough.
  */

@@ -1,7 +1,6 @@
 //! Whom to count behind proxies.
 
 use std::ffi::{CString, c_char};
-use std::net::IpAddr;
 
 use polylimit::ClientAddressRules;
 
@@ -90,7 +89,8 @@ pub unsafe extern "C" fn polylimit_address_rules_header(
 /// Writes what to limit a client by: one text for all addresses that are counted together, such as "203.0.113.7" or
 /// "2001:db8:1:2::/64".
 ///
-/// `peer` is the address of the other end of the socket, without a port; for a Unix socket "127.0.0.1". `lines` are the
+/// `peer` is the address of the other end of the socket, where a port, brackets and a zone are left out; for a Unix socket
+/// "127.0.0.1". Text that is no address counts as "unknown", whatever it is, and no line is read then. `lines` are the
 /// `line_count` lines of the header that the rules name, in the order in which they came. The length without the NUL goes
 /// to `length_out`, which may be NULL, also when the buffer is too small for it; 64 bytes are always enough.
 #[unsafe(no_mangle)]
@@ -110,13 +110,10 @@ pub unsafe extern "C" fn polylimit_address_rules_key(
         // SAFETY: the caller owes rules, a text and an array.
         let (rules, peer, lines) =
             unsafe { (handle(rules, "rules")?, text(peer, "peer")?, array(lines, line_count, "lines")?) };
-        let peer: IpAddr = peer
-            .parse()
-            .map_err(|_| Failure::invalid("peer is no address: allowed are IPv4 and IPv6, without a port"))?;
         // SAFETY: the caller owes the bytes of each line.
         let lines = lines.iter().map(|line| unsafe { bytes(line.start.cast(), line.length, "a line") });
         let lines = lines.collect::<Result<Vec<&[u8]>, _>>()?;
-        let key = rules.rules.resolve(peer, lines).key();
+        let key = rules.rules.key_of(peer, lines);
         // SAFETY: the caller owes the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&key) }
     })

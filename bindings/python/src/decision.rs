@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use polylimit::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
+use polylimit::{Decision, Degradation, QuotaUsage, Source, Usage};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::duration::seconds;
-use crate::error::guarded;
 
 /// The answer to a check, a peek or an acquire; true when the request is allowed.
 #[pyclass(name = "Decision", module = "polylimit", frozen, eq)]
@@ -167,18 +166,8 @@ impl PyUsage {
 
 /// A decision whose units were given back, with what is left by now.
 #[pyfunction]
-pub(crate) fn refunded(py: Python<'_>, decision: &PyDecision, usage: &PyUsage) -> PyResult<PyDecision> {
-    let (decision, usage) = (&decision.0, &usage.0);
-    // What stands in for the store does not know what is left there.
-    let is_known = !usage.source().is_outage() || decision.source().is_outage();
-    let parts = DecisionParts {
-        allowed: decision.allowed(),
-        wait_us: if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() },
-        source: decision.source(),
-        degraded: decision.degraded(),
-        quotas: if is_known { usage.quotas() } else { decision.quotas() },
-    };
-    guarded(py, || Decision::from_parts(parts)).map(PyDecision)
+pub(crate) fn refunded(decision: &PyDecision, usage: &PyUsage) -> PyDecision {
+    PyDecision(decision.0.clone().refunded(usage.0.clone()))
 }
 
 /// One quota's own view of a key, after the operation.

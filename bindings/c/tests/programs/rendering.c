@@ -125,8 +125,10 @@ static void clients_are_found_behind_proxies(void) {
     CHECK(strcmp(key, "192.0.2.9") == 0);
     OK(polylimit_address_rules_key(rules, "2001:db8:1:2:3::4", NULL, 0, key, sizeof key, &length, MESSAGE));
     CHECK(strcmp(key, "2001:db8:1:2::/64") == 0);
-    IS(POLYLIMIT_INVALID_ARGUMENT,
-       polylimit_address_rules_key(rules, "10.0.0.1:80", lines, 2, key, sizeof key, &length, MESSAGE));
+    OK(polylimit_address_rules_key(rules, "10.0.0.1:80", lines, 2, key, sizeof key, &length, MESSAGE));
+    CHECK(strcmp(key, "203.0.113.7") == 0);
+    OK(polylimit_address_rules_key(rules, "made up", lines, 2, key, sizeof key, &length, MESSAGE));
+    CHECK(strcmp(key, "unknown") == 0);
     polylimit_address_rules_free(rules);
     polylimit_option wrong[] = {{"ipv4_prefix", "33"}, {"header", "via"}, {"trust", "everybody"}, {"colour", "red"}};
     for (size_t at = 0; at < 4; at++) {
