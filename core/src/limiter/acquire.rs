@@ -1,5 +1,8 @@
 //! Waiting until a request is admitted: in line, without polling.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::deadline::Deadline;
@@ -30,18 +33,26 @@ impl Shared {
 
     async fn acquire_in_line(&self, request: Question<'_>, deadline: &Deadline) -> Result<Decision, Error> {
         let place = self.lines.join(request.id, request.key, request.cost);
-        let ahead = place.units_ahead();
-        if ahead > 0 {
-            let denied = self.denied_behind(request, ahead).await?;
-            if denied.wait_us > deadline.left_us() {
-                return Ok(denied);
+        let mut turn = pin!(place.turn());
+        // From here on nobody comes before it who came after it.
+        let at_once = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
+        let _turn = match at_once {
+            Poll::Ready(turn) => turn,
+            Poll::Pending => {
+                let ahead = place.units_ahead();
+                if ahead > 0 {
+                    let denied = self.denied_behind(request, ahead).await?;
+                    if denied.wait_us > deadline.left_us() {
+                        return Ok(denied);
+                    }
+                }
+                deadline.can_wait()?;
+                tokio::select! {
+                    biased;
+                    turn = turn => turn,
+                    () = deadline.reached() => return self.denied_behind(request, ahead).await,
+                }
             }
-            deadline.can_wait()?;
-        }
-        let _turn = tokio::select! {
-            biased;
-            turn = place.turn() => turn,
-            () = deadline.reached(), if ahead > 0 => return self.denied_behind(request, ahead).await,
         };
         loop {
             self.registry.check_open()?;

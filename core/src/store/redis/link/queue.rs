@@ -77,16 +77,22 @@ impl Queue {
 
     /// Answers those whose deadline has passed, and says when the next one does.
     pub(crate) fn expire(&self, now: Instant, failure: Failure) -> Option<Instant> {
-        let mut waiting = self.waiting.lock();
-        while let Some(first) = waiting.front() {
-            if first.deadline > now && !first.is_over() {
-                return Some(first.deadline);
+        let mut expired = Vec::new();
+        let next = {
+            let mut waiting = self.waiting.lock();
+            loop {
+                match waiting.front() {
+                    Some(first) if first.deadline > now && !first.is_over() => break Some(first.deadline),
+                    Some(_) => expired.extend(waiting.pop_front()),
+                    None => break None,
+                }
             }
-            if let Some(ticket) = waiting.pop_front() {
-                ticket.answer(Err(failure));
-            }
+        };
+        // Not under the lock: who is woken may ask again at once.
+        for ticket in expired {
+            ticket.answer(Err(failure));
         }
-        None
+        next
     }
 }
 
