@@ -163,6 +163,21 @@ for (const version of VERSIONS) {
     });
   });
 
+  test(`${version}: a denied request goes no further, whatever a handler returns`, async () => {
+    const { limiter } = limiterOf("0/minute");
+    const app = express();
+    const onDenied = (_denial, _req, res) => {
+      setImmediate(() => res.end("denied"));
+      return true;
+    };
+    app.use(rateLimit({ limiter, onDenied }));
+    app.use((_, res) => res.end("through"));
+    await serving(app, async (port) => {
+      const { status, text } = await request(port);
+      assert.deepEqual([status, text], [429, "denied"]);
+    });
+  });
+
   test(`${version}: no request passes when a function fails without an error`, async () => {
     const { limiter } = limiterOf("9/minute");
     const fail = () => {

@@ -109,6 +109,55 @@ test("fastify: a hook limits one route, and only what counts", async () => {
   });
 });
 
+test("fastify: what a handler of denials returns is sent, and a denial is answered in any case", async () => {
+  const answered = async (onDenied, more = () => {}) => {
+    const app = fastify();
+    app.register(rateLimit, {
+      limiter: new Limiter("memory:", { policies: { api: "0/minute" } }),
+      key: () => "k",
+      onDenied,
+    });
+    app.get("/", async () => "through");
+    more(app);
+    return serving(app, async (port) => {
+      const { status, headers, text } = await request(port);
+      return [status, headers["content-type"], text.replace(/^\{"type".*/, "usual")];
+    });
+  };
+  const json = "application/json; charset=utf-8";
+  const plain = "text/plain; charset=utf-8";
+  const usual = [429, "application/problem+json; charset=utf-8", "usual"];
+  assert.deepEqual(await answered(({ status }) => ({ denied: status })), [429, json, '{"denied":429}']);
+  assert.deepEqual(await answered(async () => "no"), [429, plain, "no"]);
+  assert.deepEqual(await answered(async (_, _request, reply) => reply.code(503) && null), [503, json, "null"]);
+  assert.deepEqual(await answered(() => {}), usual);
+  assert.deepEqual(await answered(async () => {}), usual);
+  assert.deepEqual(await answered((_, _request, reply) => reply.send("sent")), [429, plain, "sent"]);
+  const later = (_, _request, reply) => {
+    setImmediate(() => reply.send("later"));
+    return reply;
+  };
+  assert.deepEqual(await answered(later), [429, plain, "later"]);
+  const taken = (_, _request, reply) => {
+    reply.hijack();
+    setImmediate(() => reply.raw.writeHead(418).end("own"));
+  };
+  assert.deepEqual(await answered(taken), [418, undefined, "own"]);
+  // A hook that has to wait still holds what was sent.
+  const slowly = (app) =>
+    app.addHook("onSend", async (_, _reply, payload) => {
+      await new Promise(setImmediate);
+      return payload;
+    });
+  const sent = (_, _request, reply) => {
+    reply.send("sent");
+  };
+  assert.deepEqual(await answered(sent, slowly), [429, plain, "sent"]);
+  const failing = () => Promise.reject(new Error("broken"));
+  const [status, , text] = await answered(failing);
+  assert.deepEqual([status, JSON.parse(text).message], [429, "broken"]);
+});
+
 test("fastify: no request passes when a function fails without an error", async () => {
   const app = fastify();
   app.register(rateLimit, {

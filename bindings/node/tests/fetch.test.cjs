@@ -101,6 +101,30 @@ test("fetch: only what counts is counted, and onDenied answers", async () => {
   assert.equal((await limited(new Request(URL, { method: "PUT" }))).status, 200);
 });
 
+test("fetch and hono: a denial that onDenied does not answer is answered as usual", async () => {
+  const seen = [];
+  const options = { limiter: limiterOf("0/minute"), key: () => "k" };
+  const onDenied = ({ status }) => {
+    seen.push(status);
+  };
+  const limited = rateLimit(() => new Response("through"), { ...options, onDenied });
+  const app = new Hono();
+  app.use("/asked", honoRateLimit({ ...options, onDenied }));
+  const own = (_, context) => {
+    context.res = new Response("own", { status: 418 });
+  };
+  app.use("/own", honoRateLimit({ ...options, onDenied: own }));
+  app.get("*", (context) => context.text("through"));
+  for (const response of [await limited(new Request(URL)), await app.request("/asked")]) {
+    assert.deepEqual([response.status, response.headers.get("content-type")], [429, "application/problem+json"]);
+    assert.ok(response.headers.has("ratelimit"));
+    assert.equal((await response.json()).status, 429);
+  }
+  const response = await app.request("/own");
+  assert.deepEqual([response.status, await response.text()], [418, "own"]);
+  assert.deepEqual(seen, [429, 429]);
+});
+
 test("fetch: whose a request is has to be told", () => {
   const refusal = { code: "invalid_argument", message: /^neither key nor peer is given/ };
   assert.throws(() => rateLimit(() => new Response(), { limiter: limiterOf("1/s") }), refusal);

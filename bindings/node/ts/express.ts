@@ -39,7 +39,9 @@ export type ExpressOptions<Req extends ExpressRequest, Res extends ServerRespons
 
 /**
  * Limits the requests that pass through it. `req.rateLimit` carries the decision, the response its fields; a denied
- * request is answered by a problem document or text, with 429, or 503 when the store could not be asked.
+ * request is answered by a problem document or text, with 429, or 503 when the store could not be asked. An `onDenied` or
+ * `onOutage` has to end the response, whose status is set already: what it returns is not sent, and the request goes no
+ * further.
  *
  * The client's address is found by `clientAddress`, or else as the application's `trust proxy` says. Trusting every proxy
  * (`true`) is refused then: a client would name its own address.

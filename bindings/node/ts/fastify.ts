@@ -30,6 +30,10 @@ export type FastifyRateLimitOptions = RateLimitOptions<
  * A hook that limits the requests of one route: `{ onRequest: rateLimitHook({ ... }) }`. Where the key or the cost needs
  * the body, it is a `preHandler`.
  *
+ * What `onDenied` and `onOutage` return is sent, with the status of the denial unless they set another, as from a handler
+ * of Fastify. `undefined` is for one that has sent the answer itself; when it has not, the problem document or text is
+ * sent. One that sends it later returns `reply`, or a promise.
+ *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimitHook(
@@ -48,12 +52,34 @@ export function rateLimitHook(
       return true;
     }
     reply.code(refusal.status);
-    if (instead !== undefined) return Promise.resolve(instead()).then(() => false);
-    answer(refusal, reply);
-    return false;
+    if (instead === undefined) {
+      answer(refusal, reply);
+      return false;
+    }
+    return answerInstead(instead, refusal, reply).then(() => false);
   }
 
   return (request, reply, done) => pass(guard, request.rateLimit, [request, reply], passes, done);
+}
+
+/** Sends what a handler returns, or the usual answer when it has neither returned nor sent one. */
+async function answerInstead(instead: () => unknown, refusal: Refusal, reply: FastifyReply): Promise<void> {
+  // What hooks and streams still hold does not show in the reply.
+  const { send } = reply;
+  let isSent = false;
+  reply.send = (payload) => {
+    isSent = true;
+    return send.call(reply, payload);
+  };
+  let payload: unknown;
+  try {
+    payload = await instead();
+  } finally {
+    reply.send = send;
+  }
+  if (isSent || reply.sent || reply.raw.headersSent || reply.raw.destroyed) return;
+  if (payload === undefined) answer(refusal, reply);
+  else reply.send(payload);
 }
 
 function answer({ contentType, body }: Refusal, reply: FastifyReply): void {

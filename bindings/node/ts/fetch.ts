@@ -29,7 +29,7 @@ export function rateLimitOf(request: Request): RateLimit | undefined {
 }
 
 /**
- * Limits what a handler is called for.
+ * Limits what a handler is called for. An `onDenied` or `onOutage` that gives no response leaves it at the usual one.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -53,8 +53,10 @@ export function rateLimit<More extends unknown[] = []>(
     if (verdict === undefined) return handler(request, ...more);
     const { rateLimit, fields, refusal, instead } = verdict;
     decided.set(request, rateLimit);
-    if (instead !== undefined) return withFields(await instead(), fields);
-    if (refusal !== undefined) return refused(refusal, fields);
+    if (refusal !== undefined) {
+      const own: Response | undefined = await instead?.();
+      return own === undefined ? refused(refusal, fields) : withFields(own, fields);
+    }
     const answer = await handler(request, ...more);
     const response = withFields(answer, decided.get(request) === rateLimit ? fields : missing(answer, fields));
     if (guard.waitsForResponse) await guard.finish(verdict, response, request, ...more);

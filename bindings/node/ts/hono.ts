@@ -24,7 +24,8 @@ export interface HonoOptions
 }
 
 /**
- * Limits the requests that pass through it; `c.get("rateLimit")` is the decision.
+ * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. An `onDenied` or `onOutage` that gives no
+ * response leaves it at the usual one.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -42,7 +43,8 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
     const { fields, refusal, instead } = verdict;
     if (instead !== undefined) {
       for (const [name, value] of fields) context.header(name, value);
-      return instead();
+      const own: Response | undefined = await instead();
+      if (own !== undefined || context.finalized) return own;
     }
     if (refusal !== undefined) return refused(refusal, fields);
     await next();
