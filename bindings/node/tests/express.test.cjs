@@ -401,6 +401,7 @@ test("an option that there is not is refused, by name", () => {
     [{ limiter, cost: "1" }, /^cost is a string/],
     [{ limiter, count: "failed" }, /^count is a string/],
     [{ limiter, skip: true }, /^skip is true/],
+    [Object.create({ limiter, skip: true }), /^skip is true/],
     [{ limiter, onDenied: {} }, /^onDenied is an object/],
     [{ limiter, onOutage: "allow" }, /^onOutage is a string/],
     [{ limiter, headers: "all" }, /header style "all" is not known/],

@@ -102,6 +102,27 @@ test("text and bytes are the same key, and any text is one of its own", async ()
   assert.equal((await limiter.peek("cd")).remaining, 99);
 });
 
+test("options that are inherited are read, and nothing else of what is", async () => {
+  const { limiter } = limiterAt(0, "100/minute");
+  const defaults = Object.create({ policy: "5/minute", cost: 2, tenant: "somebody" });
+  assert.equal((await limiter.check("k", defaults)).remaining, 3);
+  assert.equal((await limiter.check("k", Object.assign(Object.create(defaults), { cost: 1 }))).remaining, 2);
+  const own = Object.assign(Object.create(defaults), { tenant: "somebody" });
+  await assert.rejects(limiter.check("k", own), invalid('option "tenant" is not known: use one of policy, cost'));
+  assert.throws(() => new Limiter("memory:", Object.create({ maxKeys: 0 })), { message: /^max_keys is 0/ });
+  // As some packages do.
+  Object.prototype.tenant = "somebody";
+  try {
+    const other = new Limiter("memory:", { policies: { api: { quotas: "5/minute" } }, maxKeys: 10 });
+    assert.equal((await other.check("k", { cost: 1 })).remaining, 4);
+    assert.equal(other.checkSync("k", { policy: "api" }).remaining, 3);
+    assert.equal((await other.checkMany([{ key: "k" }]))[0].remaining, 2);
+    assert.equal((await other.acquire("k", { timeoutMs: 0 })).remaining, 1);
+  } finally {
+    delete Object.prototype.tenant;
+  }
+});
+
 test("what is no key is refused", async () => {
   const { limiter } = limiterAt(0, "100/minute");
   for (const key of [undefined, null, 1, 1n, {}, [], Symbol("k"), "\ud800", "a\udc00b", new Uint16Array(2)]) {

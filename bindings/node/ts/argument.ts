@@ -44,7 +44,7 @@ export function optionalFunction<F>(name: string, value: F | undefined): F | und
   return value;
 }
 
-/** A plain object of options, every one of which has to be known. */
+/** An object of options, every one of which has to be known. What it has inherited is read, but need not be known. */
 export function known<T extends object>(what: string, options: T, names: readonly string[]): T {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw refused(what, options, "an object of options");

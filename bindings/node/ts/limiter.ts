@@ -113,11 +113,10 @@ export class Limiter {
    */
   constructor(url: string, options: LimiterOptions = {}) {
     text("url", url, 'a store such as "memory:" or "redis://localhost"');
-    if (typeof options !== "object" || options === null) throw refused("options", options, "an object of options");
-    const { policies = {}, clock, ...store } = options;
+    const texts = optionTexts(options);
+    const { policies = {}, clock } = options;
     if (clock !== undefined && !(clock instanceof ManualClock)) throw refused("clock", clock, "a ManualClock");
     const rows = policyRows(policies);
-    const texts = optionTexts(store);
     this.#native = calling(() => new native.NativeLimiter(exchange, url, rows, texts, clock && nativeClock(clock)));
     this.#operate = this.#native.operate() as Operate;
     natives.set(this, this.#native);
@@ -278,7 +277,8 @@ export class Limiter {
       return;
     }
     for (const name in options) {
-      if (name !== "policy" && name !== "cost") throw unknownOption(name, REQUEST);
+      // What is inherited is read like any property, but says nothing about what the caller has written.
+      if (name !== "policy" && name !== "cost" && Object.hasOwn(options, name)) throw unknownOption(name, REQUEST);
     }
     if (typeof options !== "object" || options === null) throw refused("options", options, "an object, or a policy");
     this.#put(operation, key, policyOf(options), costOf(options));

@@ -1,6 +1,6 @@
 /** Options of a limiter by their names here, as the texts that the core reads. */
 
-import { refused, unknownOption } from "./argument";
+import { known, refused } from "./argument";
 import { native } from "./native";
 
 /** A name of the core as JavaScript writes it. */
@@ -10,12 +10,14 @@ export function camelCase(name: string): string {
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
 
-/** The texts of the options that were given. */
+const NAMES = ["policies", "clock", ...rows.keys()];
+
+/** The texts of the options that were given, those that the object has inherited among them. */
 export function optionTexts(options: object): { name: string; text: string }[] {
+  known("options", options, NAMES);
   const texts: { name: string; text: string }[] = [];
-  for (const [given, value] of Object.entries(options) as [string, unknown][]) {
-    const row = rows.get(given);
-    if (row === undefined) throw unknownOption(given, ["policies", "clock", ...rows.keys()]);
+  for (const [given, row] of rows) {
+    const value = (options as Record<string, unknown>)[given];
     if (value === undefined) continue;
     const allowed = row.kind === "duration" ? `${row.allowed}, as text or in milliseconds` : row.allowed;
     texts.push({ name: row.name, text: optionText(given, value, row.kind, allowed) });

@@ -76,13 +76,14 @@ const NAMES = [
 /** Refuses what cannot be right, by its name. `more` are options that only one framework has. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
   known("options", options, [...NAMES, ...more]);
-  const { limiter, policy, cost, count, ...others } = options as Record<string, unknown>;
+  const given = options as Record<string, unknown>;
+  const { limiter, policy, cost, count } = given;
   nativeLimiter(limiter as Limiter);
   const policies = Array.isArray(policy) ? policy : [policy];
   const allowed = "a policy's name or quotas, or a list of at least one of them";
   if (policies.length === 0) throw refused("policy", policy, allowed);
   if (policy !== undefined) for (const one of policies) text("policy", one, allowed);
-  for (const name of ["key", "skip", "onDenied", "onOutage"]) optionalFunction(name, others[name]);
+  for (const name of ["key", "skip", "onDenied", "onOutage"]) optionalFunction(name, given[name]);
   if (cost !== undefined && typeof cost !== "function") number("cost", cost, "a number of units, or a function");
   if (count !== undefined && count !== "every" && typeof count !== "function") {
     throw refused("count", count, '"every", or a function');
