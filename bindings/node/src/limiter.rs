@@ -13,7 +13,7 @@ use crate::clock::NativeClock;
 use crate::exchange::NativeExchange;
 use crate::failure::{Result, failure, guarded};
 use crate::number::{cost, microseconds, number};
-use crate::operation::{Bound, Operate, no_key};
+use crate::operation::{Bound, Operate};
 use crate::text::Text;
 
 /// A policy: its name, its quotas as text, what it answers while its store cannot be asked, and how it is leased.
@@ -108,8 +108,7 @@ impl NativeLimiter {
             for check in &checks {
                 let mut text = Text::new();
                 // SAFETY: the value is one of this call.
-                let key = unsafe { text.bytes(env.raw(), check.key.raw()) };
-                keys.push(key.ok_or_else(no_key)?.to_vec());
+                keys.push(unsafe { text.key(env.raw(), check.key.raw())? }.to_vec());
             }
             let requests = checks.iter().zip(&keys).map(|(check, key)| {
                 let mut request = Request::new(key);

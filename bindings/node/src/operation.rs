@@ -102,7 +102,7 @@ impl Bound {
         let key = match asked.short_key {
             Some(length) => fields.short_key(length),
             // SAFETY: as the caller's.
-            None => unsafe { key_text.bytes(env, key) }.ok_or_else(no_key)?,
+            None => unsafe { key_text.key(env, key)? },
         };
         let request = Request::new(key);
         match asked.policy {
@@ -192,11 +192,5 @@ const CHECK_SYNC: i32 = Operation::CheckSync as i32;
 fn no_sync() -> napi::Error<Code> {
     invalid_argument(
         "checkSync needs a store that answers at once, memory: or local:, and this one is asked over the network: use check",
-    )
-}
-
-pub(crate) fn no_key() -> napi::Error<Code> {
-    invalid_argument(
-        "key is neither text nor bytes: allowed are a string without half a surrogate pair, and a Uint8Array",
     )
 }

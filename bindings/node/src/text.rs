@@ -7,7 +7,7 @@ use std::ptr;
 
 use napi::sys;
 
-use crate::failure::{Code, Result, internal};
+use crate::failure::{Code, Result, internal, invalid_argument};
 
 /// How many units are read in one call: longer texts take two.
 const SHORT: usize = 192;
@@ -30,17 +30,17 @@ impl Text {
         }
     }
 
-    /// The UTF-8 of a string, or the bytes of a `Uint8Array`. `None` is neither, or a string with half a surrogate pair,
-    /// which has no UTF-8.
+    /// A key: the UTF-8 of a string, or the bytes of a `Uint8Array`. A string with half a surrogate pair has no UTF-8, and an
+    /// array whose buffer was handed on has no bytes.
     ///
     /// # Safety
     /// Both have to be valid.
     #[inline]
-    pub(crate) unsafe fn bytes(&mut self, env: sys::napi_env, value: sys::napi_value) -> Option<&[u8]> {
+    pub(crate) unsafe fn key(&mut self, env: sys::napi_env, value: sys::napi_value) -> Result<&[u8]> {
         // SAFETY: as the caller's.
         match unsafe { self.string(env, value) } {
-            Read::Bytes(bytes) => Some(bytes),
-            Read::HalfPair => None,
+            Read::Bytes(bytes) => Ok(bytes),
+            Read::HalfPair => Err(no_key()),
             // SAFETY: as the caller's.
             Read::NoString => unsafe { array(env, value) },
         }
@@ -161,8 +161,8 @@ unsafe fn long(env: sys::napi_env, value: sys::napi_value) -> Option<Vec<u16>> {
 ///
 /// # Safety
 /// Both have to be valid, for as long as the bytes are used.
-unsafe fn array<'a>(env: sys::napi_env, value: sys::napi_value) -> Option<&'a [u8]> {
-    let (mut kind, mut length, mut data) = (-1, 0, ptr::null_mut());
+unsafe fn array<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<&'a [u8]> {
+    let (mut kind, mut length, mut data, mut buffer) = (-1, 0, ptr::null_mut(), ptr::null_mut());
     // SAFETY: Node-API refuses what is no typed array.
     let status = unsafe {
         sys::napi_get_typedarray_info(
@@ -171,18 +171,32 @@ unsafe fn array<'a>(env: sys::napi_env, value: sys::napi_value) -> Option<&'a [u
             &raw mut kind,
             &raw mut length,
             &raw mut data,
-            ptr::null_mut(),
+            &raw mut buffer,
             ptr::null_mut(),
         )
     };
     if status != sys::Status::napi_ok || kind != sys::TypedarrayType::uint8_array {
-        return None;
+        return Err(no_key());
     }
-    if length == 0 {
-        return Some(&[]);
+    if length > 0 {
+        // SAFETY: so many bytes are there.
+        return Ok(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) });
     }
-    // SAFETY: so many bytes are there.
-    Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) })
+    let mut is_detached = false;
+    // SAFETY: the buffer is the one of the array.
+    let status = unsafe { sys::napi_is_detached_arraybuffer(env, buffer, &raw mut is_detached) };
+    if status == sys::Status::napi_ok && is_detached {
+        return Err(invalid_argument(
+            "key is a Uint8Array whose buffer is detached: its bytes were handed on, allowed is one that has them",
+        ));
+    }
+    Ok(&[])
+}
+
+fn no_key() -> napi::Error<Code> {
+    invalid_argument(
+        "key is neither text nor bytes: allowed are a string without half a surrogate pair, and a Uint8Array",
+    )
 }
 
 /// A JavaScript string of ASCII.

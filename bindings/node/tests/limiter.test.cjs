@@ -102,6 +102,22 @@ test("text and bytes are the same key, and any text is one of its own", async ()
   assert.equal((await limiter.peek("cd")).remaining, 99);
 });
 
+test("a key whose bytes were handed on is none, and an empty one is", async () => {
+  const { limiter } = limiterAt(0, "100/minute");
+  const key = new Uint8Array([1, 2]);
+  structuredClone(key.buffer, { transfer: [key.buffer] });
+  const refusal = { code: "invalid_argument", message: /^key is a Uint8Array whose buffer is detached/ };
+  for (const operation of ["check", "peek", "take", "charge", "refund", "reset"]) {
+    await assert.rejects(limiter[operation](key), refusal);
+  }
+  await assert.rejects(limiter.check(key, "1/s"), refusal);
+  assert.throws(() => limiter.checkSync(key), refusal);
+  await assert.rejects(limiter.checkTogether([{ key }]), refusal);
+  assert.equal((await limiter.peek("")).remaining, 100);
+  for (const empty of [new Uint8Array(), Buffer.alloc(0), new Uint8Array([1]).subarray(1)]) await limiter.check(empty);
+  assert.equal((await limiter.peek("")).remaining, 97);
+});
+
 test("options that are inherited are read, and nothing else of what is", async () => {
   const { limiter } = limiterAt(0, "100/minute");
   const defaults = Object.create({ policy: "5/minute", cost: 2, tenant: "somebody" });
