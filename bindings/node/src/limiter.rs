@@ -57,6 +57,23 @@ pub struct CheckRow<'env> {
     pub cost: Option<f64>,
 }
 
+impl CheckRow<'_> {
+    /// The key, and the cost if there is one.
+    fn key_and_cost(&self, env: Env) -> Result<(Vec<u8>, Option<u64>)> {
+        let mut text = Text::new();
+        // SAFETY: the value is one of this call.
+        let key = unsafe { text.key(env.raw(), self.key.raw())? }.to_vec();
+        Ok((key, self.cost.map(cost).transpose()?))
+    }
+}
+
+/// One of several checks whose key or cost is none.
+#[napi(object, object_from_js = false)]
+pub struct RefusedCheck {
+    pub at: u32,
+    pub message: String,
+}
+
 /// A limiter of the core, bound to the exchange of its environment.
 #[napi]
 pub struct NativeLimiter {
@@ -100,26 +117,33 @@ impl NativeLimiter {
         guarded(|| callback::unknown(env, Operate(Rc::clone(&self.bound))))
     }
 
-    /// Checks several, each on its own or all together; leaves the decisions, or their ticket.
+    /// Checks several, each on its own or all together; leaves the decisions, or their ticket. Of those on their own, what
+    /// cannot be asked is told by its place, and the others are decided.
     #[napi]
-    pub fn check_many(&self, env: Env, checks: Vec<CheckRow<'_>>, together: bool) -> Result<()> {
+    pub fn check_many(
+        &self,
+        env: Env,
+        checks: Vec<CheckRow<'_>>,
+        together: bool,
+    ) -> Result<Vec<RefusedCheck>> {
         guarded(|| {
-            let mut keys = Vec::with_capacity(checks.len());
-            for check in &checks {
-                let mut text = Text::new();
-                // SAFETY: the value is one of this call.
-                keys.push(unsafe { text.key(env.raw(), check.key.raw())? }.to_vec());
-            }
-            let requests = checks.iter().zip(&keys).map(|(check, key)| {
-                let mut request = Request::new(key);
-                if let Some(units) = check.cost {
-                    request = request.cost(cost(units)?);
+            let mut asked = Vec::with_capacity(checks.len());
+            let mut refused = Vec::new();
+            for (at, check) in (0..).zip(&checks) {
+                match check.key_and_cost(env) {
+                    Ok((key, cost)) => asked.push((key, cost, check.policy.as_deref())),
+                    Err(error) if together => return Err(error),
+                    Err(error) => refused.push(RefusedCheck { at, message: error.reason.clone() }),
                 }
-                Ok(check.policy.as_deref().map_or(request, |policy| request.policy(policy)))
+            }
+            let requests = asked.iter().map(|(key, cost, policy)| {
+                let request = cost.iter().fold(Request::new(key), |request, units| request.cost(*units));
+                policy.map_or(request, |policy| request.policy(policy))
             });
-            let requests = requests.collect::<Result<Vec<_>>>()?;
+            let requests: Vec<_> = requests.collect();
             let call = if together { Call::CheckTogether(&requests) } else { Call::CheckMany(&requests) };
-            self.bound.submit(&call)
+            self.bound.submit(&call)?;
+            Ok(refused)
         })
     }
 

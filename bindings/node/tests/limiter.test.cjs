@@ -145,7 +145,11 @@ test("what is no key is refused", async () => {
     for (const operation of ["check", "peek", "take", "charge", "refund", "reset"]) {
       await assert.rejects(limiter[operation](key), { code: "invalid_argument", message: /^key is / });
     }
-    await assert.rejects(limiter.checkMany([{ key, policy: "api" }]), { code: "invalid_argument" });
+    const [refused, other] = await limiter.checkMany([
+      { key, policy: "api" },
+      { key: "b", cost: 0 },
+    ]);
+    assert.deepEqual([refused.code, other.remaining], ["invalid_argument", 100]);
     assert.throws(() => limiter.checkSync(key), { code: "invalid_argument", message: /^key is / });
   }
   await assert.rejects(
@@ -182,13 +186,12 @@ test("what is no cost is refused, by name", async () => {
     }
     await assert.rejects(limiter.acquire("k", { cost, timeoutMs: 1 }), refusal);
     assert.throws(() => limiter.checkSync("k", { cost }), refusal);
-    const many = limiter.checkMany([{ key: "k", cost }]);
-    const refused = await many.then(
-      ([decision]) => decision,
-      (error) => error,
-    );
+    const [before, refused, after] = await limiter.checkMany(["many", { key: "k", cost }, "many"]);
+    assert.deepEqual([refused.name, refused.code, before.remaining - after.remaining], [refusal.name, refusal.code, 1]);
     assert.match(refused.message, refusal.message);
+    await assert.rejects(limiter.checkTogether(["together", { key: "k", cost }]), refusal);
   }
+  assert.equal((await limiter.peek("together")).remaining, 100);
   assert.equal((await limiter.peek("k")).remaining, 100);
   for (const cost of [0, -0, undefined]) assert.equal((await limiter.check("other", { cost })).allowed, true);
   assert.equal((await limiter.peek("other")).remaining, 99);
@@ -265,6 +268,53 @@ test("several checks are decided in one call, each on its own", async () => {
     [1, 1, "invalid_argument", 0],
   );
   assert.deepEqual(await limiter.checkMany([]), []);
+});
+
+test("what one of several checks has wrong is an error in its place", async () => {
+  const body = async (url) => {
+    const limiter = new Limiter(url, { policies: { api: "9/day" }, ...(url === "memory:" ? {} : { deadline: "10s" }) });
+    const detached = new Uint8Array([1]);
+    structuredClone(detached.buffer, { transfer: [detached.buffer] });
+    const answers = await limiter.checkMany([
+      { key: "k", cost: Number.NaN },
+      "k",
+      { key: "k", cost: "1" },
+      { cost: 1 },
+      { key: detached },
+      { key: "k", cost: 2 },
+      { key: "k", policy: 5 },
+      { key: "\ud800" },
+      { key: "k", cost: 1e12 + 1 },
+      "k",
+    ]);
+    assert.deepEqual(
+      answers.map((answer) => (answer instanceof PolylimitError ? answer.message.split(":")[0] : answer.remaining)),
+      [
+        "cost is NaN",
+        8,
+        "cost is a string",
+        "checks[3] has no key",
+        "key is a Uint8Array whose buffer is detached",
+        6,
+        "policy is 5",
+        "key is neither text nor bytes",
+        "cost is 1000000000001",
+        5,
+      ],
+    );
+    for (const answer of answers) assert.ok(!(answer instanceof Error) || answer.code === "invalid_argument");
+    await assert.rejects(limiter.checkMany("k"), invalid("checks is a string: allowed is an array"));
+    const thrower = {
+      key: "k",
+      get cost() {
+        throw new RangeError("own");
+      },
+    };
+    await assert.rejects(limiter.checkMany([thrower]), { name: "RangeError", message: "own" });
+    limiter.close();
+  };
+  await body("memory:");
+  await withRedis(({ url }) => body(url));
 });
 
 for (const store of ["memory", "redis"]) {

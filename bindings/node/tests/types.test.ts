@@ -52,7 +52,7 @@ async function decide(): Promise<number> {
   // @ts-expect-error it may be never
   const wait: number = decision.retryAfterMs;
   for (const one of await limiter.checkMany(["a", { key: "b", cost: 2 }])) {
-    if (one instanceof Error) throw one;
+    if (one instanceof PolylimitError) throw one;
     if (!one.allowed) return one.retryAfterMs ?? Number.POSITIVE_INFINITY;
   }
   const both: Decision[] = await limiter.checkTogether(["a", { key: "a", policy: "login" }]);

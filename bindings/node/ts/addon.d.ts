@@ -67,8 +67,11 @@ export declare class NativeLimiter {
   constructor(exchange: NativeExchange, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, clock?: NativeClock | undefined | null)
   /** The function that does the operations on one key. */
   operate(): (key?: string | Uint8Array, policy?: string) => void
-  /** Checks several, each on its own or all together; leaves the decisions, or their ticket. */
-  checkMany(checks: Array<CheckRow>, together: boolean): void
+  /**
+   * Checks several, each on its own or all together; leaves the decisions, or their ticket. Of those on their own, what
+   * cannot be asked is told by its place, and the others are decided.
+   */
+  checkMany(checks: Array<CheckRow>, together: boolean): Array<RefusedCheck>
   /** Waits for the store. */
   ready(timeoutMs: number): void
   /** Looks at the store. */
@@ -243,6 +246,11 @@ export interface QuotaSettings {
   buckets?: number
   aligned?: boolean
   countDenied?: boolean
+}
+
+export interface RefusedCheck {
+  at: number
+  message: string
 }
 
 export declare function tables(): Tables

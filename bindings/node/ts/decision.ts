@@ -2,7 +2,7 @@
 
 import { Field } from "./addon";
 import { exchange, fields as shared, tables } from "./exchange";
-import { failure } from "./failure";
+import { failure, type PolylimitError } from "./failure";
 import type { Degradation, Source } from "./tables";
 
 /** One quota's own view of a key, after the operation. */
@@ -103,15 +103,15 @@ function readQuota(at: number): QuotaUsage {
 }
 
 /** Each decision of several, or its error. */
-export function readDecisions(): (Decision | Error)[] {
+export function readDecisions(): (Decision | PolylimitError)[] {
   const count = fields[Field.Quotas];
-  const decisions: (Decision | Error)[] = [];
+  const decisions: (Decision | PolylimitError)[] = [];
   for (let at = 0; at < count; at++) {
     try {
       exchange.item(at);
       decisions.push(readDecision());
     } catch (thrown) {
-      decisions.push(failure(thrown) as Error);
+      decisions.push(failure(thrown) as PolylimitError);
     }
   }
   return decisions;

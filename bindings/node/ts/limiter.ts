@@ -2,7 +2,7 @@ import { Field, type NativeLimiter, Operation, Question } from "./addon";
 import { described, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
 import { answered, exchange, isWritten, later, fields as sharedFields, question as sharedQuestion } from "./exchange";
-import { calling, failure } from "./failure";
+import { calling, failure, PolylimitError } from "./failure";
 import { camelCase, optionTexts } from "./limiter_options";
 import { ManualClock, nativeClock } from "./manual_clock";
 import { native } from "./native";
@@ -195,10 +195,20 @@ export class Limiter {
 
   /**
    * Checks several requests in one call, of one or more policies. Each is decided on its own, in order; one that cannot be
-   * decided is an error in its place.
+   * decided, such as one whose key, cost or policy is none that is allowed, is an error in its place. Only what is no check
+   * at all, or has an option that is not known, fails the whole call.
    */
-  checkMany(checks: readonly (Check | string)[]): Promise<(Decision | Error)[]> {
-    return this.#call(() => this.#native.checkMany(checkRows(checks), false), readDecisions);
+  checkMany(checks: readonly (Check | string)[]): Promise<(Decision | PolylimitError)[]> {
+    const refused = new Map<number, PolylimitError>();
+    return this.#call(
+      () => {
+        const rows = checkRows(checks, (error, at) => refused.set(at, error));
+        for (const { at, message } of this.#native.checkMany(rows, false)) {
+          if (!refused.has(at)) refused.set(at, invalidArgument(message));
+        }
+      },
+      () => inPlace(readDecisions(), refused),
+    );
   }
 
   /**
@@ -208,7 +218,7 @@ export class Limiter {
    */
   checkTogether(checks: readonly (Check | string)[]): Promise<Decision[]> {
     return this.#call(
-      () => this.#native.checkMany(checkRows(checks), true),
+      () => void this.#native.checkMany(checkRows(checks), true),
       () => readDecisions() as Decision[],
     );
   }
@@ -357,17 +367,36 @@ function costOf({ cost }: RequestOptions): number | undefined {
 
 type CheckRow = { key: unknown; policy?: string; cost?: number };
 
-function checkRows(checks: readonly (Check | string)[]): CheckRow[] {
+/** A row for each check. Where somebody hears of the ones that are refused, their rows have no key. */
+function checkRows(
+  checks: readonly (Check | string)[],
+  hear?: (error: PolylimitError, at: number) => void,
+): CheckRow[] {
   if (!Array.isArray(checks)) throw refused("checks", checks, "an array");
-  return checks.map(checkRow);
+  return Array.from(checks as readonly (Check | string)[], (check, at) => {
+    if (typeof check === "string") return { key: check };
+    known(`checks[${at}]`, check, CHECK);
+    try {
+      return checkRow(check, at);
+    } catch (thrown) {
+      if (hear === undefined || !(thrown instanceof PolylimitError)) throw thrown;
+      hear(thrown, at);
+      return { key: null };
+    }
+  });
 }
 
-function checkRow(check: Check | string, at: number): CheckRow {
-  if (typeof check === "string") return { key: check };
-  known(`checks[${at}]`, check, CHECK);
+function checkRow(check: Check, at: number): CheckRow {
   const { key } = check;
   if (key === undefined) throw invalidArgument(`checks[${at}] has no key`);
   return { key, policy: policyOf(check), cost: costOf(check) };
+}
+
+/** The decisions with those that were refused between them. */
+function inPlace<T>(decisions: readonly T[], refused: ReadonlyMap<number, PolylimitError>): (T | PolylimitError)[] {
+  let next = 0;
+  const length = decisions.length + refused.size;
+  return Array.from({ length }, (_, at) => refused.get(at) ?? decisions[next++]);
 }
 
 type PolicyRow = { name: string; quotas: string; outage?: string; lease?: string };
