@@ -121,6 +121,18 @@ test("express-rate-limit: what happens without the store is as its policy says",
   });
 });
 
+test("express-rate-limit: only a limiter of its own is closed with the store", async () => {
+  const limiter = new Limiter("memory:", { policies: { api: "2/minute" } });
+  const shared = new PolylimitStore({ limiter });
+  shared.shutdown();
+  assert.equal((await limiter.check("k", "api")).remaining, 1);
+  const own = new PolylimitStore({ limiter: "memory:" });
+  own.init({ windowMs: 60_000 });
+  assert.equal((await own.increment("k")).totalHits, 1);
+  own.shutdown();
+  await assert.rejects(own.increment("k"), { name: "PolylimitError", code: "closed" });
+});
+
 test("express-rate-limit: an option that there is not is refused, by name", () => {
   assert.throws(() => new PolylimitStore({ limiter: "memory:", prefx: "a" }), {
     code: "invalid_argument",

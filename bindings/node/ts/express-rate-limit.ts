@@ -9,7 +9,10 @@ import { Limiter } from "./limiter";
 
 /** What the store counts with. */
 export interface PolylimitStoreOptions {
-  /** The limiter that counts, or the URL of a store to make one for. */
+  /**
+   * The limiter that counts, or the URL of a store to make one for. That one is closed by `shutdown`; one that was given is
+   * left to whoever made it.
+   */
   readonly limiter: Limiter | string;
   /** What every key begins with, so that several of express-rate-limit's limits do not count together. */
   readonly prefix?: string;
@@ -26,12 +29,14 @@ const LARGEST = 1_000_000_000_000;
 export class PolylimitStore implements Store {
   readonly prefix: string;
   readonly #limiter: Limiter;
+  readonly #isOwn: boolean;
   #policy = "";
 
   /** @throws PolylimitError `invalid_argument` with the name of the option */
   constructor(options: PolylimitStoreOptions) {
     const { limiter, prefix = "" } = known("options", options, ["limiter", "prefix"]);
     this.prefix = text("prefix", prefix, "text");
+    this.#isOwn = !(limiter instanceof Limiter);
     this.#limiter = limiter instanceof Limiter ? limiter : new Limiter(limiter);
   }
 
@@ -63,8 +68,9 @@ export class PolylimitStore implements Store {
     await this.#limiter.reset(this.#key(key), this.#named());
   }
 
+  /** Closes the limiter if it was made here. */
   shutdown(): void {
-    this.#limiter.close();
+    if (this.#isOwn) this.#limiter.close();
   }
 
   #key(key: string): string {
