@@ -57,5 +57,10 @@ export function known<T extends object>(what: string, options: T, names: readonl
 
 export function unknownOption(name: string, names: readonly string[]): PolylimitError {
   const near = names.join(", ");
-  return invalidArgument(`option ${JSON.stringify(name.slice(0, 40))} is not known: use one of ${near}`);
+  return invalidArgument(`option ${excerpt(name)} is not known: use one of ${near}`);
+}
+
+/** A text of the program's own as a message shows it. */
+export function excerpt(text: string): string {
+  return JSON.stringify(text.slice(0, 40));
 }

@@ -1,6 +1,6 @@
 /** The options that every framework has, by the same names. */
 
-import { known, number, optionalFunction, refused, text } from "../argument";
+import { excerpt, invalidArgument, known, number, optionalFunction, refused, text } from "../argument";
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
 import type { HeaderFields, HeaderOptions, Problem } from "../headers";
@@ -33,7 +33,7 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly limiter: Limiter;
   /**
    * A policy's name, quotas such as `"100/minute"`, or a list of them, which are decided together: a request that one of
-   * them denies spends nothing from any. It may be left out where the limiter has one policy.
+   * them denies spends nothing from any. None may be given twice. It may be left out where the limiter has one policy.
    */
   readonly policy?: string | readonly string[];
   /** Whom to count; the client's address unless told otherwise. */
@@ -73,16 +73,25 @@ const NAMES = [
   "clientAddress",
 ];
 
+/** Refuses what would limit nothing, or spend twice. */
+function checkPolicies(policies: readonly unknown[]): void {
+  const allowed = "a policy's name or quotas, or a list of at least one of them";
+  if (policies.length === 0) throw invalidArgument(`policy is an empty list: allowed is ${allowed}`);
+  const seen = new Set<string>();
+  for (const policy of policies) {
+    const name = text("policy", policy, allowed);
+    if (seen.has(name)) throw invalidArgument(`policy ${excerpt(name)} is given twice: once is enough`);
+    seen.add(name);
+  }
+}
+
 /** Refuses what cannot be right, by its name. `more` are options that only one framework has. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
   known("options", options, [...NAMES, ...more]);
   const given = options as Record<string, unknown>;
   const { limiter, policy, cost, count } = given;
   nativeLimiter(limiter as Limiter);
-  const policies = Array.isArray(policy) ? policy : [policy];
-  const allowed = "a policy's name or quotas, or a list of at least one of them";
-  if (policies.length === 0) throw refused("policy", policy, allowed);
-  if (policy !== undefined) for (const one of policies) text("policy", one, allowed);
+  if (policy !== undefined) checkPolicies([policy].flat());
   for (const name of ["key", "skip", "onDenied", "onOutage"]) optionalFunction(name, given[name]);
   if (cost !== undefined && typeof cost !== "function") number("cost", cost, "a number of units, or a function");
   if (count !== undefined && count !== "every" && typeof count !== "function") {
