@@ -389,6 +389,28 @@ for (const version of VERSIONS) {
   });
 }
 
+test("what one policy cannot give back is no reason to keep the others'", async () => {
+  /** Fails to give back under one policy. */
+  class Failing extends Limiter {
+    refund(key, options) {
+      return options.policy === "first" ? Promise.reject(new Error("not given back")) : super.refund(key, options);
+    }
+  }
+  const policies = { first: "9/minute", second: "9/minute", third: "9/minute" };
+  const limiter = new Failing("memory:", { policies, clock: new ManualClock(0) });
+  const app = require("express")();
+  app.use(rateLimit({ limiter, key: () => "k", policy: Object.keys(policies), count: () => false }));
+  app.get("/", (_, response) => response.end());
+  await serving(app, async (port) => {
+    const warned = once(process, "warning");
+    assert.equal((await request(port)).status, 200);
+    assert.equal((await warned)[0].message, "not given back");
+    const left = async (policy) => (await limiter.peek("k", policy)).remaining;
+    await until(async () => (await left("third")) === 9, "it is given back");
+    assert.deepEqual([await left("first"), await left("second")], [8, 9]);
+  });
+});
+
 test("an option that there is not is refused, by name", () => {
   const { limiter } = limiterOf("1/s");
   const refusals = [

@@ -125,6 +125,19 @@ test("fetch and hono: a denial that onDenied does not answer is answered as usua
   assert.deepEqual(seen, [429, 429]);
 });
 
+test("fetch: a handler that fails counts as one that answers 500", async () => {
+  for (const [counted, left] of [
+    [500, 4],
+    [401, 5],
+  ]) {
+    const limiter = limiterOf("5/minute");
+    const failing = () => Promise.reject(new Error("broken"));
+    const limited = rateLimit(failing, { limiter, key: () => "k", count: ({ status }) => status === counted });
+    await assert.rejects(limited(new Request(URL)), { message: "broken" });
+    assert.equal((await limiter.peek("k")).remaining, left);
+  }
+});
+
 test("fetch: whose a request is has to be told", () => {
   const refusal = { code: "invalid_argument", message: /^neither key nor peer is given/ };
   assert.throws(() => rateLimit(() => new Response(), { limiter: limiterOf("1/s") }), refusal);

@@ -29,7 +29,8 @@ export function rateLimitOf(request: Request): RateLimit | undefined {
 }
 
 /**
- * Limits what a handler is called for. An `onDenied` or `onOutage` that gives no response leaves it at the usual one.
+ * Limits what a handler is called for. One that fails counts as one that answers 500. An `onDenied` or `onOutage` that gives
+ * no response leaves it at the usual one.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -57,7 +58,13 @@ export function rateLimit<More extends unknown[] = []>(
       const own: Response | undefined = await instead?.();
       return own === undefined ? refused(refusal, fields) : withFields(own, fields);
     }
-    const answer = await handler(request, ...more);
+    let answer: Response;
+    try {
+      answer = await handler(request, ...more);
+    } catch (error) {
+      if (guard.waitsForResponse) await guard.finish(verdict, new Response(null, { status: 500 }), request, ...more);
+      throw error;
+    }
     const response = withFields(answer, decided.get(request) === rateLimit ? fields : missing(answer, fields));
     if (guard.waitsForResponse) await guard.finish(verdict, response, request, ...more);
     return response;

@@ -67,17 +67,21 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     return skipped ? undefined : this.#count(before, context);
   }
 
-  /** Gives back what the request has spent if its response does not count. */
+  /**
+   * Gives back what the request has spent if its response does not count: under every policy, also when it fails under one of
+   * them. It counts when `count` fails.
+   */
   async finish({ key, cost }: Verdict<Denied>, ...finished: Finished): Promise<void> {
     const { count, limiter } = this.#options;
     if (typeof count !== "function") return;
     try {
       if (await count(...finished)) return;
-      for (const policy of this.#policies) await limiter.refund(key, { policy, cost });
     } catch (error) {
-      // The response is on its way: there is nobody else to tell.
-      process.emitWarning(error instanceof Error ? error : String(error));
+      tell(error);
+      return;
     }
+    const refunds = this.#policies.map((policy) => limiter.refund(key, { policy, cost }));
+    for (const refund of await Promise.allSettled(refunds)) if (refund.status === "rejected") tell(refund.reason);
   }
 
   /** Whether anybody wants to know how responses end. */
@@ -142,6 +146,11 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const denial = { rateLimit, status, problem: problem(cost), fields: told };
     return () => handler(denial, ...context);
   }
+}
+
+/** The response is on its way: there is nobody else to tell. */
+function tell(error: unknown): void {
+  process.emitWarning(error instanceof Error ? error : String(error));
 }
 
 function onlyPolicy(limiter: Limiter): string {

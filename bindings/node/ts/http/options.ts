@@ -43,7 +43,8 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   /**
    * Which requests count: `"every"`, unless told otherwise, or those for whose response a function says so, such as failed
    * log-ins. What a request costs is reserved before it is handled, and given back when its response does not count.
-   * On Node's sockets, a request whose client has left before there was a response counts.
+   * On Node's sockets, a request whose client has left before there was a response counts. So does one for which the function
+   * fails, and the process warns of that.
    */
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
   /** Requests that are let through without a decision. */
