@@ -123,21 +123,26 @@ impl<B> RateLimitBuilder<B> {
             };
             rules.policies.push(only.clone());
         }
-        for (at, policy) in rules.policies.iter().enumerate() {
-            if policy.contains('/') {
-                Policy::parse("quotas", policy)?;
-            } else if !known.contains(policy) {
+        // Quotas may be written in several ways.
+        let mut names: Vec<String> = Vec::with_capacity(rules.policies.len());
+        for policy in &rules.policies {
+            let name = if policy.contains('/') {
+                Policy::one_off(policy)?.name().to_owned()
+            } else if known.contains(policy) {
+                policy.clone()
+            } else {
                 let (read, known) = (excerpt(policy), known.join(", "));
                 return Err(Error::invalid_argument(format!(
                     "policy {read} is not known: this limiter has {known}"
                 )));
-            }
-            if rules.policies[..at].contains(policy) {
+            };
+            if names.contains(&name) {
                 return Err(Error::invalid_argument(format!(
                     "policy {} is given twice: once is enough",
                     excerpt(policy)
                 )));
             }
+            names.push(name);
         }
         Ok(RateLimitLayer { rules: Arc::new(self.rules) })
     }

@@ -161,6 +161,7 @@ fn a_layer_is_built_valid() {
         (&[][..], "no policy is given, and this limiter has 2: give one, or quotas such as 100/minute"),
         (&["c"], r#"policy "c" is not known: this limiter has a, b"#),
         (&["a", "b", "a"], r#"policy "a" is given twice: once is enough"#),
+        (&["5/minute", "a", "5/60s"], r#"policy "5/60s" is given twice: once is enough"#),
         (&["a", "x/minute"], r#"quota at column 1: read "x/minute""#),
     ] {
         let builder = RateLimitLayer::<axum::body::Body>::builder(two(), |_| "all");
