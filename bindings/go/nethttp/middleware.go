@@ -10,7 +10,9 @@ import (
 )
 
 // New makes a middleware: a function that limits the requests to a handler. Several of them may stand around one handler, the
-// outer one decides first. What an outer one has spent is given back when an inner one denies.
+// outer one decides first. What an outer one has spent is given back when an inner one denies or cannot decide.
+//
+// It fails with ErrInvalidArgument when an option is none that is allowed.
 func New(options Options) (func(http.Handler) http.Handler, error) {
 	if err := options.check(); err != nil {
 		return nil, err
@@ -41,16 +43,20 @@ func (l *limited) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	asked, cost, err := l.ask(request)
-	if err != nil {
-		l.failed(writer, request, err)
-		return
+	var outcomes []polylimit.Outcome
+	var denial *polylimit.Decision
+	if err == nil {
+		outcomes, denial, err = l.decide(request.Context(), asked)
 	}
-	outcomes, denial, err := l.decide(request.Context(), asked)
-	if err != nil || denial != nil {
-		spentBefore(request).giveBack(request)
+	spent := spentBefore(request)
+	if err == nil && denial == nil {
+		spent = &spending{limiter: options.Limiter, requests: asked, before: spent}
 	}
 	if err == nil {
 		err = l.setHeaders(writer.Header(), outcomes)
+	}
+	if err != nil || denial != nil {
+		spent.giveBack(request)
 	}
 	if err != nil {
 		l.failed(writer, request, err)
@@ -60,7 +66,6 @@ func (l *limited) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		l.denied(writer, request, cost, Denial{Decision: *denial, Outcomes: outcomes})
 		return
 	}
-	spent := &spending{limiter: options.Limiter, requests: asked, before: spentBefore(request)}
 	request = request.WithContext(context.WithValue(spent.in(request.Context()), decisionKey{}, outcomes[0].Decision))
 	if options.Count == nil {
 		l.next.ServeHTTP(writer, request)
@@ -159,13 +164,19 @@ func (l *limited) failed(writer http.ResponseWriter, request *http.Request, err 
 	http.Error(writer, http.StatusText(status), status)
 }
 
-// serveAndCount gives the units back when the response is not one of those that count.
+// serveAndCount gives the units back when the response is not one of those that count. A handler that panics before it has
+// written counts as one that answers 500.
 func (l *limited) serveAndCount(writer http.ResponseWriter, request *http.Request, spent *spending) {
 	observed := &observed{ResponseWriter: writer, status: http.StatusOK}
+	isServed := false
 	defer func() {
+		if !isServed && !observed.wrote {
+			observed.status = http.StatusInternalServerError
+		}
 		if !l.options.Count(request, observed.status, writer.Header()) {
 			spent.refund(request)
 		}
 	}()
 	l.next.ServeHTTP(observed, request)
+	isServed = true
 }

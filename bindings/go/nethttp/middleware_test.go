@@ -2,12 +2,15 @@ package nethttp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,6 +206,95 @@ func TestOptions(t *testing.T) {
 			t.Error("there is no limiter")
 		}
 	})
+	t.Run("mistakes", func(t *testing.T) {
+		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"))
+		for message, options := range map[string]nethttp.Options{
+			"policy is an empty list: allowed is a policy's name": {Policies: []string{}},
+			`policy "ip" is given twice: once is enough`:          {Policies: []string{"ip", "5/hour", "ip"}},
+			`header style "all" is not known`:                     {Headers: polylimit.HeaderSettings{Style: "all"}},
+		} {
+			options.Limiter = limiter
+			_, err := nethttp.New(options)
+			if !errors.Is(err, polylimit.ErrInvalidArgument) || !strings.Contains(err.Error(), message) {
+				t.Errorf("%v: %v", message, err)
+			}
+		}
+	})
+}
+
+func open(t *testing.T, options ...polylimit.Option) *polylimit.Limiter {
+	t.Helper()
+	limiter, err := polylimit.Open("memory:", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(limiter.Close)
+	return limiter
+}
+
+// around is a real server around a handler that is limited by all of these, the first one outermost.
+func around(t *testing.T, handler http.Handler, all ...nethttp.Options) *httptest.Server {
+	t.Helper()
+	for _, options := range slices.Backward(all) {
+		limit, err := nethttp.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler = limit(handler)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	// A handler that panics is told of there.
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func left(t *testing.T, limiter *polylimit.Limiter, policy string) uint64 {
+	t.Helper()
+	decision, err := limiter.Peek(context.Background(), polylimit.Key("a").Policy(policy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decision.Remaining
+}
+
+func TestWhatIsSpentInVainIsGivenBack(t *testing.T) {
+	for name, inner := range map[string]nethttp.Options{
+		"no key":    {Key: func(*http.Request) (string, error) { return "", errors.New("nobody") }},
+		"no cost":   {Key: user, Cost: func(*http.Request) int64 { return -1 }},
+		"no policy": {Key: user, Policies: []string{"user", "nobody"}},
+	} {
+		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "9/hour"))
+		outer := nethttp.Options{Limiter: limiter, Policy: "ip", Key: user}
+		inner.Limiter = limiter
+		if inner.Policies == nil {
+			inner.Policy = "user"
+		}
+		server := around(t, hello, outer, inner)
+		if status := get(t, server.URL+"/?user=a").status; status != 500 {
+			t.Error(name, status)
+		}
+		if ip, user := left(t, limiter, "ip"), left(t, limiter, "user"); ip != 9 || user != 9 {
+			t.Error(name, ip, user)
+		}
+	}
+}
+
+func TestAHandlerThatPanicsCountsAsOneThatAnswers500(t *testing.T) {
+	for counted, expected := range map[int]uint64{http.StatusInternalServerError: 8, http.StatusOK: 9} {
+		limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
+		count := func(_ *http.Request, status int, _ http.Header) bool { return status == counted }
+		panics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("broken") })
+		server := around(t, panics, nethttp.Options{Limiter: limiter, Policy: "web", Key: user, Count: count})
+		if answer, err := http.Get(server.URL + "/?user=a"); err == nil {
+			_ = answer.Body.Close()
+			t.Error(answer.Status)
+		}
+		if got := left(t, limiter, "web"); got != expected {
+			t.Error(counted, got)
+		}
+	}
 }
 
 func TestAnOutageIsNoFaultOfTheClient(t *testing.T) {

@@ -7,8 +7,10 @@ package nethttp
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"polylimit"
 )
@@ -19,7 +21,8 @@ type Options struct {
 	Limiter *polylimit.Limiter
 	// Policy is a policy of the limiter, or quotas as text; it may be left out where the limiter has one policy.
 	Policy string
-	// Policies are several in place of Policy: all of them admit a request, or it spends nothing under any.
+	// Policies are several in place of Policy: all of them admit a request, or it spends nothing under any. None may be given
+	// twice.
 	Policies []string
 	// Key is whom to limit: ClientAddress, Header, or a function of the request. Nil is the client's address without
 	// trusting any proxy.
@@ -32,7 +35,7 @@ type Options struct {
 	// Skip says which requests are not limited at all; nil is none.
 	Skip func(*http.Request) bool
 	// OnDenied answers a denied request; nil answers 429 with a problem document, or with text to those who want that. The
-	// header fields are set already.
+	// header fields are set already; the status is not, and net/http takes 200 for one that is never written.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
 	// OnOutage answers a request that was denied because the store could not be asked, or that could not be decided; nil
 	// answers 503, or 500 where it is not the store's fault.
@@ -95,8 +98,15 @@ func (o *Options) check() error {
 	if o.Policy != "" && len(o.Policies) > 0 {
 		return errors.New("nethttp: Options has both Policy and Policies")
 	}
-	if len(o.Policies) == 0 {
+	if o.Policies == nil {
 		o.Policies = []string{o.Policy}
+	}
+	if err := checkPolicies(o.Policies); err != nil {
+		return err
+	}
+	// Refuses names that are not known as soon as they are given.
+	if _, err := o.Limiter.Headers(o.Headers); err != nil {
+		return err
 	}
 	if o.Key != nil {
 		return nil
@@ -104,4 +114,21 @@ func (o *Options) check() error {
 	var err error
 	o.Key, err = ClientAddress(polylimit.AddressRules{})
 	return err
+}
+
+// checkPolicies refuses what would limit nothing, or spend twice.
+func checkPolicies(policies []string) error {
+	if len(policies) == 0 {
+		return invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
+	}
+	for at, policy := range policies {
+		if slices.Contains(policies[:at], policy) {
+			return invalid(fmt.Sprintf("policy %q is given twice: once is enough", policy))
+		}
+	}
+	return nil
+}
+
+func invalid(message string) error {
+	return &polylimit.Error{Kind: polylimit.ErrInvalidArgument, Message: message}
 }
