@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'delegate'
 require 'minitest/autorun'
 require 'net/http'
 require 'puma'
@@ -96,8 +97,62 @@ class RackTest < Minitest::Test
     end
   end
 
+  # Fails to give back under one policy.
+  class Failing < SimpleDelegator
+    def refund(key, policy:, cost:)
+      raise Polylimit::Closed, 'not given back' if policy == 'a'
+
+      super
+    end
+  end
+
+  def test_what_one_policy_cannot_give_back_is_no_reason_to_keep_the_others
+    limiter = limiter(a: '9/hour', b: '9/hour', c: '9/hour')
+    heard = Queue.new
+    options = {
+      limiter: Failing.new(limiter), policy: %w[a b c], key: ->(_) { 'k' }, count: ->(*) { false },
+      on_outage: ->(_, outage) { heard << outage.error.message }
+    }
+    serve(options) do |get|
+      assert_equal '200', get.call('/').code
+      assert_equal([8, 9, 9], %w[a b c].map { |policy| limiter.peek('k', policy: policy).remaining })
+      assert_equal ['not given back'], Array.new(heard.size) { heard.pop }
+    end
+  end
+
+  def test_an_application_that_raises_counts_as_one_that_answers_500
+    { 500 => 4, 401 => 5 }.each do |counted, left|
+      limiter = limiter(api: '5/hour')
+      options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(_, status, _) { status == counted } }
+      broken = Polylimit::Rack.new(->(_) { raise IOError, 'broken' }, **options)
+      assert_equal('broken', assert_raises(IOError) { broken.call({}) }.message)
+      assert_equal left, limiter.peek('k').remaining
+    end
+  end
+
+  def test_a_denial_that_nobody_answers_is_answered_as_usual
+    heard = Queue.new
+    listen = lambda do |_, denial|
+      heard << denial.problem.status
+      nil
+    end
+    serve({ limiter: limiter(api: '0/hour'), on_denied: listen }) do |get|
+      denied = get.call('/')
+      assert_equal %w[429 application/problem+json], [denied.code, denied['content-type']]
+      assert_equal [429], Array.new(heard.size) { heard.pop }
+    end
+  end
+
   def test_mistakes_are_refused_at_once
     two = limiter(a: '1/hour', b: '1/hour')
+    {
+      [] => /\Apolicy is an empty list: allowed is a policy's name/,
+      ['a', nil] => /\Apolicy is nil: allowed is a policy's name/,
+      [:a, '5/hour', 'a'] => /\Apolicy "a" is given twice: once is enough\z/
+    }.each do |policy, message|
+      error = assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two, policy: policy) }
+      assert_match message, error.message
+    end
     assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two) }
     assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two, policy: 'a', headers: 'IETF') }
   end

@@ -24,11 +24,11 @@ module Polylimit
   # `env['polylimit.rate_limit']` has the decision, the response its fields; a denied request is answered by a problem
   # document or text, with 429, or 503 when the store could not be asked.
   #
-  # Options: `limiter`; `policy`, a name, quotas such as "100/minute" or a list of them, decided together (the only policy
-  # unless told otherwise); `key`, called with the env (the client's address); `cost`, units or called with the env (1);
-  # `count`, called with env, status and headers, says whether a response counts (every one does); `skip`, called with the
-  # env, lets requests through undecided; `on_denied`, called with env and Denial, answers in place of the problem
-  # document; `on_outage`, called with env and Outage, lets the request through when it returns :allow; `headers`, one of
+  # Options: `limiter`; `policy`, a name, quotas such as "100/minute" or a list of them, none twice, decided together (the
+  # only policy unless told otherwise); `key`, called with the env (the client's address); `cost`, units or called with the env (1);
+  # `count`, called with env, status and headers, says whether a response counts (every one does; an application that
+  # raises counts as one that answers 500); `skip`, called with the env, lets requests through undecided; `on_denied`, called
+  # with env and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with env and Outage, lets the request through when it returns :allow; `headers`, one of
   # "ietf", "legacy", "both" and "none"; `reset_form`, "seconds" or "epoch"; `client_address`, ClientAddressRules.
   class Rack
     # Where the decision stands in the env.
@@ -43,7 +43,7 @@ module Polylimit
                    on_outage: nil, headers: nil, reset_form: nil, client_address: nil)
       @app = app
       @limiter = limiter
-      @policies = policy.nil? ? [only_policy] : Array(policy).map { |name| Argument.text('policy', name) }
+      @policies = policy.nil? ? [only_policy] : several(Array(policy))
       @key = key
       @cost = cost
       @count = count
@@ -63,7 +63,7 @@ module Polylimit
       verdict = decide(env)
       return deny(env, verdict) if verdict&.problem
 
-      status, headers, body = @app.call(env)
+      status, headers, body = answer(env, verdict)
       return [status, headers, body] unless verdict
 
       finish(env, verdict, status, headers)
@@ -101,28 +101,59 @@ module Polylimit
       env[OUTCOMES] = others + outcomes
     end
 
+    # What fails counts as what answers 500.
+    def answer(env, verdict)
+      @app.call(env)
+    rescue StandardError
+      finish(env, verdict, 500, {}) if verdict
+      raise
+    end
+
     def deny(env, verdict)
       problem = verdict.problem
-      return @on_denied.call(env, Denial.new(verdict.rate_limit, problem, verdict.fields)) if @on_denied
+      own = @on_denied&.call(env, Denial.new(verdict.rate_limit, problem, verdict.fields))
+      return own if own
 
       headers = { 'content-type' => problem.content_type, 'vary' => 'Accept' }
       [problem.status, verdict.fields.merge(headers), [problem.body]]
     end
 
-    # Gives back what the request has spent if its response does not count.
+    # Gives back what the request has spent if its response does not count: under every policy, also when it fails under
+    # one of them.
     def finish(env, verdict, status, headers)
       return if @count.nil? || @count.call(env, status, headers)
 
-      @policies.each { |policy| @limiter.refund(verdict.key, policy: policy, cost: verdict.cost) }
-    rescue StoreUnavailable, StoreFailed => e
+      errors = @policies.filter_map { |policy| refund(verdict, policy) }
       # There is an answer, which must not be lost for this.
-      @on_outage&.call(env, Outage.new(verdict.rate_limit, e))
+      @on_outage&.call(env, Outage.new(verdict.rate_limit, errors.first)) unless errors.empty?
+    end
+
+    # The error of its failing, if it does.
+    def refund(verdict, policy)
+      @limiter.refund(verdict.key, policy: policy, cost: verdict.cost)
+      nil
+    rescue Error => e
+      e
     end
 
     def address(env)
       header = @rules.header
       line = header && env["HTTP_#{header.upcase.tr('-', '_')}"]
       @rules.resolve(env['REMOTE_ADDR'], line ? [line] : [])
+    end
+
+    # Refuses what would limit nothing, or spend twice.
+    def several(policies)
+      allowed = "a policy's name or quotas, or a list of at least one of them"
+      raise InvalidArgument, "policy is an empty list: allowed is #{allowed}" if policies.empty?
+
+      names = policies.map { |name| Argument.text('policy', name) }
+      raise InvalidArgument, "policy is nil: allowed is #{allowed}" if names.include?(nil)
+
+      twice = names.find { |name| names.count(name) > 1 }
+      raise InvalidArgument, "policy #{twice.inspect} is given twice: once is enough" if twice
+
+      names
     end
 
     def only_policy

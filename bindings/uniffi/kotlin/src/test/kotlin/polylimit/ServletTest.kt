@@ -26,12 +26,13 @@ import java.util.EnumSet
 import java.util.concurrent.CompletableFuture
 import java.util.concurrent.CopyOnWriteArrayList
 
-/** Answers with what is left, and with the status that the path ends with. */
+/** Answers with what is left, and with the status that the path ends with; or throws where the path says so. */
 private class Left : HttpServlet() {
     override fun doGet(
         request: HttpServletRequest,
         response: HttpServletResponse,
     ) {
+        check(request.pathInfo != "/throws") { "broken" }
         response.status = request.pathInfo.substringAfterLast('/').toIntOrNull() ?: 200
         val decided = request.getAttribute(RateLimitFilter.ATTRIBUTE) as RateLimit?
         response.writer.write("${decided?.decision?.remaining}")
@@ -166,11 +167,33 @@ class ServletTest {
     }
 
     @Test
+    fun `what throws counts as what answers 500`() {
+        for ((counted, left) in mapOf(500 to 4L, 401 to 5L)) {
+            Limiter.of(mapOf("api" to "5/hour")).use { limiter ->
+                serve(RateLimitOptions(limiter).key { "k" }.count { _, response -> response.status == counted }) { get ->
+                    assertEquals(500, get("/throws", emptyList()).statusCode())
+                    assertEquals(left, limiter.peek("k").remaining)
+                }
+            }
+        }
+    }
+
+    @Test
     fun `mistakes are refused at once`() {
         Limiter.of(mapOf("a" to "1/hour", "b" to "1/hour")).use { limiter ->
             assertThrows(PolylimitException.InvalidArgument::class.java) { RateLimitFilter(RateLimitOptions(limiter)) }
             val style = RateLimitOptions(limiter).policy("a").headers("IETF")
             assertThrows(PolylimitException.InvalidArgument::class.java) { RateLimitFilter(style) }
+            val messages =
+                mapOf(
+                    emptyArray<String>() to "policy is an empty list: allowed is a policy's name",
+                    arrayOf("a", "5/hour", "a") to "policy \"a\" is given twice: once is enough",
+                )
+            for ((policies, message) in messages) {
+                val options = RateLimitOptions(limiter).policy(*policies)
+                val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { RateLimitFilter(options) }
+                assertTrue(refused.message!!.startsWith(message), refused.message)
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ public class RateLimitFilter
         private val options: RateLimitOptions,
     ) : Filter {
         private val limiter = options.limiter
-        private val policies = options.policies.ifEmpty { listOf(onlyPolicy()) }
+        private val policies = options.policies?.also(::refuseMistakes) ?: listOf(onlyPolicy())
         private val rules = options.clientAddress ?: ClientAddressRules(emptyList())
 
         init {
@@ -56,8 +56,13 @@ public class RateLimitFilter
             }
             val verdict = decide(request, response)
             if (verdict?.problem != null) return deny(Denial(verdict.rateLimit, verdict.problem), request, response)
-            chain.doFilter(request, response)
-            if (verdict == null || options.count == null) return
+            if (verdict == null || options.count == null) return chain.doFilter(request, response)
+            try {
+                chain.doFilter(request, response)
+            } catch (failure: Throwable) {
+                finishFailed(verdict, request, response)
+                throw failure
+            }
             if (request.isAsyncStarted) {
                 request.asyncContext.addListener(Completed { finish(verdict, request, response) })
             } else {
@@ -113,20 +118,45 @@ public class RateLimitFilter
             response.outputStream.write(problem.body.encodeToByteArray())
         }
 
-        /** Gives back what the request has spent if its response does not count. */
+        /**
+         * Gives back what the request has spent if its response does not count: under every policy, also when it fails under
+         * one of them.
+         */
         private fun finish(
             verdict: Verdict,
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
             if (options.count?.test(request, response) != false) return
-            try {
-                for (policy in policies) limiter.refund(verdict.key, policy, verdict.cost)
-            } catch (error: PolylimitException) {
-                // The response is on its way: there is nobody else to tell.
-                options.onOutage?.test(OutageEvent(request, verdict.rateLimit, error))
-            }
+            val error = policies.mapNotNull { refund(verdict, it) }.firstOrNull() ?: return
+            // The response is on its way: there is nobody else to tell.
+            options.onOutage?.test(OutageEvent(request, verdict.rateLimit, error))
         }
+
+        /** The same for what failed, which is answered further out. */
+        private fun finishFailed(
+            verdict: Verdict,
+            request: HttpServletRequest,
+            response: HttpServletResponse,
+        ) {
+            if (response.isCommitted) return finish(verdict, request, response)
+            val status = response.status
+            response.status = HttpServletResponse.SC_INTERNAL_SERVER_ERROR
+            finish(verdict, request, response)
+            response.status = status
+        }
+
+        /** Why it fails, if it does. */
+        private fun refund(
+            verdict: Verdict,
+            policy: String,
+        ): PolylimitException? =
+            try {
+                limiter.refund(verdict.key, policy, verdict.cost)
+                null
+            } catch (error: PolylimitException) {
+                error
+            }
 
         private fun addressOf(request: HttpServletRequest): String {
             val lines = rules.header()?.let { request.getHeaders(it).toList() }.orEmpty()
@@ -142,6 +172,17 @@ public class RateLimitFilter
             /** The name of the request's attribute that holds its [RateLimit]. */
             public const val ATTRIBUTE: String = "polylimit.rateLimit"
             private const val OUTCOMES = "polylimit.outcomes"
+
+            /** Refuses what would limit nothing, or spend twice. */
+            private fun refuseMistakes(policies: List<String>) {
+                if (policies.isEmpty()) {
+                    throw PolylimitException.InvalidArgument(
+                        "policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them",
+                    )
+                }
+                val twice = policies.groupingBy { it }.eachCount().entries.firstOrNull { it.value > 1 } ?: return
+                throw PolylimitException.InvalidArgument("policy \"${twice.key}\" is given twice: once is enough")
+            }
 
             /** The outcomes with those of other filters on the same request; each policy has one, the newest. */
             private fun together(

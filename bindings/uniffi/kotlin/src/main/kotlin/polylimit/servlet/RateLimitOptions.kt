@@ -48,7 +48,7 @@ public fun interface DenialHandler {
 public class RateLimitOptions(
     internal val limiter: Limiter,
 ) {
-    internal var policies: List<String> = emptyList()
+    internal var policies: List<String>? = null
     internal var key: Function<HttpServletRequest, String>? = null
     internal var cost: ToLongFunction<HttpServletRequest>? = null
     internal var count: BiPredicate<HttpServletRequest, HttpServletResponse>? = null
@@ -61,7 +61,7 @@ public class RateLimitOptions(
 
     /**
      * Policies by name, or quotas such as `100/minute`, which are decided together: a request that one of them denies
-     * spends nothing from any. The limiter's only policy unless told otherwise.
+     * spends nothing from any. One or more, none twice. The limiter's only policy unless told otherwise.
      */
     public fun policy(vararg policies: String): RateLimitOptions = apply { this.policies = policies.toList() }
 
@@ -73,7 +73,8 @@ public class RateLimitOptions(
 
     /**
      * Which requests count, told from their response; every one unless told otherwise. What a request costs is reserved
-     * before it is handled, and given back when its response does not count.
+     * before it is handled, and given back when its response does not count. Where what handles it throws, the response
+     * has the status 500 meanwhile, unless it was sent before.
      */
     public fun count(count: BiPredicate<HttpServletRequest, HttpServletResponse>): RateLimitOptions = apply { this.count = count }
 
