@@ -126,6 +126,16 @@ impl From<std::result::Result<polylimit::Decision, polylimit::Error>> for CheckR
     }
 }
 
+impl From<PolylimitError> for CheckResult {
+    fn from(error: PolylimitError) -> Self {
+        Self {
+            decision: None,
+            error_code: Some(error.kind().code().to_owned()),
+            error_message: Some(error.to_string()),
+        }
+    }
+}
+
 impl From<polylimit::Finding> for Finding {
     fn from(finding: polylimit::Finding) -> Self {
         Self {

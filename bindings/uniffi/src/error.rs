@@ -34,6 +34,16 @@ impl PolylimitError {
             _ => Self::Internal(message),
         }
     }
+
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InvalidArgument(_) => ErrorKind::InvalidArgument,
+            Self::StoreUnavailable(_) => ErrorKind::StoreUnavailable,
+            Self::StoreFailed(_) => ErrorKind::StoreFailed,
+            Self::Closed(_) => ErrorKind::Closed,
+            Self::Internal(_) => ErrorKind::Internal,
+        }
+    }
 }
 
 impl From<polylimit::Error> for PolylimitError {

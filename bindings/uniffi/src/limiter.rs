@@ -84,7 +84,10 @@ impl Limiter {
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
     pub fn check_many(&self, requests: Vec<Request>) -> Result<Vec<CheckResult>> {
-        guarded(|| decisions(self.limiter.call(&Call::CheckMany(&asked(&requests)?))))
+        guarded(|| {
+            let (asked, refused) = asked_each(&requests);
+            Ok(in_place(decisions(self.limiter.call(&Call::CheckMany(&asked)))?, refused))
+        })
     }
 
     /// Checks several requests of one key that belong together, one for each policy: when one is denied, what the
@@ -218,11 +221,11 @@ impl AsyncLimiter {
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
     pub async fn check_many(&self, requests: Vec<Request>) -> Result<Vec<CheckResult>> {
-        let answering = {
-            let asked = asked(&requests)?;
-            self.start_call(|| Ok(Call::CheckMany(&asked)))?
+        let (answering, refused) = {
+            let (asked, refused) = asked_each(&requests);
+            (self.start_call(|| Ok(Call::CheckMany(&asked)))?, refused)
         };
-        answer(answering, decisions).await
+        Ok(in_place(answer(answering, decisions).await?, refused))
     }
 
     /// Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
@@ -239,4 +242,18 @@ impl AsyncLimiter {
 
 fn asked(requests: &[Request]) -> Result<Vec<polylimit::Request<'_>>> {
     requests.iter().map(Request::asked).collect::<std::result::Result<_, PolylimitError>>()
+}
+
+/// What of these can be asked, and in the place of each why it cannot, if so.
+fn asked_each(requests: &[Request]) -> (Vec<polylimit::Request<'_>>, Vec<Option<CheckResult>>) {
+    let mut asked = Vec::with_capacity(requests.len());
+    let refused = requests.iter().map(|request| request.asked().map(|request| asked.push(request)).err());
+    let refused = refused.map(|error| error.map(Into::into)).collect();
+    (asked, refused)
+}
+
+/// What was decided, with what was refused between.
+fn in_place(decided: Vec<CheckResult>, refused: Vec<Option<CheckResult>>) -> Vec<CheckResult> {
+    let mut decided = decided.into_iter();
+    refused.into_iter().filter_map(|refused| refused.or_else(|| decided.next())).collect()
 }

@@ -51,6 +51,10 @@ class LimiterTest < Minitest::Test
     [-1, Float::NAN, 1e308, 1.5, 1 << 64, 10**12 + 1, '1'].each do |cost|
       assert_raises(Polylimit::InvalidArgument, cost.inspect) { limiter.check('key', cost: cost) }
     end
+    costs = [-1, 1, 1.5, 10**12 + 1, 1 << 64, 1]
+    answers = limiter.check_many(costs.map { |cost| { key: 'many', cost: cost } })
+    assert_equal([nil, 9, nil, nil, nil, 8], answers.map { |answer| answer.decision&.remaining })
+    answers.filter_map(&:error).each { |error| assert_match(/\Acost is /, error.message) }
     [-1, -0.1, Float::NAN, nil, '1'].each do |timeout|
       assert_raises(Polylimit::InvalidArgument, timeout.inspect) { limiter.acquire('key', timeout: timeout) }
     end

@@ -83,10 +83,9 @@ module Polylimit
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
     # decided on its own, in order, and has a decision or an error.
     def check_many(requests)
-      @native.check_many(Limiter.requests(requests)).map do |result|
-        error = result.error_code && Error.of(result.error_code, result.error_message)
-        CheckResult.new(result.decision, error)
-      end
+      asked = requests.map { |request| Limiter.asked(request) }
+      decided = @native.check_many(asked.grep(PolylimitNative::Request))
+      asked.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : Limiter.result(decided.shift) }
     end
 
     # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
@@ -97,6 +96,18 @@ module Polylimit
 
     def self.requests(requests)
       requests.map { |request| Argument.request(request[:key], request[:policy], request[:cost]) }
+    end
+
+    # The request, or why it is none.
+    def self.asked(request)
+      requests([request]).first
+    rescue InvalidArgument => e
+      e
+    end
+
+    def self.result(result)
+      error = result.error_code && Error.of(result.error_code, result.error_message)
+      CheckResult.new(result.decision, error)
     end
 
     # Waits until the store answers, at most for so many seconds. Nothing needs it.

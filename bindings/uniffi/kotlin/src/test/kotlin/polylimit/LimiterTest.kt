@@ -75,6 +75,12 @@ class LimiterTest {
                 assertTrue(refused.message!!.contains("cost is $cost"), refused.message)
                 assertEquals("invalid_argument", refused.code)
             }
+            val requests = listOf(request("many", cost = -1), request("many"), request("many", cost = Long.MIN_VALUE), request("many"))
+            for (answers in listOf(limiter.checkMany(requests), runBlocking { limiter.asynchronous.checkMany(requests) })) {
+                assertEquals(listOf(null, 1L, null, 0L), answers.map { it.decision?.run { remaining - answers[3].decision!!.remaining } })
+                assertEquals("cost is -1: allowed is 0 or more", answers[0].errorMessage)
+                assertEquals("invalid_argument", answers[0].errorCode)
+            }
             assertThrows(PolylimitException.InvalidArgument::class.java) {
                 limiter.acquire(request("key"), Duration.ofSeconds(-1))
             }
