@@ -4,7 +4,6 @@ package polylimit
 import "C"
 
 import (
-	"net/netip"
 	"runtime"
 	"strconv"
 	"unsafe"
@@ -66,11 +65,12 @@ func (r AddressRules) Keys() (*AddressKeys, error) {
 func (k *AddressKeys) Header() string { return k.header }
 
 // Key is what to limit a client by: one text for all addresses that are counted together, such as "203.0.113.7" or
-// "2001:db8:1:2::/64". The peer is the other end of the connection; the lines are those of Header, in the order in which
-// they came.
-func (k *AddressKeys) Key(peer netip.Addr, lines []string) (string, error) {
+// "2001:db8:1:2::/64". The peer is the address of the other end of the connection, where a port, brackets and a zone are left
+// out; all peers that are no address are one client, "unknown". The lines are those of Header, in the order in which they
+// came.
+func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 	defer runtime.KeepAlive(k)
-	cPeer, err := cText(peer.WithZone("").String(), "peer")
+	cPeer, err := cText(peer, "peer")
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 
 	"polylimit"
@@ -68,27 +67,20 @@ func ClientAddress(rules polylimit.AddressRules) (func(*http.Request) (string, e
 		return nil, err
 	}
 	return func(request *http.Request) (string, error) {
-		peer, err := peerOf(request.RemoteAddr)
-		if err != nil {
-			return "", err
-		}
 		var lines []string
 		if name := keys.Header(); name != "" {
 			lines = request.Header.Values(name)
 		}
-		return keys.Key(peer, lines)
+		return keys.Key(peerOf(request.RemoteAddr), lines)
 	}, nil
 }
 
-// peerOf reads the other end of a connection. That of a Unix socket has no address, and is on this host.
-func peerOf(remote string) (netip.Addr, error) {
+// peerOf is the other end of a connection. That of a Unix socket has no address, and is on this host.
+func peerOf(remote string) string {
 	if remote == "" || remote == "@" {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+		return "127.0.0.1"
 	}
-	if peer, err := netip.ParseAddrPort(remote); err == nil {
-		return peer.Addr(), nil
-	}
-	return netip.ParseAddr(remote)
+	return remote
 }
 
 func (o *Options) check() error {

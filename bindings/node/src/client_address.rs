@@ -1,12 +1,11 @@
 //! Whom to count behind proxies.
 
 use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr};
 
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
+use polylimit::{ClientAddressRules, ForwardingHeader};
 
 use crate::callback::{self, ARGUMENTS, Callback};
 use crate::failure::{Code, Result, failure, guarded, invalid_argument};
@@ -65,17 +64,24 @@ impl NativeAddressRules {
     #[napi]
     pub fn resolve(&self, peer: Option<String>, lines: Vec<String>) -> Result<NativeClient> {
         guarded(|| {
-            let client = client(&self.rules, peer.as_deref(), lines.iter().map(String::as_bytes))?;
+            // The zone of a link-local address says on which of our own links it is.
+            let peer = peer.as_deref().unwrap_or(THIS_HOST).split('%').next().unwrap_or_default();
+            let peer = peer.parse().map_err(|_| no_address())?;
+            let client = self.rules.resolve(peer, lines.iter().map(String::as_bytes));
             Ok(NativeClient { address: client.address().to_string(), key: client.key() })
         })
     }
 
-    /// The function that tells only what to limit by; `line` is all lines of the header, joined.
+    /// The function that tells only what to limit by; `line` is all lines of the header, joined. All peers that are no address
+    /// are one client.
     #[napi(ts_return_type = "(peer?: string, line?: string) => string")]
     pub fn key_of(&self, env: Env) -> Result<Unknown<'_>> {
         guarded(|| callback::unknown(env, KeyOf { rules: self.rules.clone() }))
     }
 }
+
+/// The peer of a Unix socket.
+const THIS_HOST: &str = "127.0.0.1";
 
 /// `(peer, line) => string`.
 struct KeyOf {
@@ -95,23 +101,10 @@ impl Callback for KeyOf {
         let peer = unsafe { peer_text.optional(env, peer, no_address)? };
         // SAFETY: as the caller's.
         let line = unsafe { line_text.optional(env, line, no_line)? };
-        let key = client(&self.rules, peer, line.map(str::as_bytes))?.key();
+        let key = self.rules.key_of(peer.unwrap_or(THIS_HOST), line.map(str::as_bytes));
         // SAFETY: as the caller's.
         unsafe { text::string(env, &key) }
     }
-}
-
-fn client<'a>(
-    rules: &ClientAddressRules,
-    peer: Option<&str>,
-    lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
-) -> Result<ClientAddress> {
-    let peer = match peer {
-        None => IpAddr::from(Ipv4Addr::LOCALHOST),
-        // The zone of a link-local address says on which of our own links it is.
-        Some(text) => text.split('%').next().unwrap_or_default().parse().map_err(|_| no_address())?,
-    };
-    Ok(rules.resolve(peer, lines))
 }
 
 fn no_address() -> napi::Error<Code> {

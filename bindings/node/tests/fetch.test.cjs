@@ -33,7 +33,10 @@ test("fetch: a handler is called for what is admitted", async () => {
   const text = await limited(new Request(URL, { headers: { accept: "text/plain" } }), ann);
   assert.match(await text.text(), /retry in 60 s/);
   assert.equal((await limited(new Request(URL), { name: "bob", address: "192.0.2.2" })).status, 201);
-  for (const address of [7, "nobody", "\ud800"]) {
+  // All that are no address are one client.
+  assert.equal((await limited(new Request(URL), { name: "eve", address: "nobody" })).status, 201);
+  assert.equal((await limited(new Request(URL), { name: "eve", address: "somebody" })).status, 429);
+  for (const address of [7, "\ud800"]) {
     const refusal = { code: "invalid_argument", message: /^peer is no address/ };
     await assert.rejects(limited(new Request(URL), { name: "eve", address }), refusal);
   }

@@ -6,7 +6,10 @@ export declare class NativeAddressRules {
   header(): string | null
   /** The client of a request from `peer`, which no address stands for a Unix socket. */
   resolve(peer: string | undefined | null, lines: Array<string>): NativeClient
-  /** The function that tells only what to limit by; `line` is all lines of the header, joined. */
+  /**
+   * The function that tells only what to limit by; `line` is all lines of the header, joined. All peers that are no address
+   * are one client.
+   */
   keyOf(): (peer?: string, line?: string) => string
 }
 

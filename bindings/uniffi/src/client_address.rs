@@ -1,6 +1,5 @@
 //! Whom to count behind proxies.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::error::{PolylimitError, Result, guarded};
@@ -47,16 +46,10 @@ impl ClientAddressRules {
     }
 
     /// What to limit by: one text for all addresses that are counted together. `peer` is the other end of the socket;
-    /// `lines` are the values of all lines of the header, in the order they were received.
+    /// `lines` are the values of all lines of the header, in the order they were received. A port, brackets and a zone of the
+    /// peer are left out. All peers that are no address are one client, "unknown", and no line is read for them.
     pub fn resolve(&self, peer: String, lines: Vec<String>) -> Result<String> {
-        guarded(|| {
-            // The zone of a link-local address says on which of our own links it is.
-            let address = peer.split('%').next().unwrap_or(&peer);
-            let peer: IpAddr = address.parse().map_err(|_| {
-                PolylimitError::InvalidArgument("peer is no IP address: give that of the socket".to_owned())
-            })?;
-            Ok(self.rules.resolve(peer, lines.iter().map(String::as_bytes)).key())
-        })
+        guarded(|| Ok(self.rules.key_of(&peer, lines.iter().map(String::as_bytes))))
     }
 }
 
@@ -71,10 +64,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_zone_of_a_peer_is_left_out() {
+    fn a_peer_is_read_as_a_server_writes_it() {
         let rules = ClientAddressRules::new(Vec::new(), None, None, None).unwrap();
         let key = |peer: &str| rules.resolve(peer.to_owned(), Vec::new());
         assert_eq!(key("fe80::1%eth0").unwrap(), "fe80::/64");
-        assert!(key("%eth0").is_err());
+        assert_eq!(key("192.0.2.1:80").unwrap(), "192.0.2.1");
+        assert_eq!(key("%eth0").unwrap(), "unknown");
     }
 }

@@ -953,7 +953,8 @@ public protocol ClientAddressRulesProtocol: AnyObject, Sendable {
 
     /**
      * What to limit by: one text for all addresses that are counted together. `peer` is the other end of the socket;
-     * `lines` are the values of all lines of the header, in the order they were received.
+     * `lines` are the values of all lines of the header, in the order they were received. A port, brackets and a zone of the
+     * peer are left out. All peers that are no address are one client, "unknown", and no line is read for them.
      */
     func resolve(peer: String, lines: [String]) throws  -> String
 
@@ -1045,7 +1046,8 @@ open func header() -> String?  {
 
     /**
      * What to limit by: one text for all addresses that are counted together. `peer` is the other end of the socket;
-     * `lines` are the values of all lines of the header, in the order they were received.
+     * `lines` are the values of all lines of the header, in the order they were received. A port, brackets and a zone of the
+     * peer are left out. All peers that are no address are one client, "unknown", and no line is read for them.
      */
 open func resolve(peer: String, lines: [String])throws  -> String  {
     return try  FfiConverterString.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -3944,7 +3946,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() != 14810) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 54870) {
+    if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 31611) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_manualclock_advance() != 21817) {

@@ -1016,7 +1016,7 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() and 0xFFFF) != 14810) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 54870) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 31611) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_advance() and 0xFFFF) != 21817) {
@@ -1574,7 +1574,8 @@ public interface ClientAddressRulesInterface {
 
     /**
      * What to limit by: one text for all addresses that are counted together. `peer` is the other end of the socket;
-     * `lines` are the values of all lines of the header, in the order they were received.
+     * `lines` are the values of all lines of the header, in the order they were received. A port, brackets and a zone of the
+     * peer are left out. All peers that are no address are one client, "unknown", and no line is read for them.
      */
     fun `resolve`(`peer`: kotlin.String, `lines`: List<kotlin.String>): kotlin.String
 
@@ -1721,7 +1722,8 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
     
     /**
      * What to limit by: one text for all addresses that are counted together. `peer` is the other end of the socket;
-     * `lines` are the values of all lines of the header, in the order they were received.
+     * `lines` are the values of all lines of the header, in the order they were received. A port, brackets and a zone of the
+     * peer are left out. All peers that are no address are one client, "unknown", and no line is read for them.
      */
     @Throws(PolylimitException::class)override fun `resolve`(`peer`: kotlin.String, `lines`: List<kotlin.String>): kotlin.String {
             return FfiConverterString.lift(

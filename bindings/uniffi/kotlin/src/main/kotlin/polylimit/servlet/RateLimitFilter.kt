@@ -160,7 +160,7 @@ public class RateLimitFilter
 
         private fun addressOf(request: HttpServletRequest): String {
             val lines = rules.header()?.let { request.getHeaders(it).toList() }.orEmpty()
-            return rules.resolve(request.remoteAddr.removeSurrounding("[", "]"), lines)
+            return rules.resolve(request.remoteAddr, lines)
         }
 
         private fun onlyPolicy(): String =
