@@ -127,7 +127,8 @@ impl Limiter {
     ///
     /// Those who wait for one key under one policy are served in the order in which they came; a `check` does not
     /// queue. Nobody polls: a waiter sleeps until the time at which its request can be admitted, or until somebody in
-    /// this process refunds, resets or changes the policy. Dropping the future gives up its place.
+    /// this process refunds, resets or changes the policy. Dropping the future gives up its place; one that is not polled any
+    /// more keeps it, and whoever stands behind it waits.
     ///
     /// # Errors
     /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when it has to wait by the system
