@@ -70,10 +70,7 @@ func (k *AddressKeys) Header() string { return k.header }
 // came.
 func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 	defer runtime.KeepAlive(k)
-	cPeer, err := cText(peer, "peer")
-	if err != nil {
-		return "", err
-	}
+	cPeer := foreignText(peer)
 	defer free(cPeer)
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

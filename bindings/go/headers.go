@@ -100,6 +100,13 @@ func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem,
 	return &Problem{int(status), C.GoString(C.polylimit_problem_content_type(asJSON)), body}, nil
 }
 
+// PrefersText says whether a client that sent this Accept field prefers text to a problem document (RFC 9110, section 12.5.1).
+func PrefersText(accept string) bool {
+	cAccept := foreignText(accept)
+	defer free(cAccept)
+	return C.polylimit_problem_json_for(cAccept) == 0
+}
+
 // outcomesInC are outcomes whose decisions lie in Go memory that stays where it is.
 type outcomesInC struct {
 	outcomes  []C.polylimit_outcome

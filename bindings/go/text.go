@@ -16,6 +16,11 @@ func cText(text, name string) (*C.char, error) {
 	return C.CString(text), nil
 }
 
+// foreignText is a text that somebody else wrote, who may have meant anything by a NUL.
+func foreignText(text string) *C.char {
+	return C.CString(strings.ReplaceAll(text, "\x00", "?"))
+}
+
 func free(text *C.char) { C.free(unsafe.Pointer(text)) }
 
 // rendered is the text that write puts into a buffer, which is made as big as it needs to be.

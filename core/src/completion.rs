@@ -239,7 +239,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     }
 
     /// Forgets the call with this tag, if it has not finished: nobody waits for it any more. Who waited in
-    /// [`acquire`](Limiter::acquire) gives up its place; another operation may have been applied. Says whether there was one.
+    /// [`acquire`](Limiter::acquire) gives up its place, and the units if it was just admitted; another operation may have
+    /// been applied. Says whether there was one.
     pub fn abandon(&self, tag: &T) -> bool
     where
         T: PartialEq,

@@ -13,6 +13,7 @@ mod retry_after;
 mod settings;
 mod whole_seconds;
 
+pub use accept::prefers_text;
 pub use problem::{Problem, problem};
 pub use settings::{HeaderSettings, HeaderStyle, ResetForm};
 

@@ -133,6 +133,24 @@ fn who_is_abandoned_gives_up_its_place_at_once() {
     assert!(!decision(answer_of(&completions, &limiter, &acquire)).allowed());
 }
 
+#[test]
+fn who_is_abandoned_once_it_is_admitted_keeps_nothing() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let acquire = Call::Acquire(Request::new("user").cost(2), Duration::from_secs(100));
+    let (completions, woken) = completions();
+    assert!(decision(completions.submit(&limiter, &acquire, 0).unwrap()).allowed());
+    assert_eq!(completions.submit(&limiter, &acquire, 1), None);
+    clock.advance(Duration::from_secs(60)).unwrap();
+    // It was admitted on another thread, and the loop has not come.
+    woken.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 0);
+    assert!(completions.abandon(&1));
+    assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
+    completions.drain(|tag, answer| panic!("{tag}: {answer:?}"));
+    assert_eq!(completions.pending(), 0);
+}
+
 /// The answer to a call, waited for.
 fn answer_of(completions: &Completions<u32>, limiter: &Limiter, call: &Call<'_>) -> Result<Answer, Error> {
     const TAG: u32 = u32::MAX;

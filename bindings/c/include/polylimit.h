@@ -893,6 +893,12 @@ polylimit_status polylimit_problem_render(const struct polylimit_limiter *limite
                                           size_t error_capacity);
 
 /**
+ * The `json` of polylimit_problem_render for a client that sent this `Accept` field: 0 when it prefers text (RFC 9110, section
+ * 12.5.1), otherwise 1; 1 also for NULL, which is no such field.
+ */
+uint32_t polylimit_problem_json_for(const char *accept);
+
+/**
  * The content type of what polylimit_problem_render writes, for the same `json`. Never NULL; not to be freed.
  */
 const char *polylimit_problem_content_type(uint32_t json);

@@ -8,7 +8,7 @@ use crate::failure::{Failure, MessageBuffer, guard_done, guard_quietly};
 use crate::options::polylimit_option;
 use crate::pointer::{array, bytes, handle, place};
 use crate::status::polylimit_status;
-use crate::text::{TextBuffer, text};
+use crate::text::{TextBuffer, foreign_text, text};
 
 /// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client. Any thread
 /// may use it at any time.
@@ -108,12 +108,13 @@ pub unsafe extern "C" fn polylimit_address_rules_key(
     // SAFETY: the caller owes the buffer.
     guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller owes rules, a text and an array.
-        let (rules, peer, lines) =
-            unsafe { (handle(rules, "rules")?, text(peer, "peer")?, array(lines, line_count, "lines")?) };
+        let (rules, peer, lines) = unsafe {
+            (handle(rules, "rules")?, foreign_text(peer, "peer")?, array(lines, line_count, "lines")?)
+        };
         // SAFETY: the caller owes the bytes of each line.
         let lines = lines.iter().map(|line| unsafe { bytes(line.start.cast(), line.length, "a line") });
         let lines = lines.collect::<Result<Vec<&[u8]>, _>>()?;
-        let key = rules.rules.key_of(peer, lines);
+        let key = rules.rules.key_of(&peer, lines);
         // SAFETY: the caller owes the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&key) }
     })

@@ -2,14 +2,14 @@
 
 use std::ffi::c_char;
 
-use polylimit::headers::problem;
+use polylimit::headers::{prefers_text, problem};
 
-use crate::failure::{MessageBuffer, guard_done};
+use crate::failure::{MessageBuffer, guard_done, guard_quietly};
 use crate::headers::{borrowed, polylimit_outcome, read_outcomes};
 use crate::limiter::polylimit_limiter;
 use crate::pointer::place;
 use crate::status::polylimit_status;
-use crate::text::TextBuffer;
+use crate::text::{TextBuffer, foreign_text};
 
 /// Writes the body of the response to a denied request: a problem document (RFC 9457, application/problem+json) when `json`
 /// is not 0, otherwise a line of text (text/plain; charset=utf-8).
@@ -44,6 +44,16 @@ pub unsafe extern "C" fn polylimit_problem_render(
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&body.unwrap_or_default()) }?;
         *http_status_out = problem.as_ref().map_or(0, |problem| problem.status().into());
         Ok(())
+    })
+}
+
+/// The `json` of polylimit_problem_render for a client that sent this `Accept` field: 0 when it prefers text (RFC 9110, section
+/// 12.5.1), otherwise 1; 1 also for NULL, which is no such field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_problem_json_for(accept: *const c_char) -> u32 {
+    guard_quietly(1, || {
+        // SAFETY: the caller owes a text, or NULL.
+        unsafe { foreign_text(accept, "accept") }.map_or(1, |accept| u32::from(!prefers_text(&accept)))
     })
 }
 

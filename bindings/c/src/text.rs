@@ -1,5 +1,6 @@
 //! Texts of callers, and texts written into buffers of callers.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
 use crate::failure::Failure;
@@ -26,6 +27,18 @@ pub(crate) unsafe fn optional_text<'a>(text: *const c_char, name: &str) -> Resul
     // SAFETY: as promised by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| Failure::invalid(format!("{name} is not UTF-8")))
+}
+
+/// A text that ends with a NUL and that somebody else wrote: what is no UTF-8 is shown as U+FFFD.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn foreign_text<'a>(text: *const c_char, name: &str) -> Result<Cow<'a, str>, Failure> {
+    if text.is_null() {
+        return Err(Failure::invalid(format!("{name} is NULL")));
+    }
+    // SAFETY: as promised by the caller.
+    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
 /// The caller's buffer for a text: where it is, how big it is, and where its length goes.

@@ -128,7 +128,7 @@ func (l *limited) setHeaders(header http.Header, outcomes []polylimit.Outcome) e
 }
 
 func (l *limited) denied(writer http.ResponseWriter, request *http.Request, cost int64, denial Denial) {
-	asText := prefersText(strings.Join(request.Header.Values("Accept"), ","))
+	asText := polylimit.PrefersText(strings.Join(request.Header.Values("Accept"), ","))
 	problem, err := l.options.Limiter.Problem(cost, !asText, denial.Outcomes...)
 	if err != nil {
 		l.failed(writer, request, err)

@@ -6,7 +6,6 @@
 package nethttp
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -85,10 +84,10 @@ func peerOf(remote string) string {
 
 func (o *Options) check() error {
 	if o.Limiter == nil {
-		return errors.New("nethttp: Options.Limiter is nil")
+		return invalid("Options.Limiter is nil: allowed is one that polylimit.Open gives")
 	}
 	if o.Policy != "" && len(o.Policies) > 0 {
-		return errors.New("nethttp: Options has both Policy and Policies")
+		return invalid("Options has both Policy and Policies: allowed is one of them")
 	}
 	if o.Policies == nil {
 		o.Policies = []string{o.Policy}

@@ -19,7 +19,7 @@ pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> +
 pub(super) fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering, Error> {
     let driver = limiter.shared().driver()?;
     let (runtime, closed) = (driver.handle().clone(), driver.closed());
-    let stands_in_line = matches!(call, OwnedCall::Acquire(..));
+    let in_line = call.in_line();
     let answer = {
         let limiter = limiter.clone();
         async move {
@@ -33,7 +33,10 @@ pub(super) fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering,
     };
     let answer = AssertUnwindSafe(InRuntime { runtime, future: Box::pin(answer) }).catch_unwind();
     let answering = Box::pin(answer.map(|answer| answer.unwrap_or_else(|_| Err(panicked()))));
-    Ok(if stands_in_line { Box::pin(Waiting::new(limiter, answering)) } else { answering })
+    Ok(match in_line {
+        Some(request) => Box::pin(Waiting::new(limiter, request, answering)),
+        None => answering,
+    })
 }
 
 pub(super) fn closed() -> Error {

@@ -17,6 +17,7 @@ pub(super) enum OwnedCall {
     Doctor,
 }
 
+#[derive(Clone)]
 pub(super) struct OwnedRequest {
     key: Box<[u8]>,
     policy: Option<Box<str>>,
@@ -28,7 +29,7 @@ impl OwnedRequest {
         Self { key: request.key.into(), policy: request.policy.map(Into::into), cost: request.cost }
     }
 
-    fn request(&self) -> Request<'_> {
+    pub(super) fn request(&self) -> Request<'_> {
         Request { key: &self.key, policy: self.policy.as_deref(), cost: self.cost }
     }
 }
@@ -48,6 +49,14 @@ impl OwnedCall {
             Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
             Call::Ready(timeout) => Self::Ready(*timeout),
             _ => Self::Doctor,
+        }
+    }
+
+    /// What stands in line with others, if it does.
+    pub(super) fn in_line(&self) -> Option<OwnedRequest> {
+        match self {
+            Self::Acquire(request, _) => Some(request.clone()),
+            _ => None,
         }
     }
 

@@ -12,91 +12,107 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
 use super::answering::{Answering, closed};
+use super::owned_call::OwnedRequest;
 use crate::call::Answer;
 use crate::error::Error;
 use crate::limiter::Limiter;
 
 pub(super) struct Waiting {
+    place: Arc<Place>,
+    /// Where its answer arrives; none as long as it has not been polled: mostly it needs no waiting.
+    answered: Option<Receiver<Told>>,
+}
+
+type Told = Result<Answer, Error>;
+
+struct Place {
     limiter: Limiter,
-    state: State,
+    request: OwnedRequest,
+    /// What waits; nothing any more once it is over, or nobody wants it.
+    answering: Mutex<Option<Answering>>,
 }
-
-enum State {
-    /// Not polled yet: mostly it needs no waiting.
-    Here(Answering),
-    There(Arc<Place>, Receiver<Result<Answer, Error>>),
-}
-
-/// What waits on the other thread; nothing any more once it is over, or nobody wants it.
-struct Place(Mutex<Option<Answering>>);
 
 impl Waiting {
-    pub(super) fn new(limiter: &Limiter, answering: Answering) -> Self {
-        Self { limiter: limiter.clone(), state: State::Here(answering) }
+    pub(super) fn new(limiter: &Limiter, request: OwnedRequest, answering: Answering) -> Self {
+        let (limiter, answering) = (limiter.clone(), Mutex::new(Some(answering)));
+        Self { place: Arc::new(Place { limiter, request, answering }), answered: None }
     }
 }
 
 impl Future for Waiting {
-    type Output = Result<Answer, Error>;
+    type Output = Told;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { limiter, state } = &mut *self;
-        loop {
-            match state {
-                State::Here(answering) => {
-                    // What wakes it comes too late to be heard here: it is polled there first of all.
-                    let answer = answering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                    if answer.is_ready() {
-                        return answer;
-                    }
-                    let driver = limiter.shared().driver()?;
-                    let answering = std::mem::replace(answering, Box::pin(std::future::pending()));
-                    let place = Arc::new(Place(Mutex::new(Some(answering))));
-                    let (tell, answered) = oneshot::channel();
-                    driver.spawn(Arc::clone(&place).wait(tell));
-                    *state = State::There(place, answered);
-                }
-                State::There(_, answered) => {
-                    return Pin::new(answered).poll(cx).map(|told| told.unwrap_or_else(|_| Err(closed())));
-                }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Told> {
+        let Self { place, answered } = &mut *self;
+        let answered = if let Some(answered) = answered {
+            answered
+        } else {
+            // What wakes it comes too late to be heard here: it is polled there first of all.
+            if let Poll::Ready(told) = place.poll(&mut Context::from_waker(Waker::noop())) {
+                place.leave();
+                return Poll::Ready(told);
             }
-        }
+            let (tell, told) = oneshot::channel();
+            place.limiter.shared().driver()?.spawn(Arc::clone(place).wait(tell));
+            answered.insert(told)
+        };
+        Pin::new(answered).poll(cx).map(|told| told.unwrap_or_else(|_| Err(closed())))
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         // The place in line is free at once. The task ends because nobody listens any more.
-        if let State::There(place, _) = &self.state {
-            place.leave();
+        self.place.leave();
+        if let Some(answered) = &mut self.answered {
+            answered.close();
+            // What was told and not heard.
+            if let Ok(told) = answered.try_recv() {
+                self.place.give_back(&told);
+            }
         }
     }
 }
 
 impl Place {
-    async fn wait(self: Arc<Self>, mut tell: Sender<Result<Answer, Error>>) {
-        let answer = tokio::select! {
+    async fn wait(self: Arc<Self>, mut tell: Sender<Told>) {
+        let told = tokio::select! {
             biased;
             () = tell.closed() => return,
-            answer = poll_fn(|cx| self.poll(cx)) => answer,
+            told = poll_fn(|cx| self.poll(cx)) => told,
         };
         self.leave();
-        if let Some(answer) = answer {
-            // Who has just gone away does not need it.
-            let _ = tell.send(answer);
+        if let Err(unheard) = tell.send(told) {
+            self.give_back(&unheard);
         }
     }
 
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Answer, Error>>> {
-        match &mut *self.0.lock() {
-            Some(answering) => answering.as_mut().poll(cx).map(Some),
-            None => Poll::Ready(None),
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Told> {
+        match &mut *self.answering.lock() {
+            Some(answering) => answering.as_mut().poll(cx),
+            None => Poll::Ready(Err(closed())),
         }
     }
 
     fn leave(&self) {
-        let answering = self.0.lock().take();
+        let answering = self.answering.lock().take();
         // Not under the lock: it lets others on, and they may be here.
         drop(answering);
+    }
+
+    /// Nobody uses what was admitted: its units are others'.
+    fn give_back(self: &Arc<Self>, told: &Told) {
+        let Ok(Answer::Decision(decision)) = told else { return };
+        if !decision.allowed() || decision.source().is_outage() {
+            return;
+        }
+        if self.limiter.answers_at_once() {
+            // Who closes the limiter meanwhile wants nothing of it.
+            let _ = self.limiter.blocking().refund(self.request.request());
+        } else if let Ok(driver) = self.limiter.shared().driver() {
+            let place = Arc::clone(self);
+            // What the store cannot give back stays spent, as with any refund.
+            driver.spawn(async move { drop(place.limiter.refund(place.request.request()).await) });
+        }
     }
 }

@@ -1,20 +1,26 @@
 //! Whether a client would rather read text than a problem document (RFC 9110, section 12.5.1).
 
-/// The types of each form that a client may name, the most specific first.
-const JSON: [&str; 3] = ["application/problem+json", "application/json", "application/*"];
-const TEXT: [&str; 3] = ["text/plain", "text/html", "text/*"];
+/// The types of each form that a client may name, each after the range around it.
+const JSON: (&str, [&str; 2]) = ("application/*", ["application/problem+json", "application/json"]);
+const TEXT: (&str, [&str; 2]) = ("text/*", ["text/plain", "text/html"]);
 
-/// Whether this `accept` field gives text a higher quality. Who names neither, or both alike, gets the document.
-pub(super) fn prefers_text(accept: &str) -> bool {
-    quality(accept, &TEXT) > quality(accept, &JSON)
+/// Whether this `Accept` field gives text a higher quality than a problem document, by RFC 9110, section 12.5.1. Who names
+/// neither, or both alike, gets the document.
+pub fn prefers_text(accept: &str) -> bool {
+    quality(accept, TEXT) > quality(accept, JSON)
 }
 
-/// The best quality that a form has, in thousandths.
-fn quality(accept: &str, types: &[&str]) -> u16 {
-    let named = ranges(accept).filter(|(range, _)| types.iter().any(|name| name.eq_ignore_ascii_case(range)));
-    named.map(|(_, quality)| quality).max().unwrap_or_else(|| {
-        ranges(accept).filter(|(range, _)| *range == "*/*").map(|(_, quality)| quality).max().unwrap_or(0)
-    })
+/// The better quality of the two types of a form, in thousandths. Of each that of the most specific range counts.
+fn quality(accept: &str, (around, types): (&str, [&str; 2])) -> u16 {
+    let of = |name: &str| {
+        let named = ranges(accept).filter(|(range, _)| range.eq_ignore_ascii_case(name));
+        named.map(|(_, quality)| quality).max()
+    };
+    types
+        .into_iter()
+        .filter_map(|name| of(name).or_else(|| of(around)).or_else(|| of("*/*")))
+        .max()
+        .unwrap_or(0)
 }
 
 /// The media ranges, each with its quality in thousandths. What cannot be read as a quality is 0.
@@ -49,6 +55,8 @@ mod tests {
             "application/json;q=0.5, text/plain",
             "TEXT/Plain ; Q=0.2",
             "text/*, application/problem+json;q=0.999",
+            "text/plain;q=0.9, application/*;q=0.8, */*",
+            "application/problem+json;q=0.1, application/json;q=0.1, application/*, text/plain;q=0.2",
         ] {
             assert!(prefers_text(accept), "{accept}");
         }
@@ -60,6 +68,8 @@ mod tests {
             "text/plain;q=0, */*",
             "text/plain;q=0.5, application/*;q=0.6",
             "text/plain;q=7",
+            "text/plain;q=0.5, text/html;q=0.5, text/*, application/json;q=0.8",
+            "text/html;q=0, text/plain;q=0, text/*, application/json;q=0.1",
             "image/png",
         ] {
             assert!(!prefers_text(accept), "{accept}");

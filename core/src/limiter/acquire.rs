@@ -33,27 +33,29 @@ impl Shared {
 
     async fn acquire_in_line(&self, request: Question<'_>, deadline: &Deadline) -> Result<Decision, Error> {
         let place = self.lines.join(request.id, request.key, request.cost);
-        let mut turn = pin!(place.turn());
-        // From here on nobody comes before it who came after it.
-        let at_once = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
-        let _turn = match at_once {
-            Poll::Ready(turn) => turn,
-            Poll::Pending => {
-                let ahead = place.units_ahead();
-                if ahead > 0 {
-                    let denied = self.denied_behind(request, ahead).await?;
-                    if denied.wait_us > deadline.left_us() {
-                        return Ok(denied);
+        let ahead = place.units_ahead();
+        let turn = {
+            let mut turn = pin!(place.turn());
+            // From here on nobody comes before it who came after it.
+            match poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
+                Poll::Ready(turn) => Some(turn),
+                Poll::Pending => {
+                    if ahead > 0 {
+                        let denied = self.denied_behind(request, ahead).await?;
+                        if denied.wait_us > deadline.left_us() {
+                            return Ok(denied);
+                        }
                     }
-                }
-                deadline.can_wait()?;
-                tokio::select! {
-                    biased;
-                    turn = turn => turn,
-                    () = deadline.reached() => return self.denied_behind(request, ahead).await,
+                    deadline.can_wait()?;
+                    tokio::select! {
+                        biased;
+                        turn = turn => Some(turn),
+                        () = deadline.reached() => None,
+                    }
                 }
             }
         };
+        let Some(_turn) = turn else { return self.denied_behind(request, ahead).await };
         loop {
             self.registry.check_open()?;
             let left_us = deadline.left_us();

@@ -13,6 +13,8 @@ use crate::policy::Policy;
 use crate::store::PolicyId;
 
 const MAX_POLICIES: usize = 1 << 16;
+/// So many names and texts of policies are remembered.
+const MAX_NAMES: usize = 2 * MAX_POLICIES;
 /// So many names are compared with before one is hashed.
 const FEW: usize = 4;
 
@@ -156,7 +158,7 @@ impl Registry {
         tell: impl FnOnce(PolicyId, &Policy),
     ) -> Result<PolicyId, Error> {
         let mut policies = Policies::clone(&self.policies.load());
-        if policies.ids.len() >= MAX_POLICIES && !policies.ids.contains_key(policy.name()) {
+        if policies.list.len() >= MAX_POLICIES && !policies.ids.contains_key(policy.name()) {
             return Err(Error::invalid_argument(format!("a limiter has at most {MAX_POLICIES} policies")));
         }
         let id = match policies.ids.get(policy.name()).copied() {
@@ -184,6 +186,10 @@ impl Registry {
             }
         };
         if let Some(text) = text {
+            // One that is not remembered is read each time.
+            if policies.ids.len() >= MAX_NAMES {
+                return Ok(id);
+            }
             policies.ids.insert(text.into(), id);
         } else if !policies.named.contains(&id) {
             policies.named.push(id);

@@ -1,6 +1,6 @@
 //! The numbers that a policy had before, as far as states were written under them.
 //!
-//! A state of a bucket or a stepped bucket names the limit that it was written under. When this process has changed
+//! Of a bucket or a stepped bucket it is known under which limit its state was written. When this process has changed
 //! the numbers since, what had run out under the old ones at the time of the change cannot be told from what was never
 //! used, so slower ones must not bring it back.
 
@@ -118,7 +118,7 @@ pub(super) fn stepped_bucket_ran_out(
 ) -> bool {
     let (used, at_us) = state.parts();
     let written_under = past.iter().rposition(|past| past.limit == limit);
-    let since = written_under.filter(|_| limit != quota.limit() && quota.limit() > 0);
+    let since = written_under.filter(|_| limit != quota.limit());
     let step = quota.step().unwrap_or(0);
     since.is_some_and(|since| {
         past[since..].iter().filter(|past| past.limit > 0).any(|past| {

@@ -65,6 +65,12 @@ impl<B> Rules<B> {
         } else {
             InPlace::AsDecided
         };
+        // Where the store denied, that stands.
+        let is_stores = |decision: &Decision| !decision.allowed() && !decision.source().is_outage();
+        let in_place = match in_place {
+            InPlace::Allow if outcomes.iter().any(|(_, decision)| is_stores(decision)) => InPlace::AsDecided,
+            in_place => in_place,
+        };
         let overruled = matches!(in_place, InPlace::Allow);
         // What is overruled tells the client nothing.
         for (policy, decision) in outcomes.iter().filter(|(_, decision)| decision.allowed() || !overruled) {

@@ -1,5 +1,7 @@
 //! What clients are told while the store cannot be asked.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
@@ -7,7 +9,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use polylimit::tower::{InPlace, RateLimitBuilder, RateLimitLayer};
 use polylimit::{Limiter, Outage, Policy};
-use polylimit_test_servers::{Kind, Server};
+use polylimit_test_servers::{Kind, Server, until};
 
 use crate::service::Service;
 
@@ -58,6 +60,25 @@ fn a_function_has_the_last_word() {
 
     let decided = without_server(Outage::Deny, |limit| limit.on_outage(|_, _| InPlace::AsDecided)).get("/");
     assert_eq!(decided.status, 503);
+}
+
+#[test]
+fn what_the_store_denied_is_not_overruled() {
+    let server = Server::start(Kind::Redis, &[]);
+    let limiter = Limiter::builder()
+        .store(&format!("{}?known_denied_max=1h", server.url()))
+        .policy(Policy::parse("strict", "1/day fixed_window").unwrap())
+        .policy(Policy::parse("wide", "100/day fixed_window").unwrap())
+        .outage("wide", Outage::Allow)
+        .build()
+        .unwrap();
+    let limit = RateLimitLayer::builder(limiter, |_| "all").policy("strict").policy("wide");
+    let limit = limit.on_outage(|_, _| InPlace::Allow).build().unwrap();
+    let service = Service::start(Router::new().route("/", get(|| async { "hello" })).layer(limit));
+    // However slow the machine, sooner or later the server has denied it.
+    until("the server denies", Duration::from_secs(10), || (service.get("/").status == 429).then_some(()));
+    server.kill();
+    assert_eq!(service.statuses("/", 3), [429; 3]);
 }
 
 #[test]

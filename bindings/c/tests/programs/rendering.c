@@ -127,6 +127,8 @@ static void clients_are_found_behind_proxies(void) {
     CHECK(strcmp(key, "2001:db8:1:2::/64") == 0);
     OK(polylimit_address_rules_key(rules, "10.0.0.1:80", lines, 2, key, sizeof key, &length, MESSAGE));
     CHECK(strcmp(key, "203.0.113.7") == 0);
+    OK(polylimit_address_rules_key(rules, "\xff", lines, 2, key, sizeof key, &length, MESSAGE));
+    CHECK(strcmp(key, "unknown") == 0);
     OK(polylimit_address_rules_key(rules, "made up", lines, 2, key, sizeof key, &length, MESSAGE));
     CHECK(strcmp(key, "unknown") == 0);
     polylimit_address_rules_free(rules);

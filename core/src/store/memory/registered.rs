@@ -6,7 +6,7 @@ use crate::decision::Decision;
 use crate::policy::Policy;
 use crate::quota::Quota;
 use crate::store::PolicyId;
-use crate::store::history::{History, past_of, ran_out};
+use crate::store::history::{History, PastNumbers, past_of, ran_out};
 use crate::transition::{Applied, PolicyRules};
 
 /// A policy with the numbers that it had from one change to the next.
@@ -16,11 +16,14 @@ pub(super) struct Registered {
     pub(super) policy: Policy,
     pub(super) rules: PolicyRules,
     history: History,
+    /// The past numbers of each quota.
+    past: Box<[Box<[PastNumbers]>]>,
 }
 
 impl Registered {
     pub(super) fn new(id: PolicyId, policy: &Policy, history: History) -> Self {
-        Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history }
+        let past = policy.quotas().iter().map(|quota| past_of(quota, &history)).collect();
+        Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history, past }
     }
 
     /// What it had before, once other numbers take the place of these.
@@ -32,14 +35,13 @@ impl Registered {
     /// others start unused. What had run out before other numbers were superseded is not brought back by slower ones.
     pub(super) fn states_of(&self, under: &Self, states: &States) -> States {
         let before = || under.policy.quotas().iter().zip(states.as_slice());
-        let kept = |quota: &Quota| {
+        let kept = |quota: &Quota, past: &[PastNumbers]| {
             let (written_under, state) =
                 before().find(|(before, _)| before.identity() == quota.identity())?;
-            let past = past_of(quota, &self.history);
-            (!ran_out(state, written_under.limit(), quota, &past)).then(|| state.clone())
+            (!ran_out(state, written_under.limit(), quota, past)).then(|| state.clone())
         };
-        let quotas = self.policy.quotas().iter();
-        quotas.map(|quota| kept(quota).unwrap_or_else(|| State::fresh(quota))).collect()
+        let quotas = self.policy.quotas().iter().zip(&self.past);
+        quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota))).collect()
     }
 
     /// What is left to a key that was never seen.

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
-use super::connect::{self, Address, Session};
+use super::connect::{Address, Session};
 use super::context::Context;
 use super::failure::{Class, Failure};
 use super::key::{KeyEncoder, UserKey, is_hashed};
@@ -105,8 +105,7 @@ impl Channel {
         let mut session = self.context.connector.session(address).await?;
         let channel = self.keys.channel();
         let words: [&[u8]; 2] = [b"SUBSCRIBE", channel.as_bytes()];
-        let reply = timeout(connect::LONGEST, session.ask(&words)).await;
-        match reply.map_err(|_| UNREACHABLE)?.map_err(|_| UNREACHABLE)? {
+        match session.ask(&words).await.map_err(|_| UNREACHABLE)? {
             Value::Error(_) => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
             _ => Ok(session),
         }

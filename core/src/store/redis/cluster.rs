@@ -153,8 +153,8 @@ impl Shared {
             staggered(asked.map(|node| slots::read(&self.context.connector, node)).collect()).await?;
         let changed = self.table.load().slots != slots || nodes.iter().any(|node| !known.contains(node));
         let links = nodes.iter().map(|node| self.link(node)).collect();
-        self.forget_others(&nodes);
         self.table.store(Arc::new(Table { slots, links }));
+        self.forget_others(&nodes);
         Ok(changed)
     }
 

@@ -30,7 +30,7 @@ use crate::decision::Degradation;
 use crate::error::Error;
 
 /// A connection that takes longer than this is given up, and another one tried.
-pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(1);
 /// A sentinel that takes longer than this is given up.
 const LONGEST_SENTINEL: Duration = Duration::from_millis(250);
 

@@ -1,6 +1,7 @@
 //! A look at the server with the eyes of an operator: what would go wrong, and what to do about it.
 
 use std::fmt;
+use std::io;
 use std::time::Instant;
 
 use super::cluster::slots;
@@ -79,7 +80,12 @@ impl RedisStore {
         let mut findings = Findings::default();
         for address in self.addresses().await {
             match self.context.connector.session(&address).await {
-                Ok(mut session) => self.examine_server(&mut session, &mut findings).await,
+                Ok(mut session) => {
+                    if let Err(error) = self.examine_server(&mut session, &mut findings).await {
+                        let message = format!("the server was reached and then answered no more: {error}");
+                        findings.add(Severity::Problem, "connection", message);
+                    }
+                }
                 Err(Failure { reason, .. }) => findings.add(Severity::Problem, "connection", advice(reason)),
             }
         }
@@ -128,20 +134,18 @@ impl RedisStore {
         )
     }
 
-    async fn examine_server(&self, session: &mut Session, findings: &mut Findings) {
-        self.examine_latency(session, findings).await;
-        examine_info(session, findings).await;
-        self.examine_channel(session, findings).await;
+    async fn examine_server(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
+        self.examine_latency(session, findings).await?;
+        examine_info(session, findings).await?;
+        self.examine_channel(session, findings).await
     }
 
     /// Sees whether others are told what is given back. The session is of no use for anything else after that.
-    async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) {
+    async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
         let channel = self.keys.channel();
-        let (severity, message) = match channel::try_out(session, &channel).await {
-            Ok(Ok(())) => {
-                (Severity::Fine, format!("what a process gives back is told to others by {channel}"))
-            }
-            Ok(Err(refusal)) => (
+        let (severity, message) = match channel::try_out(session, &channel).await? {
+            Ok(()) => (Severity::Fine, format!("what a process gives back is told to others by {channel}")),
+            Err(refusal) => (
                 Severity::Advice,
                 format!(
                     "what a process gives back is not told to others, who see it after known_denied_max ({refusal}): \
@@ -149,18 +153,17 @@ impl RedisStore {
                     self.prefix
                 ),
             ),
-            Err(_) => (Severity::Problem, "the connection ended while the channel was tried out".to_owned()),
         };
         findings.add(severity, "channel", message);
+        Ok(())
     }
 
     /// Times round trips, and compares clocks.
-    async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) {
+    async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
         let (mut round_trips, mut off_us) = (Vec::new(), u64::MAX);
         for _ in 0..TIMED {
             let started = Instant::now();
-            let Ok(reply) = session.ask(&[b"TIME"]).await else { break };
-            let Some(server_us) = server_us(&reply) else { break };
+            let Some(server_us) = server_us(&session.ask(&[b"TIME"]).await?) else { break };
             off_us = off_us.min(Clock::system().now_us().abs_diff(server_us));
             round_trips.push(started.elapsed());
         }
@@ -171,7 +174,7 @@ impl RedisStore {
                 "latency",
                 "the server did not tell the time: grant the user +time",
             );
-            return;
+            return Ok(());
         };
         let (deadline, micros) = (self.context.deadline, median.as_micros());
         if median > deadline / 2 {
@@ -194,16 +197,17 @@ impl RedisStore {
         } else {
             findings.add(Severity::Fine, "clock", format!("within {} ms of this host's", off_us / 1_000 + 1));
         }
+        Ok(())
     }
 }
 
 /// What the server says of itself.
-async fn examine_info(session: &mut Session, findings: &mut Findings) {
-    let Ok(Value::Bulk(info)) = session.ask(&[b"INFO"]).await else {
+async fn examine_info(session: &mut Session, findings: &mut Findings) -> io::Result<()> {
+    let Value::Bulk(info) = session.ask(&[b"INFO"]).await? else {
         let message =
             "the user may not read what the server says of itself: grant +info to have it looked at";
         findings.add(Severity::Advice, "version", message);
-        return;
+        return Ok(());
     };
     let info = String::from_utf8_lossy(info);
     let field = |name: &str| {
@@ -248,6 +252,7 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) {
             "this is a replica, which refuses to write: point the URL at the primary, or use Sentinel";
         findings.add(Severity::Problem, "role", message);
     }
+    Ok(())
 }
 
 /// What to do when there is no connection.

@@ -41,7 +41,8 @@ const MOST_IN_SHARD: usize = 1024;
 /// How often it is seen whose time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// So many are given back at a time: a batch or two of what the store takes together.
+/// So many are given back at a time, a batch or two of what the store takes together, and no more than half of what may be under
+/// way, so that callers are not refused for it.
 const MOST_AT_A_TIME: usize = 256;
 
 const TAKE: Action = Action::Apply(Operation::Take);
@@ -270,7 +271,8 @@ impl Leases {
             let until = &until;
             async move { self.refund(&whose, held, until()).await }
         });
-        stream::iter(refunds).buffer_unordered(MOST_AT_A_TIME).collect::<()>().await;
+        let most = MOST_AT_A_TIME.min(self.means.context.outstanding.most_operations() / 2).max(1);
+        stream::iter(refunds).buffer_unordered(most).collect::<()>().await;
     }
 
     /// Gives units back to the store, if they are surely the ones that were taken.

@@ -33,6 +33,11 @@ impl Outstanding {
         Self::new(self.most_operations, self.most_bytes)
     }
 
+    /// How many operations may be under way.
+    pub(crate) fn most_operations(&self) -> usize {
+        self.most_operations
+    }
+
     /// The share of an operation with a key of that length; `None` past the bound.
     pub(crate) fn share(self: &Arc<Self>, key_length: usize) -> Option<Share> {
         let bytes = OPERATION_BYTES + key_length;

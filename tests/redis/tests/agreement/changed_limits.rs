@@ -49,3 +49,25 @@ fn what_ran_out_under_numbers_in_between_does_not_come_back() {
         }
     }
 }
+
+#[test]
+fn what_ran_out_before_a_limit_of_nothing_does_not_come_back() {
+    let server = Server::start(Kind::Redis, &[]);
+    let redis = patient(&server.url());
+    let policy =
+        |stepped: &str| Policy::parse("p", &format!("{stepped} token_bucket step=1; 1000/day")).unwrap();
+    let remaining = ["memory:", &redis].map(|url| {
+        let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+        let builder = Limiter::builder().store(url).clock(clock.clone()).policy(policy("10/second"));
+        let limiter = builder.build().unwrap();
+        let blocking = limiter.blocking();
+        blocking.charge(Request::new("user").cost(20)).unwrap();
+        clock.advance(Duration::from_secs(3)).unwrap();
+        limiter.set_policy(policy("0/second")).unwrap();
+        // Its states are written under these numbers.
+        blocking.charge("user").unwrap();
+        limiter.set_policy(policy("2/second")).unwrap();
+        blocking.peek("user").unwrap().remaining()
+    });
+    assert_eq!(remaining, [2, 2]);
+}

@@ -112,7 +112,7 @@ fn what_many_keys_do_not_spend_comes_back_from_afar() {
         .unwrap();
     let keys: Vec<String> = (0..200).map(|key| format!("key{key}")).collect();
     until("every key is leased", || {
-        for decision in limiter.blocking().check_many(keys.iter().map(|key| Request::new(key))) {
+        for decision in limiter.blocking().check_many(keys.iter().map(Request::new)) {
             assert!(decision.unwrap().allowed());
         }
         limiter.stats().lease_units_held >= 1_000

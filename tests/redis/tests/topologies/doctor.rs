@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polylimit::{Finding, Severity};
-use polylimit_test_servers::{Cluster, FaultProxy, Kind, Server, until};
+use polylimit_test_servers::{Cluster, Direction, Fault, FaultProxy, Kind, Server, until};
 
 use super::{limiter, quiet, runtime, with};
 
@@ -49,6 +49,18 @@ fn a_healthy_server() {
         let limiter = limiter(&with(&server.url(), "deadline=2s"), "10/hour");
         assert_eq!(subjects(&limiter.blocking().doctor().unwrap()), subjects(&findings));
     }
+}
+
+#[test]
+fn a_server_that_falls_silent() {
+    let _shared = quiet::shared();
+    let server = Server::start(Kind::Redis, BOUNDED);
+    let proxy = FaultProxy::start(server.address());
+    // After the greeting and some round trips.
+    proxy.after(Direction::Replies, 200, Fault::Stall);
+    let findings = findings(&server.url_at(proxy.port()));
+    assert_eq!(subjects(&findings), [(Severity::Problem, "connection"), (Severity::Fine, "decision")]);
+    assert!(findings[0].message.contains("answered no more"), "{}", findings[0]);
 }
 
 #[test]

@@ -46,17 +46,13 @@ impl fmt::Debug for Slots {
 /// Asks a node who owns what.
 pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slots, Vec<Endpoint>), Failure> {
     let mut session = connector.session(&Address::Tcp(node.clone())).await?;
-    let asked =
-        tokio::time::timeout(super::super::connect::LONGEST, session.ask(&[b"CLUSTER", b"SLOTS"])).await;
-    match asked {
-        Ok(Ok(Value::Array(ranges))) => {
+    match session.ask(&[b"CLUSTER", b"SLOTS"]).await {
+        Ok(Value::Array(ranges)) => {
             understood(&ranges, node).ok_or(Failure::not_applied(Degradation::Protocol))
         }
-        Ok(Ok(Value::Error(line))) if line.starts_with("NOPERM") => {
-            Err(Failure::permanent(Degradation::Auth))
-        }
-        Ok(Ok(_)) => Err(Failure::permanent(Degradation::ClusterDown)),
-        Ok(Err(_)) | Err(_) => Err(Failure::not_applied(Degradation::Unreachable)),
+        Ok(Value::Error(line)) if line.starts_with("NOPERM") => Err(Failure::permanent(Degradation::Auth)),
+        Ok(_) => Err(Failure::permanent(Degradation::ClusterDown)),
+        Err(_) => Err(Failure::not_applied(Degradation::Unreachable)),
     }
 }
 

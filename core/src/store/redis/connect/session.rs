@@ -4,7 +4,9 @@ use std::io;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
+use super::LONGEST;
 use crate::store::redis::resp::{self, Value};
 use crate::store::redis::stream::Stream;
 
@@ -50,10 +52,13 @@ impl Session {
         read.map(|(value, _)| value).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Sends a command and waits for its reply.
+    /// Sends a command and waits for its reply; for no longer than to connect.
     pub(crate) async fn ask(&mut self, words: &[&[u8]]) -> io::Result<Value<'_>> {
-        self.send(&[words]).await?;
-        self.reply().await
+        let asking = async {
+            self.send(&[words]).await?;
+            self.reply().await
+        };
+        timeout(LONGEST, asking).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// The connection; everything that was asked of it has been answered.

@@ -127,7 +127,7 @@ impl Serving {
 
     /// Whether somebody waits for an answer from it.
     pub(super) fn is_waited_for(&self) -> bool {
-        !self.flights.is_empty() || !self.later.is_empty()
+        self.flights.iter().any(|flight| flight.expires().is_some()) || !self.later.is_empty()
     }
 
     /// Has the connection end as soon as nobody waits for what is under way.

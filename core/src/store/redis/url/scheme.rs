@@ -42,6 +42,7 @@ impl Scheme {
             return Ok((scheme, rest));
         }
         let known = SCHEMES.map(|scheme| format!("{}://", scheme.name)).join(", ");
+        let known = format!("{known}, and without a server memory:, local:<name>, file:///<path>");
         // What has no scheme may begin with a user name.
         let named =
             rest.is_some() && !url.contains('@') && read.bytes().all(|byte| byte.is_ascii_alphanumeric());

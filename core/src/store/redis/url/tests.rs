@@ -108,7 +108,8 @@ fn clusters() {
 }
 
 const SCHEMES: &str = "allowed are redis://, rediss://, redis+unix://, redis-sentinel://, rediss-sentinel://, \
-                       redis-cluster://, rediss-cluster://";
+                       redis-cluster://, rediss-cluster://, and without a server memory:, local:<name>, \
+                       file:///<path>";
 const AT: &str = "store URL has an @ that does not end the user info: in user info and parameters, write @ as %40, / as %2F \
                   and ? as %3F";
 const PORT: &str =
