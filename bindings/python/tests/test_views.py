@@ -2,6 +2,7 @@
 
 import asyncio
 import textwrap
+import threading
 
 import anyio
 import flask
@@ -200,7 +201,8 @@ def test_a_view_of_flask_that_raises_does_not_count(limited, config, error):
     app.add_url_rule("/", "view", limited(app, view, **options))
     # The same client for all: its context may end more than once.
     with app.test_client() as client:
-        assert [client.get("/", query_string={"status": status}).status_code for status in (401, 401, 200)]
+        answered = [client.get("/", query_string={"status": status}).status_code for status in (401, 401, 200)]
+        assert answered == [401, 401, 200]
         assert (limiter.peek("one", "login").remaining, statuses) == (3, [401, 401, 200])
         if config is None and error is ValueError:
             assert client.get("/?raise").status_code == 500
@@ -208,6 +210,27 @@ def test_a_view_of_flask_that_raises_does_not_count(limited, config, error):
             with pytest.raises(error):
                 client.get("/?raise")
     assert (limiter.peek("one", "login").remaining, statuses) == (3, [401, 401, 200, 500])
+
+
+def test_a_copy_of_a_context_of_flask_is_not_the_end_of_its_request():
+    limiter = Limiter(policies={"api": "5/day"})
+    app = flask.Flask(__name__)
+    statuses = []
+
+    def count(response):
+        statuses.append(response.status_code)
+        return response.status_code == 200
+
+    @app.get("/")
+    @limit(limiter, "api", key=lambda _request: "one", count=count)
+    def view():
+        work = threading.Thread(target=flask.copy_current_request_context(lambda: flask.request.path))
+        work.start()
+        work.join()
+        return "view"
+
+    assert app.test_client().get("/").status_code == 200
+    assert (limiter.peek("one", "api").remaining, statuses) == (4, [200])
 
 
 def test_an_application_of_flask_within_another_asks_about_its_own_response():

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import flask
+from flask.globals import request_ctx
 
 from polylimit import guard
 from polylimit._core import Passed
@@ -182,6 +183,8 @@ def limit(
 
 #: Gives the request itself: what stands for it looks it up each time that it is used.
 _request: Callable[[], flask.Request] = flask.request._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
+#: Gives the context of the request itself.
+_context: Callable[[], object] = request_ctx._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def _pass(request: flask.Request, one: Guard, plain: PlainGuard) -> Any:
@@ -195,11 +198,12 @@ def _pass(request: flask.Request, one: Guard, plain: PlainGuard) -> Any:
         passed.wait()
     # Not in `flask.g`, which several requests of a test may share.
     environ[_OUTCOMES] = passed
-    setattr(request, _UNANSWERED, passed)
+    context = _context()
+    setattr(context, _UNANSWERED, passed)
 
     def finish(response: flask.Response) -> flask.Response:
         if passed.outcomes is not None:
-            return _finish(request, Outcomes.of(passed), response)
+            return _finish(context, Outcomes.of(passed), response)
         passed.add_to(response.headers)
         return response
 
@@ -216,11 +220,12 @@ def _decide(request: flask.Request, guards: list[Guard]) -> Any:
     found: Outcomes | Passed | None = request.environ.get(_OUTCOMES)
     if found is None:
         outcomes = request.environ[_OUTCOMES] = Outcomes()
-        # Not in what requests of applications within one another share.
-        setattr(request, _UNANSWERED, outcomes)
+        # Not in what requests of applications within one another share, or copies of a context for other threads.
+        context = _context()
+        setattr(context, _UNANSWERED, outcomes)
 
         def finish(response: flask.Response) -> flask.Response:
-            return _finish(request, outcomes, response)
+            return _finish(context, outcomes, response)
 
         flask.after_this_request(finish)
     else:
@@ -250,8 +255,8 @@ def _denied(outcomes: Outcomes, denial: Denial) -> Any:
     return flask.Response(body, denial.problem.status, content_type=content_type)
 
 
-def _finish(request: flask.Request, outcomes: Outcomes, response: flask.Response) -> flask.Response:
-    setattr(request, _UNANSWERED, None)
+def _finish(context: object, outcomes: Outcomes, response: flask.Response) -> flask.Response:
+    setattr(context, _UNANSWERED, None)
     guard.give_back(outcomes, response)
     for name, value in outcomes.fields():
         response.headers[name] = value
@@ -269,9 +274,9 @@ def _tear_down(app: flask.Flask, **_details: Any) -> None:
 
     Flask asks about no response when it hands an exception on, as for ``TESTING`` and ``PROPAGATE_EXCEPTIONS``.
     """
-    request = _request()
-    found: Outcomes | Passed | None = getattr(request, _UNANSWERED, None)
-    setattr(request, _UNANSWERED, None)
+    context = _context()
+    found: Outcomes | Passed | None = getattr(context, _UNANSWERED, None)
+    setattr(context, _UNANSWERED, None)
     outcomes = found.outcomes if isinstance(found, Passed) else found
     if outcomes is not None:
         guard.give_back(outcomes, app.response_class(status=_INTERNAL_SERVER_ERROR))
