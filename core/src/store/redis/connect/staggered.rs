@@ -10,7 +10,7 @@ use super::UNREACHABLE;
 use crate::store::redis::failure::Failure;
 
 /// Beside an attempt that takes longer than this the next one is begun. RFC 8305, section 5, recommends 250 ms, and at
-/// least 100 ms, on the open internet; a store stands near, and there is a second in all.
+/// least 100 ms, on the open internet; a store stands near, and connecting to it takes a second at most.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What the first attempt finds that finds something: they are begun in order, each as soon as one before it has failed or
