@@ -4,6 +4,7 @@ require 'delegate'
 require 'minitest/autorun'
 require 'net/http'
 require 'puma'
+require 'socket'
 require 'polylimit/rack'
 
 class RackTest < Minitest::Test
@@ -95,6 +96,115 @@ class RackTest < Minitest::Test
       assert_equal '200', get.call('/important').code
       assert_equal %w[deny deny], Array.new(heard.size) { heard.pop }
     end
+  end
+
+  # Knows of one unit that was used before the store was lost.
+  def lost(**policies)
+    limiter = limiter('redis://127.0.0.1:1?deadline=50ms', **policies)
+    assert limiter.check('k').allowed
+    limiter
+  end
+
+  def test_what_an_outage_denied_and_is_let_through_spends_nothing_and_gives_nothing_back
+    limiter = lost(api: { quotas: '1/hour', outage: 'local' })
+    options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(*) { false }, on_outage: ->(*) { :allow } }
+    serve(options) do |get|
+      assert_equal '200', get.call('/').code
+      assert_equal 0, limiter.peek('k').remaining
+    end
+  end
+
+  def test_what_is_overruled_neither_denies_further_in_nor_tells_the_client_anything
+    lost = lost(out: { quotas: '1/hour', outage: 'local' })
+    outer = { limiter: lost, key: ->(_) { 'k' }, on_outage: ->(*) { :allow } }
+    inner = limiter(in: '3/hour')
+    serve(outer, { limiter: inner }) do |get|
+      answer = get.call('/')
+      assert_equal %w[200 2], [answer.code, answer.body]
+      assert_equal ['"in";q=3;w=3600', nil], [answer['ratelimit-policy'], answer['retry-after']]
+      assert_equal 2, inner.peek('127.0.0.1').remaining
+    end
+    serve(outer) do |get|
+      answer = get.call('/')
+      assert_equal ['200', nil, nil], [answer.code, answer['ratelimit'], answer['retry-after']]
+    end
+  end
+
+  # Hands over a store that is reached over one connection, and what ends it.
+  def reached_once
+    server = TCPServer.new('127.0.0.1', 0)
+    store = URI(ENV.fetch('POLYLIMIT_REDIS'))
+    ends = []
+    Thread.new do
+      ends << server.accept << TCPSocket.new(store.host, store.port)
+      server.close
+      [ends, ends.reverse].each { |from, to| Thread.new { IO.copy_stream(from, to) } }
+    end
+    yield "redis://127.0.0.1:#{server.addr[1]}?deadline=1s&known_denied_max=1h", -> { ends.each(&:shutdown) }
+  end
+
+  def test_an_outage_overrules_no_denial_of_the_store
+    reached_once do |store, cut|
+      limiter = limiter(store, a: { quotas: '0/hour', outage: 'deny' }, b: { quotas: '5/hour', outage: 'deny' })
+      heard = Queue.new
+      listen = lambda do |_, outage|
+        heard << outage.rate_limit.outcomes.map { |outcome| outcome.decision.source }
+        :allow
+      end
+      serve({ limiter: limiter, policy: %w[a b], on_outage: listen }) do |get|
+        assert_equal 'store', limiter.check('127.0.0.1', policy: 'a').source
+        cut.call
+        assert_equal '429', get.call('/').code
+        assert_equal [%w[known_denied deny]], Array.new(heard.size) { heard.pop }
+      end
+    end
+  end
+
+  def test_what_an_outer_one_spent_is_given_back_once_when_an_inner_one_denies_or_cannot_decide
+    closed = limiter(in: '1/hour')
+    closed.close
+    { limiter(in: '0/hour') => '429', closed => '500' }.each do |inner, code|
+      limiter = limiter(out: '9/hour', between: '9/hour')
+      %w[out between].each { |policy| limiter.check('127.0.0.1', policy: policy, cost: 5) }
+      outer = { limiter: limiter, policy: 'out', count: ->(*) { false } }
+      serve(outer, { limiter: limiter, policy: 'between', cost: 2 }, { limiter: inner }) do |get|
+        assert_equal code, get.call('/').code
+        assert_equal([4, 4], %w[out between].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining })
+      end
+    end
+  end
+
+  def test_what_was_spent_beside_a_middleware_is_not_given_back_by_it
+    limiter = limiter(a: '9/hour', b: '0/hour')
+    beside = %w[a b].map { |policy| Polylimit::Rack.new(LEFT, limiter: limiter, policy: policy) }
+    env = { 'REMOTE_ADDR' => '127.0.0.1', 'PATH_INFO' => '/' }
+    assert_equal([200, 429], beside.map { |one| one.call(env).first })
+    assert_equal 8, limiter.peek('127.0.0.1', policy: 'a').remaining
+  end
+
+  def test_fields_and_keys_may_have_any_bytes
+    limiter = limiter(api: '1/hour')
+    rules = Polylimit::ClientAddressRules.new(['loopback'], 'x-forwarded-for')
+    serve({ limiter: limiter, client_address: rules }) do |get|
+      from = ->(line) { get.call('/', 'x-forwarded-for' => line.b, 'accept' => "text/plain, \xff\xc3".b) }
+      assert_equal '200', from.call("\xe9\xc3, 192.0.2.1").code
+      denied = from.call("\xc3\xa9,192.0.2.1")
+      assert_equal ['429', 'text/plain; charset=utf-8'], [denied.code, denied['content-type']]
+    end
+    serve({ limiter: limiter, key: ->(env) { env['HTTP_USER'] } }) do |get|
+      codes = ["\xff\xc3", "\xff\xc3", "\xfe\xc3"].map { |key| get.call('/', 'user' => key.b).code }
+      assert_equal %w[200 429 200], codes
+      assert_equal 0, limiter.peek("\xff\xc3".b).remaining
+    end
+  end
+
+  def test_a_peer_without_an_address_is_this_host
+    limiter = limiter(api: '9/hour')
+    app = Polylimit::Rack.new(LEFT, limiter: limiter)
+    [{}, { 'REMOTE_ADDR' => nil }, { 'REMOTE_ADDR' => '' }].each do |env|
+      assert_equal 200, app.call(env.merge('PATH_INFO' => '/')).first
+    end
+    assert_equal 6, limiter.peek('127.0.0.1').remaining
   end
 
   # Fails to give back under one policy.

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative '../polylimit'
+require_relative 'spending'
 
 module Polylimit
   # What was decided about a request: its policies with their decisions, in order.
@@ -22,21 +23,28 @@ module Polylimit
   #   use Polylimit::Rack, limiter: limiter, policy: 'api'
   #
   # `env['polylimit.rate_limit']` has the decision, the response its fields; a denied request is answered by a problem
-  # document or text, with 429, or 503 when the store could not be asked.
+  # document or text, with 429, or 503 when the store could not be asked. Of several middlewares the outer one decides first;
+  # what it has spent is given back when an inner one denies or cannot decide.
   #
   # Options: `limiter`; `policy`, a name, quotas such as "100/minute" or a list of them, none twice, decided together (the
   # only policy unless told otherwise); `key`, called with the env (the client's address); `cost`, units or called with the env (1);
   # `count`, called with env, status and headers, says whether a response counts (every one does; an application that
   # raises counts as one that answers 500); `skip`, called with the env, lets requests through undecided; `on_denied`, called
-  # with env and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with env and Outage, lets the request through when it returns :allow; `headers`, one of
-  # "ietf", "legacy", "both" and "none"; `reset_form`, "seconds" or "epoch"; `client_address`, ClientAddressRules.
+  # with env and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with env and
+  # Outage, lets the request through when it returns :allow, unless the store itself has denied it under another policy;
+  # `headers`, one of "ietf", "legacy", "both" and "none"; `reset_form`, "seconds" or "epoch"; `client_address`,
+  # ClientAddressRules.
   class Rack
     # Where the decision stands in the env.
     RATE_LIMIT = 'polylimit.rate_limit'
     OUTCOMES = 'polylimit.outcomes'
-    private_constant :OUTCOMES
+    SPENDING = 'polylimit.spending'
+    # The peer of a Unix socket.
+    THIS_HOST = '127.0.0.1'
+    private_constant :OUTCOMES, :SPENDING, :THIS_HOST
 
-    Verdict = Struct.new(:key, :cost, :rate_limit, :fields, :problem)
+    # `spending` is nil when nothing was spent.
+    Verdict = Struct.new(:rate_limit, :fields, :problem, :spending)
     private_constant :Verdict
 
     def initialize(app, limiter:, policy: nil, key: nil, cost: nil, count: nil, skip: nil, on_denied: nil,
@@ -60,6 +68,18 @@ module Polylimit
     def call(env)
       return @app.call(env) if @skip&.call(env)
 
+      before = env[SPENDING]
+      begin
+        limit(env)
+      ensure
+        # Whoever asks after this is not further in.
+        env[SPENDING] = before
+      end
+    end
+
+    private
+
+    def limit(env)
       verdict = decide(env)
       return deny(env, verdict) if verdict&.problem
 
@@ -71,27 +91,49 @@ module Polylimit
       [status, verdict.fields.merge(headers), body]
     end
 
-    private
+    # Whoever asked further out gets back what it spent when this fails.
+    def decide(env)
+      check(env)
+    rescue StandardError
+      env[SPENDING]&.give_back
+      raise
+    end
 
     # nil when nobody could decide and the request is let through.
-    def decide(env)
+    def check(env)
       key = @key ? @key.call(env) : address(env)
       cost = @cost.respond_to?(:call) ? @cost.call(env) : @cost
-      decisions = @limiter.check_together(@policies.map { |policy| { key: key, policy: policy, cost: cost } })
-      verdict(env, key, cost, decisions)
+      requests = @policies.map { |policy| { key: key, policy: policy, cost: cost } }
+      verdict(env, cost, requests, @limiter.check_together(requests))
     rescue StoreUnavailable, StoreFailed => e
       raise unless @on_outage&.call(env, Outage.new(nil, e)) == :allow
     end
 
-    def verdict(env, key, cost, decisions)
+    def verdict(env, cost, requests, decisions)
       outcomes = @policies.zip(decisions).map do |policy, decision|
         PolylimitNative::Outcome.new(policy: @limiter.policy(policy), decision: decision)
       end
       rate_limit = env[RATE_LIMIT] = RateLimit.new(outcomes)
-      said = PolylimitNative.respond(together(env, outcomes), cost, @headers, @reset_form, env['HTTP_ACCEPT'])
-      fields = said.fields.to_h { |field| [field.name, field.value] }
-      through = decisions.any?(&:is_outage) && @on_outage&.call(env, Outage.new(rate_limit, nil)) == :allow
-      Verdict.new(key, cost, rate_limit, fields, through ? nil : said.problem)
+      # Nothing was spent if one of them denied.
+      spending = spend(env, rate_limit, requests) if decisions.all?(&:allowed)
+      # What is overruled tells the client nothing.
+      outcomes = outcomes.select { |outcome| outcome.decision.allowed } if overruled?(env, rate_limit, decisions)
+      said = PolylimitNative.respond(together(env, outcomes), cost, @headers, @reset_form, text(env['HTTP_ACCEPT']))
+      Verdict.new(rate_limit, said.fields.to_h { |field| [field.name, field.value] }, said.problem, spending)
+    end
+
+    def spend(env, rate_limit, requests)
+      env[SPENDING] = Spending.new(@limiter, requests, env[SPENDING]) do |error|
+        @on_outage&.call(env, Outage.new(rate_limit, error))
+      end
+    end
+
+    # Whether denials are let through: those that come from an outage. One by the store stands, with all beside it.
+    def overruled?(env, rate_limit, decisions)
+      return false unless decisions.any?(&:is_outage)
+
+      allows = @on_outage&.call(env, Outage.new(rate_limit, nil)) == :allow
+      allows && decisions.reject(&:allowed).all?(&:is_outage)
     end
 
     # The outcomes with those of other middlewares on the same request; each policy has one, the newest.
@@ -110,6 +152,7 @@ module Polylimit
     end
 
     def deny(env, verdict)
+      env[SPENDING]&.give_back
       problem = verdict.problem
       own = @on_denied&.call(env, Denial.new(verdict.rate_limit, problem, verdict.fields))
       return own if own
@@ -118,28 +161,24 @@ module Polylimit
       [problem.status, verdict.fields.merge(headers), [problem.body]]
     end
 
-    # Gives back what the request has spent if its response does not count: under every policy, also when it fails under
-    # one of them.
+    # Gives back what the request has spent if its response does not count.
     def finish(env, verdict, status, headers)
-      return if @count.nil? || @count.call(env, status, headers)
+      return if verdict.spending.nil? || @count.nil? || @count.call(env, status, headers)
 
-      errors = @policies.filter_map { |policy| refund(verdict, policy) }
-      # There is an answer, which must not be lost for this.
-      @on_outage&.call(env, Outage.new(verdict.rate_limit, errors.first)) unless errors.empty?
-    end
-
-    # The error of its failing, if it does.
-    def refund(verdict, policy)
-      @limiter.refund(verdict.key, policy: policy, cost: verdict.cost)
-      nil
-    rescue Error => e
-      e
+      verdict.spending.refund
     end
 
     def address(env)
       header = @rules.header
-      line = header && env["HTTP_#{header.upcase.tr('-', '_')}"]
-      @rules.resolve(env['REMOTE_ADDR'], line ? [line] : [])
+      line = header && text(env["HTTP_#{header.upcase.tr('-', '_')}"])
+      peer = text(env['REMOTE_ADDR'])
+      peer = THIS_HOST if peer.nil? || peer.empty?
+      @rules.resolve(peer, line ? [line] : [])
+    end
+
+    # Rack's strings are bytes. What is not UTF-8 in them is nothing that is looked for, and takes nothing beside it along.
+    def text(bytes)
+      bytes&.dup&.force_encoding(Encoding::UTF_8)&.scrub('?')
     end
 
     # Refuses what would limit nothing, or spend twice.
