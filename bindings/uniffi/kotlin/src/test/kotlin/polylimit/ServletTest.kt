@@ -1,8 +1,10 @@
 package polylimit
 
 import jakarta.servlet.DispatcherType
+import jakarta.servlet.Filter
 import jakarta.servlet.http.HttpServlet
 import jakarta.servlet.http.HttpServletRequest
+import jakarta.servlet.http.HttpServletRequestWrapper
 import jakarta.servlet.http.HttpServletResponse
 import org.eclipse.jetty.ee10.servlet.FilterHolder
 import org.eclipse.jetty.ee10.servlet.ServletContextHandler
@@ -18,6 +20,10 @@ import polylimit.servlet.OutageEvent
 import polylimit.servlet.RateLimit
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
+import java.net.InetAddress
+import java.net.ServerSocket
+import java.net.Socket
+import java.net.SocketException
 import java.net.URI
 import java.net.http.HttpClient
 import java.net.http.HttpRequest
@@ -25,6 +31,7 @@ import java.net.http.HttpResponse
 import java.util.EnumSet
 import java.util.concurrent.CompletableFuture
 import java.util.concurrent.CopyOnWriteArrayList
+import kotlin.concurrent.thread
 
 /** Answers with what is left, and with the status that the path ends with; or throws where the path says so. */
 private class Left : HttpServlet() {
@@ -45,13 +52,18 @@ class ServletTest {
     private fun serve(
         vararg all: RateLimitOptions,
         requests: (get: (String, List<Pair<String, String>>) -> HttpResponse<String>) -> Unit,
+    ) = serveFilters(*Array(all.size) { RateLimitFilter(all[it]) }, requests = requests)
+
+    private fun serveFilters(
+        vararg all: Filter,
+        requests: (get: (String, List<Pair<String, String>>) -> HttpResponse<String>) -> Unit,
     ) {
         val server = Server()
         val connector = ServerConnector(server).apply { host = "127.0.0.1" }
         server.addConnector(connector)
         val context = ServletContextHandler()
         context.addServlet(ServletHolder(Left()), "/*")
-        for (options in all) context.addFilter(FilterHolder(RateLimitFilter(options)), "/*", EnumSet.of(DispatcherType.REQUEST))
+        for (filter in all) context.addFilter(FilterHolder(filter), "/*", EnumSet.of(DispatcherType.REQUEST))
         server.handler = context
         server.start()
         try {
@@ -162,6 +174,130 @@ class ServletTest {
                 assertEquals(503, get("/", emptyList()).statusCode())
                 assertEquals(200, get("/important", emptyList()).statusCode())
                 assertEquals(listOf("deny", "deny"), heard.map { it.rateLimit?.decision?.source })
+            }
+        }
+    }
+
+    /** A limiter that knows of one unit of "k" that was used before the store was lost. */
+    private fun lost(name: String): Limiter {
+        val policies = listOf(Policy(name, "1/hour", outage = "local"))
+        return Limiter(Settings("redis://127.0.0.1:1?deadline=50ms", policies)).also { assertTrue(it.check("k").allowed) }
+    }
+
+    @Test
+    fun `what an outage denied and is let through spends nothing, and gives nothing back`() {
+        lost("api").use { limiter ->
+            serve(RateLimitOptions(limiter).key { "k" }.count { _, _ -> false }.onOutage { true }) { get ->
+                assertEquals(200, get("/", emptyList()).statusCode())
+                assertEquals(0L, limiter.peek("k").remaining)
+            }
+        }
+    }
+
+    @Test
+    fun `what is overruled neither denies further in nor tells the client anything`() {
+        val inner = Limiter.of(mapOf("in" to "3/hour"))
+        val lost = lost("out")
+        val outer = RateLimitOptions(lost).key { "k" }.onOutage { true }
+        serve(outer, RateLimitOptions(inner)) { get ->
+            val answer = get("/", emptyList())
+            assertEquals(200, answer.statusCode())
+            assertEquals("2", answer.body())
+            assertEquals("\"in\";q=3;w=3600", answer.field("ratelimit-policy"))
+            assertNull(answer.field("retry-after"))
+            assertEquals(2L, inner.peek("127.0.0.1").remaining)
+        }
+        serve(outer) { get ->
+            val answer = get("/", emptyList())
+            assertEquals(200, answer.statusCode())
+            assertNull(answer.field("ratelimit"))
+            assertNull(answer.field("retry-after"))
+        }
+        lost.close()
+        inner.close()
+    }
+
+    /** A store that is reached over one connection, until it is cut. */
+    private class ReachedOnce {
+        private val server = ServerSocket(0, 1, InetAddress.getLoopbackAddress())
+        private val ends = CopyOnWriteArrayList<Socket>()
+        val url = "redis://127.0.0.1:${server.localPort}?deadline=1s&known_denied_max=1h"
+
+        init {
+            val store = URI(System.getenv("POLYLIMIT_REDIS"))
+            thread(isDaemon = true) {
+                val here = server.use { it.accept() }
+                val there = Socket(store.host, store.port)
+                ends += listOf(here, there)
+                for ((from, to) in listOf(here to there, there to here)) thread(isDaemon = true) { copy(from, to) }
+            }
+        }
+
+        fun cut() = ends.forEach(Socket::close)
+
+        private fun copy(
+            from: Socket,
+            to: Socket,
+        ) {
+            try {
+                from.getInputStream().transferTo(to.getOutputStream())
+            } catch (_: SocketException) {
+                // It is cut.
+            }
+        }
+    }
+
+    @Test
+    fun `an outage overrules no denial of the store`() {
+        val store = ReachedOnce()
+        val policies = listOf(Policy("a", "0/hour", outage = "deny"), Policy("b", "5/hour", outage = "deny"))
+        Limiter(Settings(store.url, policies)).use { limiter ->
+            val heard = CopyOnWriteArrayList<List<String>?>()
+            val options =
+                RateLimitOptions(limiter).policy("a", "b").onOutage { event ->
+                    heard += event.rateLimit?.outcomes?.map { it.decision.source }
+                    true
+                }
+            serve(options) { get ->
+                assertEquals("store", limiter.check("127.0.0.1", "a").source)
+                store.cut()
+                assertEquals(429, get("/", emptyList()).statusCode())
+                assertEquals(listOf(listOf("known_denied", "deny")), heard)
+            }
+        }
+    }
+
+    @Test
+    fun `what an outer one spent is given back once, when an inner one denies or cannot decide`() {
+        val closed = Limiter.of(mapOf("in" to "1/hour")).apply { close() }
+        for ((inner, status) in mapOf(Limiter.of(mapOf("in" to "0/hour")) to 429, closed to 500)) {
+            Limiter.of(mapOf("out" to "9/hour", "between" to "9/hour")).use { limiter ->
+                for (policy in listOf("out", "between")) limiter.check("127.0.0.1", policy, 5)
+                val outer = RateLimitOptions(limiter).policy("out").count { _, _ -> false }
+                serve(outer, RateLimitOptions(limiter).policy("between").cost { 2 }, RateLimitOptions(inner)) { get ->
+                    assertEquals(status, get("/", emptyList()).statusCode())
+                    for (policy in listOf("out", "between")) assertEquals(4L, limiter.peek("127.0.0.1", policy).remaining, policy)
+                }
+            }
+        }
+    }
+
+    @Test
+    fun `a peer without an address is this host`() {
+        for (address in listOf(null, "")) {
+            val unix =
+                Filter { request, response, chain ->
+                    val from =
+                        object : HttpServletRequestWrapper(request as HttpServletRequest) {
+                            override fun getRemoteAddr() = address
+                        }
+                    chain.doFilter(from, response)
+                }
+            Limiter.of(mapOf("api" to "9/hour")).use { limiter ->
+                serveFilters(unix, RateLimitFilter(RateLimitOptions(limiter))) { get ->
+                    assertEquals(200, get("/", emptyList()).statusCode())
+                    assertEquals(8L, limiter.peek("127.0.0.1").remaining)
+                }
             }
         }
     }

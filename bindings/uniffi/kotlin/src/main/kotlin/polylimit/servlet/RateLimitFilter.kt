@@ -14,6 +14,7 @@ import polylimit.Decision
 import polylimit.Outcome
 import polylimit.PolylimitException
 import polylimit.Problem
+import polylimit.Request
 import polylimit.request
 import polylimit.respond
 
@@ -22,7 +23,7 @@ import polylimit.respond
  *
  * The request has the decision as the attribute [ATTRIBUTE], the response its fields; a denied request is answered by a
  * problem document or text, with 429, or 503 when the store could not be asked. Several filters on one request make one
- * set of fields together.
+ * set of fields together; what one has spent is given back when one further in denies or cannot decide.
  */
 public class RateLimitFilter
     @Throws(PolylimitException::class)
@@ -39,11 +40,11 @@ public class RateLimitFilter
         }
 
         private class Verdict(
-            val key: String,
-            val cost: Long?,
             val rateLimit: RateLimit,
             /** Why the request is denied; null when it is not. */
             val problem: Problem?,
+            /** Null when nothing was spent. */
+            val spending: Spending?,
         )
 
         override fun doFilter(
@@ -54,19 +55,43 @@ public class RateLimitFilter
             if (request !is HttpServletRequest || response !is HttpServletResponse || options.skip?.test(request) == true) {
                 return chain.doFilter(request, response)
             }
-            val verdict = decide(request, response)
-            if (verdict?.problem != null) return deny(Denial(verdict.rateLimit, verdict.problem), request, response)
-            if (verdict == null || options.count == null) return chain.doFilter(request, response)
+            val before = request.getAttribute(SPENDING)
+            try {
+                limit(request, response, chain)
+            } finally {
+                // Whoever asks after this is not further in, unless it goes on elsewhere.
+                if (!request.isAsyncStarted) request.setAttribute(SPENDING, before)
+            }
+        }
+
+        private fun limit(
+            request: HttpServletRequest,
+            response: HttpServletResponse,
+            chain: FilterChain,
+        ) {
+            val verdict =
+                try {
+                    decide(request, response)
+                } catch (failure: Throwable) {
+                    spent(request)?.giveBack()
+                    throw failure
+                }
+            if (verdict?.problem != null) {
+                spent(request)?.giveBack()
+                return deny(Denial(verdict.rateLimit, verdict.problem), request, response)
+            }
+            val spending = verdict?.spending
+            if (spending == null || options.count == null) return chain.doFilter(request, response)
             try {
                 chain.doFilter(request, response)
             } catch (failure: Throwable) {
-                finishFailed(verdict, request, response)
+                finishFailed(spending, request, response)
                 throw failure
             }
             if (request.isAsyncStarted) {
-                request.asyncContext.addListener(Completed { finish(verdict, request, response) })
+                request.asyncContext.addListener(Completed { finish(spending, request, response) })
             } else {
-                finish(verdict, request, response)
+                finish(spending, request, response)
             }
         }
 
@@ -77,20 +102,45 @@ public class RateLimitFilter
         ): Verdict? {
             val key = options.key?.apply(request) ?: addressOf(request)
             val cost = options.cost?.applyAsLong(request)
+            val requests = policies.map { request(key, it, cost) }
             val decisions =
                 try {
-                    limiter.checkTogether(policies.map { request(key, it, cost) })
+                    limiter.checkTogether(requests)
                 } catch (error: PolylimitException) {
                     return undecided(request, error)
                 }
             val rateLimit = RateLimit(policies.zip(decisions).mapNotNull(::outcome))
             request.setAttribute(ATTRIBUTE, rateLimit)
-            val all = together(request, rateLimit.outcomes)
+            // Nothing was spent if one of them denied.
+            val spending = if (decisions.all(Decision::allowed)) spend(request, rateLimit, requests) else null
+            val isOverruled = isOverruled(request, rateLimit, decisions)
+            // What is overruled tells the client nothing.
+            val all = together(request, rateLimit.outcomes.filter { it.decision.allowed || !isOverruled })
             val said = respond(all, cost, options.headers, options.resetForm, request.getHeader("Accept"))
             for ((name, value) in said.fields) response.setHeader(name, value)
-            val isOutage = decisions.any(Decision::isOutage)
-            val letThrough = isOutage && options.onOutage?.test(OutageEvent(request, rateLimit, null)) == true
-            return Verdict(key, cost, rateLimit, if (letThrough) null else said.problem)
+            return Verdict(rateLimit, said.problem, spending)
+        }
+
+        private fun spend(
+            request: HttpServletRequest,
+            rateLimit: RateLimit,
+            requests: List<Request>,
+        ): Spending {
+            val spending =
+                Spending(limiter, requests, spent(request)) { options.onOutage?.test(OutageEvent(request, rateLimit, it)) }
+            request.setAttribute(SPENDING, spending)
+            return spending
+        }
+
+        /** Whether denials are let through: those that come from an outage. One by the store stands, with all beside it. */
+        private fun isOverruled(
+            request: HttpServletRequest,
+            rateLimit: RateLimit,
+            decisions: List<Decision>,
+        ): Boolean {
+            if (decisions.none(Decision::isOutage)) return false
+            val allows = options.onOutage?.test(OutageEvent(request, rateLimit, null)) == true
+            return allows && decisions.all { it.allowed || it.isOutage }
         }
 
         private fun outcome(decided: Pair<String, Decision>): Outcome? =
@@ -118,49 +168,31 @@ public class RateLimitFilter
             response.outputStream.write(problem.body.encodeToByteArray())
         }
 
-        /**
-         * Gives back what the request has spent if its response does not count: under every policy, also when it fails under
-         * one of them.
-         */
+        /** Gives back what the request has spent if its response does not count. */
         private fun finish(
-            verdict: Verdict,
+            spending: Spending,
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
-            if (options.count?.test(request, response) != false) return
-            val error = policies.mapNotNull { refund(verdict, it) }.firstOrNull() ?: return
-            // The response is on its way: there is nobody else to tell.
-            options.onOutage?.test(OutageEvent(request, verdict.rateLimit, error))
+            if (options.count?.test(request, response) == false) spending.refund()
         }
 
         /** The same for what failed, which is answered further out. */
         private fun finishFailed(
-            verdict: Verdict,
+            spending: Spending,
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
-            if (response.isCommitted) return finish(verdict, request, response)
+            if (response.isCommitted) return finish(spending, request, response)
             val status = response.status
             response.status = HttpServletResponse.SC_INTERNAL_SERVER_ERROR
-            finish(verdict, request, response)
+            finish(spending, request, response)
             response.status = status
         }
 
-        /** Why it fails, if it does. */
-        private fun refund(
-            verdict: Verdict,
-            policy: String,
-        ): PolylimitException? =
-            try {
-                limiter.refund(verdict.key, policy, verdict.cost)
-                null
-            } catch (error: PolylimitException) {
-                error
-            }
-
         private fun addressOf(request: HttpServletRequest): String {
             val lines = rules.header()?.let { request.getHeaders(it).toList() }.orEmpty()
-            return rules.resolve(request.remoteAddr, lines)
+            return rules.resolve(request.remoteAddr.orEmpty().ifEmpty { THIS_HOST }, lines)
         }
 
         private fun onlyPolicy(): String =
@@ -172,6 +204,10 @@ public class RateLimitFilter
             /** The name of the request's attribute that holds its [RateLimit]. */
             public const val ATTRIBUTE: String = "polylimit.rateLimit"
             private const val OUTCOMES = "polylimit.outcomes"
+            private const val SPENDING = "polylimit.spending"
+
+            /** The peer of a Unix socket. */
+            private const val THIS_HOST = "127.0.0.1"
 
             /** Refuses what would limit nothing, or spend twice. */
             private fun refuseMistakes(policies: List<String>) {
@@ -183,6 +219,8 @@ public class RateLimitFilter
                 val twice = policies.groupingBy { it }.eachCount().entries.firstOrNull { it.value > 1 } ?: return
                 throw PolylimitException.InvalidArgument("policy \"${twice.key}\" is given twice: once is enough")
             }
+
+            private fun spent(request: HttpServletRequest): Spending? = request.getAttribute(SPENDING) as? Spending
 
             /** The outcomes with those of other filters on the same request; each policy has one, the newest. */
             private fun together(

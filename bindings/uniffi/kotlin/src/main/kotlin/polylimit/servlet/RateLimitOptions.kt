@@ -85,8 +85,8 @@ public class RateLimitOptions(
     public fun onDenied(onDenied: DenialHandler): RateLimitOptions = apply { this.onDenied = onDenied }
 
     /**
-     * Hears of each request that the store did not decide; `true` lets the request through. Otherwise what was decided in
-     * the store's place holds, and an error is thrown.
+     * Hears of each request that the store did not decide; `true` lets the request through, unless the store itself has
+     * denied it under another policy. Otherwise what was decided in the store's place holds, and an error is thrown.
      */
     public fun onOutage(onOutage: Predicate<OutageEvent>): RateLimitOptions = apply { this.onOutage = onOutage }
 
