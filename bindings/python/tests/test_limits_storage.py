@@ -9,10 +9,27 @@ from limits import strategies
 from limits.aio import strategies as aio_strategies
 from limits.errors import StorageError
 from limits.storage import storage_from_string
-from polylimit import InvalidArgumentError
+from polylimit import InvalidArgumentError, StoreUnavailableError
 from polylimit.limits import AsyncPolylimitStorage, PolylimitStorage
 
 NAMES = ["FixedWindowRateLimiter", "MovingWindowRateLimiter", "SlidingWindowCounterRateLimiter"]
+NOWHERE = "polylimit+redis://127.0.0.1:1"
+
+#: What a process admits of 12 by a quarter; the limit of a fixed window is not told.
+SHARES = dict(zip(NAMES, [12, 3, 3]))
+
+#: What is called of a storage, but for what tells whether the store answers.
+CALLS = {
+    "incr": (60, 1),
+    "get": (),
+    "get_expiry": (),
+    "clear": (),
+    "acquire_entry": (5, 60, 1),
+    "get_moving_window": (5, 60),
+    "acquire_sliding_window_entry": (5, 60, 1),
+    "get_sliding_window": (60,),
+    "clear_sliding_window": (60,),
+}
 
 
 @pytest.fixture
@@ -76,7 +93,63 @@ def test_errors_are_wrapped_as_those_of_other_storages():
 
 
 def test_a_store_that_is_not_there():
-    assert not storage_from_string("polylimit+redis://127.0.0.1:1").check()
+    assert not storage_from_string(NOWHERE).check()
+
+
+@pytest.mark.parametrize(("name", "share"), SHARES.items())
+def test_a_share_of_the_limit_without_the_store(name, share, key):
+    limiter = getattr(strategies, name)(storage_from_string(f"{NOWHERE}?local_share=0.25"))
+    item = limits.parse("12/hour")
+    assert limiter.get_window_stats(item, key).remaining == share
+    assert limiter.test(item, key, cost=share)
+    assert not limiter.test(item, key, cost=share + 1)
+    assert limiter.hit(item, key, cost=share - 1)
+    stats = limiter.get_window_stats(item, key)
+    assert stats.remaining == 1
+    assert time.time() < stats.reset_time <= time.time() + 3601
+    assert [limiter.hit(item, key) for _ in range(3)] == [True, False, False]
+    assert limiter.get_window_stats(item, key).remaining == 0
+    limiter.clear(item, key)
+    assert limiter.get_window_stats(item, key).remaining == share
+
+
+@pytest.mark.parametrize(("name", "share"), SHARES.items())
+def test_an_asynchronous_share_of_the_limit_without_the_store(name, share, key):
+    async def main():
+        limiter = getattr(aio_strategies, name)(storage_from_string(f"async+{NOWHERE}?local_share=0.25"))
+        item = limits.parse("12/hour")
+        assert (await limiter.get_window_stats(item, key)).remaining == share
+        assert await limiter.test(item, key, cost=share)
+        assert not await limiter.test(item, key, cost=share + 1)
+        assert [await limiter.hit(item, key) for _ in range(share + 1)] == [True] * share + [False]
+        assert (await limiter.get_window_stats(item, key)).remaining == 0
+
+    asyncio.run(main())
+
+
+def test_a_fixed_window_goes_on_without_its_store(own_redis, key):
+    storage = storage_from_string(f"polylimit+{own_redis.url}?local_share=0.25&deadline=5s")
+    assert storage.check()
+    limiter = strategies.FixedWindowRateLimiter(storage)
+    item = limits.parse("5/hour")
+    assert [limiter.hit(item, key) for _ in range(2)] == [True, True]
+    own_redis.stop()
+    assert limiter.get_window_stats(item, key).remaining == 3
+    assert [limiter.hit(item, key) for _ in range(4)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_where_the_outage_policy_denies_the_store_is_unavailable(name):
+    uri = f"{NOWHERE}?outage=deny"
+    arguments = ("LIMITER/key/5/1/minute", *CALLS[name])
+    with pytest.raises(StoreUnavailableError, match=r"^the store cannot be asked: unreachable$"):
+        getattr(storage_from_string(uri), name)(*arguments)
+    with pytest.raises(StorageError):
+        getattr(storage_from_string(uri, wrap_exceptions=True), name)(*arguments)
+    with pytest.raises(StoreUnavailableError, match=r"^the store cannot be asked: unreachable$"):
+        asyncio.run(getattr(storage_from_string(f"async+{uri}"), name)(*arguments))
+    with pytest.raises(StorageError):
+        asyncio.run(getattr(storage_from_string(f"async+{uri}", wrap_exceptions=True), name)(*arguments))
 
 
 def test_flask_limiter(redis):
@@ -129,3 +202,22 @@ def test_slowapi(redis):
 
     web = TestClient(app, headers={"x-client": str(time.time_ns())})
     assert [web.get("/").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+@pytest.mark.parametrize(
+    ("options", "statuses"),
+    [({"in_memory_fallback": ["2/hour"]}, [200, 200, 429]), ({"swallow_errors": True}, [200, 200, 200])],
+)
+def test_flask_limiter_goes_on_where_the_outage_policy_denies(options, statuses):
+    import flask
+    from flask_limiter import Limiter
+
+    app = flask.Flask(__name__)
+    Limiter(lambda: "one", app=app, storage_uri=f"{NOWHERE}?outage=deny", default_limits=["1/hour"], **options)
+
+    @app.get("/")
+    def root():
+        return "root"
+
+    web = app.test_client()
+    assert [web.get("/").status_code for _ in range(3)] == statuses

@@ -6,12 +6,17 @@ Import this module once; then ``polylimit+redis://host:port`` and the other URLs
 What the interface of ``limits`` allows is exact: a window is counted and decided in one atomic step. What it does not
 allow stays as it is there: the fixed window strategy counts what it denies, ``reset`` is refused (it would have to
 forget every key), and the statistics of the sliding window counter are near, not exact.
+
+While Redis cannot be asked, the outage policy answers. With ``local``, this process counts by itself; of a fixed window
+it admits the whole limit, whatever ``local_share`` says, as the limit is not told here. With ``deny``,
+:class:`polylimit.StoreUnavailableError` is raised, so that what services have for a storage that fails does its work,
+such as ``in_memory_fallback`` and ``swallow_errors``.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from limits.aio.storage import MovingWindowSupport as AsyncMovingWindowSupport
 from limits.aio.storage import SlidingWindowCounterSupport as AsyncSlidingWindowCounterSupport
@@ -22,9 +27,11 @@ from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Sto
 from polylimit._core import AsyncLimiter, Limiter, PolylimitError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from polylimit._core import Decision
+    from polylimit._core import Decision, Usage
 
 __all__ = ["AsyncPolylimitStorage", "PolylimitStorage"]
+
+_Answer = TypeVar("_Answer", bound="Decision | Usage")
 
 _SCHEMES = [
     f"polylimit+{scheme}"
@@ -78,6 +85,19 @@ def _limit_of(key: str) -> int:
     return int(key.rsplit("/", 3)[1])
 
 
+def _answered(answer: _Answer) -> _Answer:
+    """Refuse what ``deny`` says in place of the store: it is neither a denial nor a count."""
+    if answer.source == "deny":
+        raise StoreUnavailableError(f"the store cannot be asked: {answer.degraded}")
+    return answer
+
+
+def _count(answer: Decision | Usage) -> int:
+    """Give the count of a fixed window: while the store cannot be asked, its limit is a share of that of the quota."""
+    quota = _answered(answer).quotas[0]
+    return quota.limit - quota.remaining
+
+
 class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
     """Keeps the counts of ``limits`` in a store of polylimit; options are those of :class:`polylimit.Limiter`."""
 
@@ -95,15 +115,15 @@ class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Count in a fixed window, and give the count."""
-        return _UNLIMITED - self.limiter.charge(key, _fixed_window(expiry), cost=amount).remaining
+        return _count(self.limiter.charge(key, _fixed_window(expiry), cost=amount))
 
     def get(self, key: str) -> int:
         """Give the count of a fixed window."""
-        return _UNLIMITED - self.limiter.peek(key, _fixed_window(_expiry_of(key))).remaining
+        return _count(self.limiter.peek(key, _fixed_window(_expiry_of(key))))
 
     def get_expiry(self, key: str) -> float:
         """Give the end of a fixed window, in seconds since the Unix epoch."""
-        return time.time() + self.limiter.peek(key, _fixed_window(_expiry_of(key))).reset_after
+        return time.time() + _answered(self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
 
     def check(self) -> bool:
         """Tell whether the store answers."""
@@ -121,33 +141,34 @@ class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         """Forget a key, in every strategy."""
         expiry = _expiry_of(key)
         for quota in (_fixed_window(expiry), _moving_window(_limit_of(key), expiry)):
-            self.limiter.reset(key, quota)
+            _answered(self.limiter.reset(key, quota))
         self.clear_sliding_window(key, expiry)
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """Count in a moving window, if it admits that."""
-        return self.limiter.check(key, _moving_window(limit, expiry), cost=amount).allowed
+        return _answered(self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         """Give the start of a moving window, in seconds since the Unix epoch, and its count."""
         quota = _moving_window(limit, expiry)
-        seen = self.limiter.peek(key, quota)
+        seen = _answered(self.limiter.peek(key, quota))
         # One more than remains is admitted when the oldest entry leaves.
-        return _window(seen, self.limiter.peek(key, quota, cost=seen.remaining + 1), limit, expiry)
+        next_one = _answered(self.limiter.peek(key, quota, cost=seen.remaining + 1))
+        return _window(seen, next_one, limit, expiry)
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """Count in a sliding window of two counters, if it admits that."""
-        return self.limiter.check(key, _sliding_window(limit, expiry), cost=amount).allowed
+        return _answered(self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         """Give the weighted count as that of the current window, and when nothing counts any more."""
         limit = _limit_of(key)
-        seen = self.limiter.peek(key, _sliding_window(limit, expiry))
+        seen = _answered(self.limiter.peek(key, _sliding_window(limit, expiry)))
         return 0, 0.0, limit - seen.remaining, seen.reset_after
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forget a sliding window."""
-        self.limiter.reset(key, _sliding_window(_limit_of(key), expiry))
+        _answered(self.limiter.reset(key, _sliding_window(_limit_of(key), expiry)))
 
 
 class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingWindowCounterSupport):
@@ -167,15 +188,15 @@ class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSliding
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Count in a fixed window, and give the count."""
-        return _UNLIMITED - (await self.limiter.charge(key, _fixed_window(expiry), cost=amount)).remaining
+        return _count(await self.limiter.charge(key, _fixed_window(expiry), cost=amount))
 
     async def get(self, key: str) -> int:
         """Give the count of a fixed window."""
-        return _UNLIMITED - (await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).remaining
+        return _count(await self.limiter.peek(key, _fixed_window(_expiry_of(key))))
 
     async def get_expiry(self, key: str) -> float:
         """Give the end of a fixed window, in seconds since the Unix epoch."""
-        return time.time() + (await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
+        return time.time() + _answered(await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
 
     async def check(self) -> bool:
         """Tell whether the store answers."""
@@ -193,36 +214,38 @@ class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSliding
         """Forget a key, in every strategy."""
         expiry = _expiry_of(key)
         for quota in (_fixed_window(expiry), _moving_window(_limit_of(key), expiry)):
-            await self.limiter.reset(key, quota)
+            _answered(await self.limiter.reset(key, quota))
         await self.clear_sliding_window(key, expiry)
 
     async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """Count in a moving window, if it admits that."""
-        return (await self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
+        return _answered(await self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
 
     async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         """Give the start of a moving window, in seconds since the Unix epoch, and its count."""
         quota = _moving_window(limit, expiry)
-        seen = await self.limiter.peek(key, quota)
-        return _window(seen, await self.limiter.peek(key, quota, cost=seen.remaining + 1), limit, expiry)
+        seen = _answered(await self.limiter.peek(key, quota))
+        next_one = _answered(await self.limiter.peek(key, quota, cost=seen.remaining + 1))
+        return _window(seen, next_one, limit, expiry)
 
     async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """Count in a sliding window of two counters, if it admits that."""
-        return (await self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
+        return _answered(await self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
 
     async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         """Give the weighted count as that of the current window, and when nothing counts any more."""
         limit = _limit_of(key)
-        seen = await self.limiter.peek(key, _sliding_window(limit, expiry))
+        seen = _answered(await self.limiter.peek(key, _sliding_window(limit, expiry)))
         return 0, 0.0, limit - seen.remaining, seen.reset_after
 
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forget a sliding window."""
-        await self.limiter.reset(key, _sliding_window(_limit_of(key), expiry))
+        _answered(await self.limiter.reset(key, _sliding_window(_limit_of(key), expiry)))
 
 
 def _window(seen: Decision, next_one: Decision, limit: int, expiry: int) -> tuple[float, int]:
     now = time.time()
+    # Of the limit that was told, whatever share of it decides: what is left of it is what is still admitted.
     count = limit - seen.remaining
     if count == 0 or next_one.retry_after is None:
         return now, count
