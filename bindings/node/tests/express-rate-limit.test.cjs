@@ -121,6 +121,41 @@ test("express-rate-limit: what happens without the store is as its policy says",
   });
 });
 
+test("express-rate-limit: requests are counted from one, whichever share of a limit a process has without the store", async () => {
+  const store = new PolylimitStore({ limiter: "redis://127.0.0.1:1?local_share=0.25" });
+  await serving({ store, keyGenerator: () => "k" }, async (port, limit) => {
+    assert.equal(JSON.parse((await request(port)).text).used, 1);
+    assert.deepEqual(statuses(await requests(port, 4)), { 200: 2, 429: 2 });
+    assert.equal((await limit.getKey("k")).totalHits, 5);
+    await limit.resetKey("k");
+    assert.equal(await limit.getKey("k"), undefined);
+    assert.equal(JSON.parse((await request(port)).text).used, 1);
+  });
+});
+
+test("express-rate-limit: counts go on when the store goes", async () => {
+  await withRedis(async (redis) => {
+    const limiter = new Limiter(redis.url, { deadline: "5s", localShare: 0.25 });
+    await serving({ store: new PolylimitStore({ limiter }), limit: 5 }, async (port) => {
+      assert.equal(JSON.parse((await request(port)).text).used, 1);
+      await redis.kill();
+      assert.equal(JSON.parse((await request(port)).text).used, 2);
+      assert.deepEqual(statuses(await requests(port, 5)), { 200: 3, 429: 2 });
+    });
+  });
+});
+
+test("express-rate-limit: nothing is known of a client where the policy in place of the store denies", async () => {
+  const store = new PolylimitStore({ limiter: "redis://127.0.0.1:1?outage=deny" });
+  store.init({ windowMs: 60_000 });
+  for (const ask of ["get", "increment", "decrement", "resetKey"]) {
+    await assert.rejects(store[ask]("k"), {
+      code: "store_unavailable",
+      message: "the store cannot be asked: unreachable",
+    });
+  }
+});
+
 test("express-rate-limit: only a limiter of its own is closed with the store", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "2/minute" } });
   const shared = new PolylimitStore({ limiter });

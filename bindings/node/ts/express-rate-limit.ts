@@ -3,7 +3,7 @@
 import type { ClientRateLimitInfo, Options, Store } from "express-rate-limit";
 
 import { invalidArgument, known, text } from "./argument";
-import type { Decision } from "./decision";
+import type { Decision, Usage } from "./decision";
 import { PolylimitError } from "./failure";
 import { Limiter } from "./limiter";
 
@@ -24,7 +24,8 @@ const LARGEST = 1_000_000_000_000;
 /**
  * Counts as express-rate-limit's own stores do: in windows that start with a client's first request, whatever the limit.
  * Requests over the limit are counted too. When no decision can be made, or the policy in place of the store denies, it
- * fails, and `passOnStoreError` says what then.
+ * fails, and `passOnStoreError` says what then. Where each process counts by itself in place of the store, it admits the
+ * whole limit, whatever `localShare` says: the limit is not told here.
  */
 export class PolylimitStore implements Store {
   readonly prefix: string;
@@ -46,26 +47,22 @@ export class PolylimitStore implements Store {
   }
 
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const decision = await this.#limiter.peek(this.#key(key), this.#named());
+    const decision = answered(await this.#limiter.peek(this.#key(key), this.#named()));
     return decision.resetAfterMs === 0 ? undefined : hits(decision);
   }
 
   async increment(key: string): Promise<ClientRateLimitInfo> {
-    const decision = await this.#limiter.check(this.#key(key), this.#named());
-    if (!decision.allowed && decision.source === "deny") {
-      throw new PolylimitError("store_unavailable", `the store cannot be asked: ${decision.degraded}`);
-    }
-    const counted = hits(decision);
+    const counted = hits(answered(await this.#limiter.check(this.#key(key), this.#named())));
     // Where an outage admits everything, nothing is counted; express-rate-limit wants to hear of the request all the same.
     return { ...counted, totalHits: Math.max(counted.totalHits, 1) };
   }
 
   async decrement(key: string): Promise<void> {
-    await this.#limiter.refund(this.#key(key), this.#named());
+    answered(await this.#limiter.refund(this.#key(key), this.#named()));
   }
 
   async resetKey(key: string): Promise<void> {
-    await this.#limiter.reset(this.#key(key), this.#named());
+    answered(await this.#limiter.reset(this.#key(key), this.#named()));
   }
 
   /** Closes the limiter if it was made here. */
@@ -83,6 +80,15 @@ export class PolylimitStore implements Store {
   }
 }
 
-function hits({ remaining, resetAfterMs }: Decision): ClientRateLimitInfo {
-  return { totalHits: LARGEST - remaining, resetTime: new Date(Date.now() + resetAfterMs) };
+/** What denies in place of the store knows nothing of a client. */
+function answered<Answer extends Decision | Usage>(answer: Answer): Answer {
+  if (answer.source === "deny") {
+    throw new PolylimitError("store_unavailable", `the store cannot be asked: ${answer.degraded}`);
+  }
+  return answer;
+}
+
+/** The limit is that of who has decided: what counts in place of the store may have a share of it. */
+function hits({ limit, remaining, resetAfterMs }: Decision): ClientRateLimitInfo {
+  return { totalHits: limit - remaining, resetTime: new Date(Date.now() + resetAfterMs) };
 }
