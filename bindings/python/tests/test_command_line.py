@@ -15,6 +15,18 @@ def test_check(local, redis, key):
         assert (status, out[:37]) == (0, "Decision(allowed=True, remaining=4, r")
 
 
+def test_check_where_the_store_cannot_be_asked(key):
+    for outage, found in [
+        ("local", "True, remaining=1"),
+        ("allow", "True, remaining=2"),
+        ("deny", "False, remaining=0"),
+    ]:
+        status, out, err = run("check", f"redis://127.0.0.1:1?outage={outage}", key, "2/day")
+        assert (status, err) == (2, "polylimit: the store cannot be asked: unreachable\n")
+        assert out.startswith(f"Decision(allowed={found}, ")
+        assert f"source='{outage}'" in out
+
+
 def test_doctor(local, own_redis):
     assert run("doctor", local) == (0, "fine: the store answers\n", "")
     status, out, err = run("doctor", own_redis.url)

@@ -7,6 +7,9 @@ import sys
 
 from polylimit import Limiter, PolylimitError, __version__
 
+#: The sources of a decision that the store was not asked for: the outage policy made it.
+_OUTAGES = ("local", "allow", "deny")
+
 
 def _doctor(arguments: argparse.Namespace) -> int:
     with Limiter(arguments.url) as limiter:
@@ -22,6 +25,9 @@ def _check(arguments: argparse.Namespace) -> int:
     with Limiter(arguments.url) as limiter:
         decision = limiter.check(arguments.key, arguments.quota, cost=arguments.cost)
     print(decision)
+    if decision.source in _OUTAGES:
+        print(f"polylimit: the store cannot be asked: {decision.degraded}", file=sys.stderr)
+        return 2
     return 0 if decision else 1
 
 
