@@ -1,5 +1,7 @@
 """What the options of a limit may be, the same for every framework."""
 
+from functools import partial
+
 import flask
 import pytest
 from polylimit import AsyncLimiter, InvalidArgumentError, Limiter, Quota
@@ -10,12 +12,36 @@ from polylimit.flask import RateLimit, limit
 
 POLICIES = {"a": "3/day", "b": "3/day"}
 FACES = {
-    "asgi": lambda policy: RateLimitMiddleware(None, limiter=AsyncLimiter(policies=POLICIES), policy=policy),
-    "fastapi": lambda policy: Dependency(AsyncLimiter(policies=POLICIES), policy),
-    "flask": lambda policy: RateLimit(flask.Flask("app"), limiter=Limiter(policies=POLICIES), policy=policy),
-    "view of flask": lambda policy: limit(Limiter(policies=POLICIES), policy),
-    "view of django": lambda policy: limit_of_django(Limiter(policies=POLICIES), policy),
+    "asgi": lambda policy, **others: RateLimitMiddleware(
+        None, limiter=AsyncLimiter(policies=POLICIES), policy=policy, **others
+    ),
+    "fastapi": lambda policy, **others: Dependency(AsyncLimiter(policies=POLICIES), policy, **others),
+    "flask": lambda policy, **others: RateLimit(
+        flask.Flask("app"), limiter=Limiter(policies=POLICIES), policy=policy, **others
+    ),
+    "view of flask": lambda policy, **others: limit(Limiter(policies=POLICIES), policy, **others),
+    "view of django": lambda policy, **others: limit_of_django(Limiter(policies=POLICIES), policy, **others),
 }
+
+
+async def asynchronous(_status, _response):
+    return False
+
+
+class Asynchronous:
+    async def __call__(self, _response):
+        return False
+
+    async def method(self, _response):
+        return False
+
+
+class Blocking:
+    def __call__(self, _response):
+        return False
+
+    async def close(self):
+        pass
 
 
 @pytest.fixture(params=FACES)
@@ -62,3 +88,25 @@ def test_a_policy_that_is_there_twice_is_refused(face, policies, again):
 )
 def test_different_policies_are_allowed(face, policies):
     face(policies)
+
+
+@pytest.mark.parametrize(
+    ("count", "called"),
+    [
+        (asynchronous, "asynchronous"),
+        (partial(asynchronous, 401), "asynchronous"),
+        (Asynchronous(), "Asynchronous"),
+        (Asynchronous().method, "Asynchronous.method"),
+        (partial(Asynchronous()), "Asynchronous"),
+    ],
+    ids=["function", "partial", "object", "method", "partial of an object"],
+)
+def test_a_count_that_would_have_to_be_awaited_is_refused(face, count, called):
+    refused = f"^count is {called}, which is asynchronous: allowed is a function that gives true or false at once$"
+    with pytest.raises(InvalidArgumentError, match=refused):
+        face("a", count=count)
+
+
+@pytest.mark.parametrize("count", [None, bool, lambda _response: False, Blocking(), partial(Blocking())])
+def test_a_count_that_is_called_is_allowed(face, count):
+    face("a", count=count)

@@ -147,8 +147,8 @@ class RateLimitMiddleware:
     ``cost``
         Units that a request spends: a number, or a function of the request.
     ``count``
-        A function of the response: only those for which it is true count. The cost is reserved before and given
-        back after. For a view that raises, it gets a response with the status that Django answers.
+        A function of the response, not asynchronous: only those for which it is true count. The cost is reserved
+        before and given back after. For a view that raises, it gets a response with the status that Django answers.
     ``skip``
         A function of the request: those for which it is true are not limited.
     ``on_denied``, ``on_outage``

@@ -72,8 +72,8 @@ class RateLimit:
     cost
         Units that a request spends: a number, or a function of the request.
     count
-        A function of the response: only those for which it is true count. The cost is reserved before and given
-        back after. For an exception that nobody handles, it gets a response with the status 500.
+        A function of the response, not asynchronous: only those for which it is true count. The cost is reserved
+        before and given back after. For an exception that nobody handles, it gets a response with the status 500.
     skip
         A function of the request: those for which it is true are not limited.
     on_denied, on_outage

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from polylimit import keys
@@ -66,6 +68,8 @@ class Guard:
     ) -> None:
         # Refuses a style that is not known, as soon as it is given.
         header_fields([], style=headers)
+        if count is not None:
+            refuse_asynchronous("count", count)
         self.limiter = limiter
         #: In the order in which they were given.
         self.policies = several(policy)
@@ -85,6 +89,18 @@ class Guard:
         if len(self.policies) == 1 and skip is None and count is None and not callable(cost):
             rules = self.key.rules if isinstance(self.key, keys.ClientAddress) else None
             self.plain = PlainGuard.of(self, limiter, self.policies[0], cost, rules, headers)
+
+
+def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:
+    """Refuse a function that nobody awaits: what it gives would be true for every response."""
+    while isinstance(given, partial):
+        given = given.func
+    # The calls of an object are those of its class.
+    if iscoroutinefunction(given) or (callable(given) and iscoroutinefunction(type(given).__call__)):
+        called = getattr(given, "__qualname__", type(given).__qualname__)
+        raise InvalidArgumentError(
+            f"{name} is {called}, which is asynchronous: allowed is a function that gives true or false at once"
+        )
 
 
 def several(given: Policies) -> tuple[PolicyName, ...]:
