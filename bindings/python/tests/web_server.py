@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +25,7 @@ class WebServer:
     """gunicorn, uvicorn or uWSGI on a socket that is open before it starts, so that no request comes too early."""
 
     def __init__(self, module: str, *arguments: str, store: str) -> None:
+        self._arguments = arguments
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
         self._listener.listen(512)
@@ -52,6 +54,7 @@ class WebServer:
     def __exit__(self, *_exception: object) -> None:
         self.client.close()
         self._listener.close()
+        self._wait_for_workers()
         self._process.terminate()
         try:
             status = self._process.wait(30)
@@ -64,6 +67,18 @@ class WebServer:
         # What it printed says why, if it did not end well.
         assert status in (0, -signal.SIGTERM), log
         assert "Traceback" not in log, log
+
+    def _wait_for_workers(self) -> None:
+        """Wait until each worker of a lazy uWSGI has loaded the application: who is stopped before says that it failed."""
+        if "--lazy-apps" not in self._arguments:
+            return
+        loading = int(self._arguments[self._arguments.index("--processes") + 1])
+        end = time.monotonic() + 30
+        while self._process.poll() is None and time.monotonic() < end:
+            # The server goes on writing where it was.
+            if os.pread(self.log.fileno(), 1 << 20, 0).count(b"WSGI app 0 ") >= loading:
+                return
+            time.sleep(0.01)
 
     def statuses(self, path: str, times: int, **arguments) -> Counter[int]:
         """How many responses of each status come to so many requests, 16 at a time."""
