@@ -69,7 +69,7 @@ class WebServer:
         assert "Traceback" not in log, log
 
     def _wait_for_workers(self) -> None:
-        """Wait until each worker of a lazy uWSGI has loaded the application: who is stopped before says that it failed."""
+        """Wait until each worker of a lazy uWSGI has loaded the application: before that, to be stopped is to fail."""
         if "--lazy-apps" not in self._arguments:
             return
         loading = int(self._arguments[self._arguments.index("--processes") + 1])

@@ -85,7 +85,11 @@ public class RateLimitFilter
             try {
                 chain.doFilter(request, response)
             } catch (failure: Throwable) {
-                finishFailed(spending, request, response)
+                try {
+                    finishFailed(spending, request, response)
+                } catch (other: Throwable) {
+                    failure.addSuppressed(other)
+                }
                 throw failure
             }
             if (request.isAsyncStarted) {
@@ -186,8 +190,11 @@ public class RateLimitFilter
             if (response.isCommitted) return finish(spending, request, response)
             val status = response.status
             response.status = HttpServletResponse.SC_INTERNAL_SERVER_ERROR
-            finish(spending, request, response)
-            response.status = status
+            try {
+                finish(spending, request, response)
+            } finally {
+                response.status = status
+            }
         }
 
         private fun addressOf(request: HttpServletRequest): String {
