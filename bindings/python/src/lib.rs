@@ -32,6 +32,7 @@ mod request;
 mod sender;
 mod settings;
 mod utf8;
+mod waiting;
 mod wake_up;
 
 use pyo3::prelude::*;

@@ -21,11 +21,12 @@ use crate::decision::PyDecision;
 use crate::error::guarded;
 use crate::http;
 use crate::key::{self, Key};
-use crate::limiter::{self, PyLimiter};
+use crate::limiter::PyLimiter;
 use crate::operation::State;
 use crate::operation_type;
 use crate::sender::Sender;
 use crate::utf8::Utf8;
+use crate::waiting::wait;
 
 /// The other end of a Unix socket is on this host.
 const THIS_HOST: &str = "127.0.0.1";
@@ -213,7 +214,7 @@ impl Passed {
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let plain = self.plain.get();
         let call = Call::Check(plain.request(self.key.as_bytes()));
-        if let Some(answered) = limiter::wait(py, &plain.limiter.blocking(), &call)?
+        if let Some(answered) = wait(py, &plain.limiter.blocking(), &call)?
             && let Answer::Decision(decision) = guarded(py, || answered)?
         {
             let _ = self.decision.set(decision);

@@ -73,6 +73,7 @@ fn what_the_store_denied_is_not_overruled() {
         .outage("wide", Outage::Allow)
         .build()
         .unwrap();
+    let heard = limiter.clone();
     let limit = RateLimitLayer::builder(limiter, |_| "all").policy("strict").policy("wide");
     let limit = limit.on_outage(|_, _| InPlace::Allow).build().unwrap();
     let service = Service::start(Router::new().route("/", get(|| async { "hello" })).layer(limit));
@@ -80,9 +81,11 @@ fn what_the_store_denied_is_not_overruled() {
     // forgets what is known.
     let denies = || (service.get("/").status == 429).then_some(());
     until("the server denies", Duration::from_secs(10), denies);
-    let listens = || (!server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty()).then_some(());
+    let listens = || {
+        let _: u64 = server.query(&["PUBLISH", "polylimit:1:given_back", ""]);
+        (heard.stats().given_back_heard > 0).then_some(())
+    };
     until("somebody listens", Duration::from_secs(10), listens);
-    std::thread::sleep(Duration::from_millis(100));
     until("the server denies", Duration::from_secs(10), denies);
     server.kill();
     assert_eq!(service.statuses("/", 3), [429; 3]);
