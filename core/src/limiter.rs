@@ -159,13 +159,28 @@ impl Limiter {
         self.shared().registry.policy(name)
     }
 
-    /// The policy by which a [`Request`] that names this policy, or none, is decided; quotas as text count once somebody has
-    /// asked for them.
+    /// The policy by which a [`Request`] that names this policy, these quotas, or none, is decided. Quotas become a policy
+    /// of this limiter, whose name requests may use from then on. Middleware asks for its policy when it is made, so that
+    /// mistakes are found when a program starts.
+    ///
+    /// A `scope` gives quotas without a name a budget of their own: `100/minute` in the scope `/login` and in the scope
+    /// `/search` are two policies, in every store and process. A policy with a name is shared whatever the scope.
+    ///
+    /// ```
+    /// # use polylimit::{Limiter, Policy};
+    /// let limiter = Limiter::builder().policy(Policy::parse("api", "1000/hour")?).build()?;
+    /// assert_eq!(limiter.policy_for(None, None)?.name(), "api");
+    /// assert_eq!(limiter.policy_for(Some("api"), Some("/login"))?.name(), "api");
+    /// assert_eq!(limiter.policy_for(Some("100/minute"), Some("login"))?.name(), "100|minute^login");
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// Those of an operation whose policy is not known, or that names none where there are several.
-    pub fn policy_for(&self, name: Option<&str>) -> Result<Policy, Error> {
-        self.shared().registry.policy_for(name)
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when no policy has that name, the quotas cannot be read, none
+    /// is named where there are several, or the scope is not 1 to 256 bytes; [`Closed`](crate::ErrorKind::Closed) after
+    /// [`close`](Self::close).
+    pub fn policy_for(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
+        self.shared().policy_for(policy, scope)
     }
 
     /// All policies, in the order in which they were registered, those made of quotas in requests included.

@@ -33,6 +33,8 @@ impl Policy {
     pub const MAX_NAME_LENGTH: usize = 64;
     /// The most quotas of one policy.
     pub const MAX_QUOTAS: usize = 16;
+    /// The longest [scope](crate::Limiter::policy_for), in bytes.
+    pub const MAX_SCOPE_LENGTH: usize = 256;
 
     /// Makes a policy of quotas.
     ///
@@ -68,19 +70,36 @@ impl Policy {
         Self::new(name, parse_quotas(quotas)?)
     }
 
-    /// A policy that is named for its quotas, so that whoever asks for the same quotas, in whichever language, counts
-    /// together. See [`Request::policy`](crate::Request::policy).
-    pub(crate) fn one_off(quotas: &str) -> Result<Self, Error> {
+    /// A policy that is named for its quotas, so that all requests for the same quotas, in every language, count
+    /// together. With a scope it is named for both. See [`Limiter::policy_for`](crate::Limiter::policy_for).
+    pub(crate) fn one_off(quotas: &str, scope: Option<&str>) -> Result<Self, Error> {
         let policy = Self::new("unnamed", parse_quotas(quotas)?)?;
         let text = policy.quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join("&");
-        // Neither these nor `&` stand in the text of a quota, so that no two texts become the same name.
-        let name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
+        // These three, `&` and `^` do not stand in the text of a quota, and a scope holds no `^`: no two pairs of quotas and
+        // scope become the same name.
+        let mut name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
+        if let Some(scope) = scope {
+            check_scope(scope)?;
+            name.push('^');
+            for byte in scope.bytes() {
+                match byte {
+                    b'%' | b'^' => write_escaped(byte, &mut name),
+                    _ if is_token_byte(byte) => name.push(char::from(byte)),
+                    _ => write_escaped(byte, &mut name),
+                }
+            }
+        }
         if name.len() <= Self::MAX_NAME_LENGTH {
             return Ok(Self { name: name.into(), ..policy });
         }
         let hash = Sha256::digest(name.as_bytes());
         let name = hash[..20].iter().fold(String::from("#"), |name, byte| format!("{name}{byte:02x}"));
         Ok(Self { name: name.into(), ..policy })
+    }
+
+    /// Whether a text is written as quotas, and so is no policy's name: names hold neither `/` nor spaces.
+    pub(crate) fn is_quotas(text: &str) -> bool {
+        text.contains(|c: char| c == '/' || c.is_whitespace())
     }
 
     /// The name: a token of RFC 9110, 1 to 64 bytes.
@@ -104,9 +123,29 @@ impl fmt::Display for Policy {
     }
 }
 
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn write_escaped(byte: u8, name: &mut String) {
+    let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
+    name.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+}
+
+fn check_scope(scope: &str) -> Result<(), Error> {
+    if (1..=Policy::MAX_SCOPE_LENGTH).contains(&scope.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "scope {} ({} bytes): allowed is a text of 1 to {} bytes",
+        excerpt(scope),
+        scope.len(),
+        Policy::MAX_SCOPE_LENGTH
+    )))
+}
+
 fn check_name(name: &str) -> Result<(), Error> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if (1..=Policy::MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(is_token) {
+    if (1..=Policy::MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(is_token_byte) {
         return Ok(());
     }
     Err(Error::invalid_argument(format!(
@@ -132,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_one_off_policy_is_named_for_its_quotas() {
-        let name = |quotas| Policy::one_off(quotas).unwrap().name().to_owned();
+        let name = |quotas| Policy::one_off(quotas, None).unwrap().name().to_owned();
         assert_eq!(name("100/60s"), "100|minute");
         assert_eq!(name("10/s token_bucket burst=20; 1_000/h"), "10|second+token_bucket+burst.20&1000|hour");
         let long = "1/s; 1/m; 1/h; 1/d; 1/w; 1/2s; 1/2m; 1/2h; 1/2d; 1/2w; 1/3s";
@@ -140,7 +179,25 @@ mod tests {
         for quotas in ["100/60s", long] {
             assert!(check_name(&name(quotas)).is_ok());
         }
-        assert!(Policy::one_off("100/month").unwrap_err().to_string().contains("days"));
+        assert!(Policy::one_off("100/month", None).unwrap_err().to_string().contains("days"));
+    }
+
+    #[test]
+    fn a_scope_makes_another_policy_of_the_same_quotas() {
+        let name =
+            |quotas: &str, scope: &str| Policy::one_off(quotas, Some(scope)).unwrap().name().to_owned();
+        assert_eq!(name("100/60s", "login"), "100|minute^login");
+        assert_eq!(name("100/60s", "GET /users/{id}"), "100|minute^GET%20%2Fusers%2F%7Bid%7D");
+        assert_eq!(name("100/60s", "a^b%C3é"), "100|minute^a%5Eb%25C3%C3%A9");
+        assert!(name("100/60s", &"x".repeat(256)).starts_with('#'));
+        assert_ne!(name("100/60s", &"x".repeat(256)), name("100/60s", &"x".repeat(255)));
+        for scope in ["login", "\0 /{}", &"é".repeat(128)] {
+            assert!(check_name(&name("100/60s", scope)).is_ok());
+        }
+        for scope in ["", &"x".repeat(257)] {
+            let refused = Policy::one_off("100/60s", Some(scope)).unwrap_err().to_string();
+            assert!(refused.contains("allowed is a text of 1 to 256 bytes"), "{refused}");
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub(crate) unsafe fn read_outcomes(
         // SAFETY: as promised by the caller.
         let (policy, decision) =
             unsafe { (optional_text(outcome.policy, "policy")?, sized(outcome.decision)?) };
-        Ok((limiter.limiter.asynchronous().policy_for(policy)?, decision.get()?))
+        Ok((limiter.limiter.asynchronous().policy_for(policy, None)?, decision.get()?))
     });
     read.collect()
 }

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn polylimit_limiter_policy(
     guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller owes a limiter and a text, or NULL.
         let (limiter, name) = unsafe { (handle(limiter, "limiter")?, optional_text(name, "name")?) };
-        let policy = limiter.limiter.asynchronous().policy_for(name)?;
+        let policy = limiter.limiter.asynchronous().policy_for(name, None)?;
         let quotas: Vec<_> = policy.quotas().iter().map(ToString::to_string).collect();
         // SAFETY: the caller owes the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&quotas.join("; ")) }

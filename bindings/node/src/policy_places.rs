@@ -25,7 +25,7 @@ impl PolicyPlaces {
         if let Some(place) = self.names.iter().position(|known| **known == *name) {
             return Some(place);
         }
-        if self.names.len() == MOST || limiter.policy_for(Some(name)).is_err() {
+        if self.names.len() == MOST || limiter.policy_for(Some(name), None).is_err() {
             return None;
         }
         self.names.push(name.into());

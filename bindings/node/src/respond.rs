@@ -40,7 +40,7 @@ impl Callback for Respond {
         let array = &self.exchange.fields;
         if array.question(Question::OutcomesAdded) == 0 {
             // The response is about the decision that was just shown.
-            let policy = self.limiter.policy_for(Some(&self.policy)).map_err(failure)?;
+            let policy = self.limiter.policy_for(Some(&self.policy), None).map_err(failure)?;
             let mut outcomes = self.exchange.outcomes.borrow_mut();
             outcomes.clear();
             outcomes.push((policy, array.decision()?));

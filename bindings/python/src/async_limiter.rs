@@ -330,7 +330,7 @@ impl PyAsyncLimiter {
     #[pyo3(signature = (policy = None))]
     fn policy_for(&self, py: Python<'_>, policy: Option<PolicyText>) -> PyResult<PyPolicy> {
         let name = policy.as_ref().map(PolicyText::as_str);
-        guarded(py, || self.limiter.policy_for(name)).map(PyPolicy)
+        guarded(py, || self.limiter.policy_for(name, None)).map(PyPolicy)
     }
 
     /// All policies, in the order in which they were registered.

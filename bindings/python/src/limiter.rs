@@ -337,7 +337,7 @@ impl PyLimiter {
     #[pyo3(signature = (policy = None))]
     fn policy_for(&self, py: Python<'_>, policy: Option<PolicyText>) -> PyResult<PyPolicy> {
         let name = policy.as_ref().map(PolicyText::as_str);
-        guarded(py, || self.face().policy_for(name)).map(PyPolicy)
+        guarded(py, || self.face().policy_for(name, None)).map(PyPolicy)
     }
 
     /// All policies, in the order in which they were registered.

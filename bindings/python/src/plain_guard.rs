@@ -62,7 +62,7 @@ impl PlainGuard {
     /// The fields of the response, by the numbers that the policy has by now.
     fn fields(&self, py: Python<'_>, decision: &Decision) -> PyResult<Vec<HeaderField>> {
         guarded(py, || {
-            let policy = self.limiter.policy_for(self.policy.as_deref())?;
+            let policy = self.limiter.policy_for(self.policy.as_deref(), None)?;
             Ok(headers::fields(&[(&policy, decision)], self.settings, 0))
         })
     }

@@ -34,7 +34,7 @@ pub(super) struct Registry {
 struct Policies {
     /// In the order of their ids.
     list: Vec<Policy>,
-    /// By their names; those of one request also by the text that asked for them, in which there is a `/`.
+    /// By their names; those made of quotas in a request also by the text of that request.
     ids: HashMap<Arc<str>, PolicyId, RandomState>,
     /// Those with names of their own.
     named: Vec<PolicyId>,
@@ -91,8 +91,8 @@ impl Registry {
         if let Some(id) = policies.find(name) {
             return Ok(id);
         }
-        match name.filter(|text| text.contains('/') && !policies.closed) {
-            Some(quotas) => self.add_one_off(quotas, tell),
+        match name.filter(|text| Policy::is_quotas(text) && !policies.closed) {
+            Some(quotas) => self.add_one_off(quotas, None, tell),
             None => Err(policies.refusal(name)),
         }
     }
@@ -102,11 +102,22 @@ impl Registry {
         policies.list.get(policies.find(Some(name))?.0 as usize).cloned()
     }
 
-    /// The policy of that name, the only one, or the one of these quotas if somebody asked for it.
-    pub(super) fn policy_for(&self, name: Option<&str>) -> Result<Policy, Error> {
-        let policies = self.policies.load();
-        let policy = policies.find(name).and_then(|id| policies.list.get(id.0 as usize));
-        policy.cloned().ok_or_else(|| policies.refusal(name))
+    /// The policy of that name, the only one, or the one that these quotas make, in that scope.
+    pub(super) fn policy_for(
+        &self,
+        name: Option<&str>,
+        scope: Option<&str>,
+        tell: impl FnOnce(PolicyId, &Policy),
+    ) -> Result<Policy, Error> {
+        let id = match (name, scope) {
+            (Some(quotas), Some(_)) if Policy::is_quotas(quotas) => {
+                self.check_open()?;
+                self.add_one_off(quotas, scope, tell)?
+            }
+            _ => self.id(name, tell)?,
+        };
+        self.policy_of(id)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a policy is not known to its limiter"))
     }
 
     pub(super) fn policy_of(&self, id: PolicyId) -> Option<Policy> {
@@ -144,10 +155,17 @@ impl Registry {
     }
 
     #[cold]
-    fn add_one_off(&self, quotas: &str, tell: impl FnOnce(PolicyId, &Policy)) -> Result<PolicyId, Error> {
-        let policy = Policy::one_off(quotas)?;
+    fn add_one_off(
+        &self,
+        quotas: &str,
+        scope: Option<&str>,
+        tell: impl FnOnce(PolicyId, &Policy),
+    ) -> Result<PolicyId, Error> {
+        let policy = Policy::one_off(quotas, scope)?;
         let _changing = self.changing.lock();
-        self.put(policy, Some(quotas), Named::ByQuotas, tell)
+        // With a scope, the policy is asked for by its name alone.
+        let text = if scope.is_none() { quotas } else { &*policy.name().to_owned() };
+        self.put(policy, Some(text), Named::ByQuotas, tell)
     }
 
     fn put(

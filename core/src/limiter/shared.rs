@@ -93,6 +93,12 @@ impl Shared {
         self.store.clock()
     }
 
+    /// Finds a policy, or makes one of quotas.
+    pub(super) fn policy_for(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
+        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
+        self.registry.policy_for(policy, scope, tell)
+    }
+
     /// Checks a request's bounds and finds its policy.
     #[inline]
     pub(super) fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {

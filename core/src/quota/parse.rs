@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! quotas   = quota { ";" quota }
-//! quota    = limit "/" period { ws setting }
+//! quota    = limit ( [ws] "/" [ws] | ws "per" ws ) period { ws setting }
 //! limit    = digits, with "_" allowed between them
-//! period   = [digits] unit ;  unit = us|ms|s|sec|second|m|min|minute|h|hour|d|day|w|week, plural forms too
+//! period   = [digits [ws]] unit ;  unit = us|ms|s|sec|second|m|min|minute|h|hr|hour|d|day|w|week, plural forms too
 //! setting  = algorithm | "burst=" n | "step=" n | "buckets=" n | "aligned" | "count_denied"
 //! ```
+//!
+//! `per` and units may be written in upper case, but for a lone `M`, which may mean a month.
 
+use std::borrow::Cow;
+use std::iter::Peekable;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -85,16 +89,13 @@ impl<'a> Reader<'a> {
 
     fn quota(&self, span: Span) -> Result<Quota, Error> {
         let words = self.split(span, char::is_whitespace);
-        let mut words = words.into_iter().filter(|word| word.start < word.end);
+        let mut words = words.into_iter().filter(|word| word.start < word.end).peekable();
         let Some(first) = words.next() else {
             return Err(self.error(span.start, "a quota such as 100/minute"));
         };
-        let Some(slash) = self.read(first).find('/').map(|at| first.start + at) else {
-            return Err(self.error(first.start, "a quota such as 100/minute"));
-        };
-        let limit =
-            self.number(Span { end: slash, ..first }, "digits with _ between them, then / and a period")?;
-        let period = self.period(Span { start: slash + 1, ..first })?;
+        let (limit, period) = self.around_separator(first, &mut words)?;
+        let limit = self.number(limit, "digits with _ between them, then / and a period")?;
+        let (period_at, period) = (period.start, self.period(period, &mut words)?);
         let mut settings =
             Settings { builder: Quota::builder(limit, period), places: Vec::new(), algorithm: false };
         for word in words {
@@ -103,11 +104,36 @@ impl<'a> Reader<'a> {
         settings.builder.check().map_err(|refusal| {
             let place = settings.places.iter().find(|(setting, _)| *setting == refusal.setting);
             let at = match refusal.setting {
-                Setting::Period => slash + 1,
+                Setting::Period => period_at,
                 _ => place.map_or(first.start, |(_, at)| *at),
             };
             self.error_at(at, &refusal.message)
         })
+    }
+
+    /// The limit and the first word of the period: what stands before and after `/` or `per`.
+    fn around_separator(
+        &self,
+        first: Span,
+        words: &mut Peekable<impl Iterator<Item = Span>>,
+    ) -> Result<(Span, Span), Error> {
+        const EXAMPLE: &str = "a quota such as 100/minute";
+        let (limit, after) = if let Some(at) = self.read(first).find('/') {
+            let slash = first.start + at;
+            (Span { end: slash, ..first }, Span { start: slash + 1, ..first })
+        } else {
+            let Some(separator) = words.next() else { return Err(self.error(first.start, EXAMPLE)) };
+            let read = self.read(separator);
+            let length = if read.eq_ignore_ascii_case("per") { read.len() } else { 1 };
+            if length == 1 && !read.starts_with('/') {
+                return Err(self.error(first.start, EXAMPLE));
+            }
+            (first, Span { start: separator.start + length, ..separator })
+        };
+        if after.start < after.end {
+            return Ok((limit, after));
+        }
+        Ok((limit, words.next().unwrap_or(after)))
     }
 
     /// Digits, with single underscores allowed between them.
@@ -121,15 +147,29 @@ impl<'a> Reader<'a> {
         read.replace('_', "").parse().map_err(|_| self.error(span.start, "a number up to 1000000000000"))
     }
 
-    fn period(&self, span: Span) -> Result<Duration, Error> {
+    /// A number, if there is one, and a unit, which may be the next word.
+    fn period(
+        &self,
+        span: Span,
+        words: &mut Peekable<impl Iterator<Item = Span>>,
+    ) -> Result<Duration, Error> {
         let read = self.read(span);
         let digits = read.bytes().take_while(u8::is_ascii_digit).count();
-        let unit = &read[digits..];
-        let unit_at = span.start + digits;
+        let is_unit = |word: &Span| unit_us(&lower_case(self.read(*word))).is_some();
+        let (written, unit_at) =
+            match words.next_if(|word| digits > 0 && digits == read.len() && is_unit(word)) {
+                Some(word) => (self.read(word), word.start),
+                None => (&read[digits..], span.start + digits),
+            };
+        let unit = &*lower_case(written);
+        if unit == "M" {
+            return Err(self
+                .error_at(unit_at, "read \"M\", allowed is m for minutes, or days for a month, as in 30d"));
+        }
         if matches!(unit, "mo" | "mon" | "month" | "months" | "y" | "yr" | "year" | "years") {
             return Err(self.error_at(
                 unit_at,
-                &format!("read {unit:?}, which has no fixed length: say days, as in 30d or 365d"),
+                &format!("read {written:?}, which has no fixed length: say days, as in 30d or 365d"),
             ));
         }
         let Some(unit_us) = unit_us(unit) else {
@@ -195,13 +235,22 @@ struct Settings {
     algorithm: bool,
 }
 
+/// A unit in lower case, unless it is `M`, which is the sign of a month as well.
+fn lower_case(unit: &str) -> Cow<'_, str> {
+    if unit == "M" || !unit.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Borrowed(unit)
+    } else {
+        Cow::Owned(unit.to_ascii_lowercase())
+    }
+}
+
 fn unit_us(unit: &str) -> Option<u64> {
     Some(match unit {
-        "us" => 1,
-        "ms" => 1_000,
+        "us" | "microsecond" | "microseconds" => 1,
+        "ms" | "millisecond" | "milliseconds" => 1_000,
         "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000,
         "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000,
-        "h" | "hour" | "hours" => 3_600_000_000,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000,
         "d" | "day" | "days" => 86_400_000_000,
         "w" | "week" | "weeks" => 604_800_000_000,
         _ => return None,
@@ -237,6 +286,16 @@ mod tests {
             ("10/14days fixed_window count_denied aligned", "10/2w fixed_window aligned count_denied"),
             ("0/week leaky_bucket burst=3", "0/week leaky_bucket burst=3"),
             ("10/2hours leaky_bucket", "10/2h leaky_bucket"),
+            ("100 per minute", "100/minute"),
+            ("100 PER 5 Minutes fixed_window", "100/5m fixed_window"),
+            ("100 / minute", "100/minute"),
+            ("100 /15 mins burst=7 token_bucket", "100/15m token_bucket burst=7"),
+            ("100/ 15 m", "100/15m"),
+            ("10/hr", "10/hour"),
+            ("10/2Hrs", "10/2h"),
+            ("10/MINUTE", "10/minute"),
+            ("10/S", "10/second"),
+            ("10/500 milliseconds", "10/500ms"),
         ] {
             assert_eq!(canonical(text), expected, "{text}");
             assert_eq!(canonical(expected), expected);
@@ -253,7 +312,13 @@ mod tests {
             ("-1/s", "column 1: read \"-1/s\""),
             ("1.5/s", "column 1: read \"1.5/s\""),
             ("10/", "column 4: the text ends, allowed is us, ms, s, m, h, d or w"),
-            ("10/ s", "column 4: read \"s\", allowed is us"),
+            ("10/ month", "column 5: read \"month\", which has no fixed length"),
+            ("10/M", "column 4: read \"M\", allowed is m for minutes, or days"),
+            ("10 per", "column 7: the text ends, allowed is us"),
+            ("10 minutes", "column 1: read \"10\", allowed is a quota such as 100/minute"),
+            ("10 per 5", "column 9: the text ends, allowed is us"),
+            ("10/5 fixed_window", "column 5: read \"fixed_window\", allowed is us"),
+            ("10perminute", "column 1: read \"10perminute\", allowed is a quota"),
             ("10/fortnight", "column 4: read \"fortnight\", allowed is us"),
             ("10/3months", "column 5: read \"months\", which has no fixed length: say days"),
             ("10/year", "column 4: read \"year\", which has no fixed length: say days"),

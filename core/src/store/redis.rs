@@ -214,7 +214,7 @@ impl RedisStore {
         let policy = if let Some(policy) = self.policies.get(question.id) {
             policy
         } else {
-            let policy = Policy::one_off("1/second")?;
+            let policy = Policy::one_off("1/second", None)?;
             Arc::new(RedisPolicy::new(&policy, History::default(), Outage::Deny, None, &self.keys))
         };
         Ok(self.submit(&topology, &Asked { question, policy, look: None }).await)

@@ -127,7 +127,7 @@ impl<B> RateLimitBuilder<B> {
         let mut names: Vec<String> = Vec::with_capacity(rules.policies.len());
         for policy in &rules.policies {
             let name = if policy.contains('/') {
-                Policy::one_off(policy)?.name().to_owned()
+                Policy::one_off(policy, None)?.name().to_owned()
             } else if known.contains(policy) {
                 policy.clone()
             } else {

@@ -112,7 +112,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn ticket(deadline: Instant) -> (Arc<Ticket>, Pending) {
-        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second").unwrap(), &[]));
+        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
         let action = Action::Apply(Operation::Check);
         let wanted = Wanted { call, key: Vec::new(), slot: 0, action, cost: 1, deadline };
         let ticket = Ticket::new(wanted, Arc::new(Outstanding::new(1, 1_000)).share(0).unwrap());
