@@ -1,3 +1,3 @@
-module polylimit
+module polylimit.dev/polylimit
 
 go 1.25

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 var ctx = context.Background()

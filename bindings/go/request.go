@@ -1,4 +1,8 @@
+//go:build cgo
+
 package polylimit
+
+// Without cgo nothing of this package can be used; nocgo.go says so.
 
 import "time"
 

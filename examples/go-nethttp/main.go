@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"os"
 
-	"polylimit"
-	"polylimit/nethttp"
+	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/nethttp"
 )
 
 func main() {

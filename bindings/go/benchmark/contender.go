@@ -12,7 +12,7 @@ import (
 	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/throttled/throttled/v2/store/memstore"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 // errGaveUp: throttled compares and swaps from outside of the server, and gives up after ten attempts.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 // New makes a middleware: a function that limits the requests to a handler. Several of them may stand around one handler, the

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"polylimit"
-	"polylimit/nethttp"
+	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/nethttp"
 )
 
 var hello = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"slices"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 // Options say what is limited, and how. Only Limiter is needed.

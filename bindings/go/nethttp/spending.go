@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 // spending is what a request has spent in one middleware, so that it can be given back: once, whatever the reasons.

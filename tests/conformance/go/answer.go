@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 // answer does an operation, and gives what it answered in the form in which a case expects it.

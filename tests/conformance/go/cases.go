@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 // file is the format of the cases; see ../README.md.

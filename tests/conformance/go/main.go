@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 func main() {

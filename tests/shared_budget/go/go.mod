@@ -2,6 +2,6 @@ module polylimit-shared-budget
 
 go 1.25
 
-require polylimit v0.0.0
+require polylimit.dev/polylimit v0.0.0
 
-replace polylimit => ../../../bindings/go
+replace polylimit.dev/polylimit => ../../../bindings/go

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"polylimit"
+	"polylimit.dev/polylimit"
 )
 
 func main() {
