@@ -1,3 +1,5 @@
+//go:build !polylimit_static
+
 package polylimit_test
 
 import (
