@@ -77,6 +77,7 @@ mod policy;
 mod quota;
 mod request;
 mod store;
+mod suggestion;
 mod together;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -96,6 +97,7 @@ pub use policy::Policy;
 pub use quota::{Algorithm, Quota, QuotaBuilder};
 pub use request::Request;
 pub use store::redis::{Finding, OptionKind, RedisOptions, Severity, Stats, StoreOption};
+pub use suggestion::Suggestion;
 
 /// The Rust examples of the README, run as tests.
 #[cfg(doctest)]

@@ -230,6 +230,12 @@ fn options_are_set_by_name() {
     assert!(refused(builder().option("deadline", "20ms").build()).contains("for a Redis store"));
     assert!(refused(builder().option("max_keys", "-1").build()).contains("from 1 up"));
     assert!(refused(builder().option("max_kyes", "1").build()).contains("\"max_kyes\" is not known"));
+    let theirs = "option \"keyPrefix\" is not known: use prefix";
+    assert_eq!(refused(builder().option("keyPrefix", "app").build()), theirs);
+    assert_eq!(refused(redis().option("keyPrefix", "app").build()), theirs);
+    let url = "redis://localhost?socket_timeout=1s";
+    let theirs = "store URL: option \"socket_timeout\" is not known: use deadline";
+    assert_eq!(refused(builder().store(url).build()), theirs);
     assert!(refused(builder().store("redis://h").option("deadline", "1").build()).contains("ms"));
     for option in polylimit::LimiterBuilder::options() {
         assert!(!option.about.is_empty() && !option.allowed.is_empty(), "{}", option.name);

@@ -13,6 +13,7 @@ use crate::store::local::{LocalOptions, LocalStore};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{OptionKind, RedisOptions, RedisStore, StoreOption};
 use crate::store::{PolicyOptions, Store};
+use crate::suggestion::Suggestion;
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ impl Place {
         let known = LimiterBuilder::options();
         Err(Error::invalid_argument(if known.iter().any(|option| option.name == name) {
             format!("option {name} is for {needed} store, and this is the {this} store: leave it out")
+        } else if let Some(ours) = Suggestion::for_option(name) {
+            format!("option {} is not known: {ours}", excerpt(name))
         } else {
             let known = known.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
             format!("option {} is not known: allowed are {known}", excerpt(name))

@@ -22,6 +22,7 @@ use table::Values;
 use super::target::Location;
 use super::url;
 use crate::error::{Error, excerpt};
+use crate::suggestion::Suggestion;
 
 /// Where Redis is and how it is used: a store URL and options.
 ///
@@ -113,6 +114,9 @@ impl RedisOptions {
             };
             let read =
                 if show { format!("option {} is not known", excerpt(name)) } else { UNSHOWN.to_owned() };
+            if let Some(ours) = Suggestion::for_option(name).filter(|_| show) {
+                return Err(Error::invalid_argument(format!("{place}{read}: {ours}")));
+            }
             let known = Self::ALL.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
             Err(Error::invalid_argument(format!("{place}{read}: allowed are {known}")))
         })

@@ -1,0 +1,163 @@
+//! What options of other rate limiters are called here, for error messages that lead their users to ours.
+
+use std::fmt;
+
+/// An option of this library that does what an option of another one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Suggestion {
+    /// The option's name in `snake_case`; a language that writes names otherwise converts it.
+    pub name: &'static str,
+    /// How it says the same; empty where the name is enough.
+    pub hint: &'static str,
+}
+
+impl Suggestion {
+    /// Finds what to use in place of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
+    /// rate-limiter-flexible, `redis_rate`, bucket4j or rack-attack. Upper case, `_` and `-` make no difference.
+    ///
+    /// ```
+    /// use polylimit::Suggestion;
+    ///
+    /// assert_eq!(Suggestion::for_option("keyGenerator").map(|ours| ours.to_string()), Some("use key".into()));
+    /// assert_eq!(Suggestion::for_option("colour"), None);
+    /// ```
+    pub fn for_option(name: &str) -> Option<Self> {
+        let plain: String =
+            name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect();
+        let (_, name, hint) = TABLE.iter().find(|(theirs, ..)| theirs.contains(&&*plain))?;
+        Some(Self { name, hint })
+    }
+}
+
+impl fmt::Display for Suggestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hint {
+            "" => write!(f, "use {}", self.name),
+            hint => write!(f, "use {}, {hint}", self.name),
+        }
+    }
+}
+
+const QUOTAS: &str = "with quotas such as 100/minute";
+
+/// Their names in lower case without `_` and `-`, ours, and how ours says the same.
+const TABLE: &[(&[&str], &str, &str)] = &[
+    (&["keyfunc", "keygenerator", "discriminator", "keyby"], "key", ""),
+    (
+        &[
+            "max",
+            "limit",
+            "limits",
+            "limitvalue",
+            "defaultlimits",
+            "applicationlimits",
+            "metalimits",
+            "points",
+            "maxrequests",
+            "rate",
+            "ratelimit",
+            "capacity",
+            "bandwidth",
+        ],
+        "policy",
+        QUOTAS,
+    ),
+    (
+        &[
+            "windowms",
+            "window",
+            "windowsize",
+            "timewindow",
+            "duration",
+            "period",
+            "expiry",
+            "refill",
+            "interval",
+        ],
+        "policy",
+        "whose quotas name the period, such as 100/15m",
+    ),
+    (
+        &["strategy", "algorithm"],
+        "policy",
+        "whose quotas name the algorithm, such as 100/minute fixed_window",
+    ),
+    (&["execevenly"], "policy", "with the algorithm leaky_bucket, whose decisions tell the delay"),
+    (
+        &["storageuri", "storage", "storeclient", "redis", "redisurl", "connection", "nodes"],
+        "store",
+        "with its URL",
+    ),
+    (&["keyprefix", "rlprefix", "namespace"], "prefix", ""),
+    (&["timeout", "sockettimeout", "commandtimeout", "requesttimeout"], "deadline", ""),
+    (
+        &["inmemoryfallback", "inmemoryfallbackenabled", "insurancelimiter"],
+        "outage",
+        "which is local unless told otherwise: each process decides by itself while Redis is away",
+    ),
+    (
+        &["swallowerrors", "passonstoreerror", "skiponerror", "failopen"],
+        "outage",
+        "with allow, which admits while Redis is away",
+    ),
+    (&["inmemoryblockonconsumed", "inmemoryblockduration"], "known_denied_max", ""),
+    (&["exemptwhen", "requestfilter", "allowlist", "ipwhitelist", "safelist", "skipif"], "skip", ""),
+    (&["deductwhen", "skipsuccessfulrequests", "skipfailedrequests", "requestwassuccessful"], "count", ""),
+    (
+        &[
+            "onbreach",
+            "onlimitreached",
+            "onexceeded",
+            "onexceeding",
+            "handler",
+            "errorresponsebuilder",
+            "errormessage",
+            "message",
+            "statuscode",
+            "throttledresponder",
+        ],
+        "on_denied",
+        "which makes the response",
+    ),
+    (
+        &["headersenabled", "standardheaders", "legacyheaders", "addheaders", "enabledraftspec"],
+        "headers",
+        "with ietf, legacy, both or none",
+    ),
+    (&["costfunc", "pointstoconsume", "weight", "numtokens"], "cost", ""),
+    (&["sharedlimit", "groupid", "identifier"], "scope", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_all_languages_are_found() {
+        for (theirs, ours) in [
+            ("key_func", "key"),
+            ("keyGenerator", "key"),
+            ("windowMs", "policy"),
+            ("max", "policy"),
+            ("default_limits", "policy"),
+            ("storage_uri", "store"),
+            ("keyPrefix", "prefix"),
+            ("skipOnError", "outage"),
+            ("deduct_when", "count"),
+            ("X-", ""),
+        ] {
+            let found = Suggestion::for_option(theirs);
+            assert_eq!(found.map_or("", |found| found.name), ours, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn each_name_stands_once_and_is_found() {
+        let names: Vec<_> = TABLE.iter().flat_map(|(theirs, ..)| *theirs).collect();
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[..at].contains(name), "{name} stands twice");
+            assert!(Suggestion::for_option(name).is_some(), "{name} is not in lower case");
+        }
+    }
+}
