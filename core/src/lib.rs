@@ -62,6 +62,7 @@ mod completion;
 mod decision;
 mod driver;
 mod error;
+mod event;
 mod explanation;
 pub mod headers;
 mod interruption;
@@ -82,6 +83,7 @@ mod together;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod transition;
+mod watch;
 
 pub use backoff::{Backoff, BackoffBuilder, server_wait};
 pub use call::{Answer, Call};
@@ -90,6 +92,7 @@ pub use clock::{Clock, ManualClock};
 pub use completion::Completions;
 pub use decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
 pub use error::{Error, ErrorKind};
+pub use event::DegradedEvent;
 pub use lease::Lease;
 pub use limiter::{Limiter, LimiterBuilder};
 pub use outage::Outage;

@@ -16,6 +16,7 @@ pub use builder::LimiterBuilder;
 pub(crate) use self::shared::{CHECK, Shared, usage};
 use crate::decision::{Decision, Usage};
 use crate::error::Error;
+use crate::event::DegradedEvent;
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::store::redis::{Finding, Stats};
@@ -246,6 +247,18 @@ impl Limiter {
         }
     }
 
+    /// Whether [`take_events`](Self::take_events) has something to give: one load, for those that ask after every call.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.shared().watch.keeps_any()
+    }
+
+    /// The events that were not taken yet, the oldest first: for those that cannot be called by
+    /// [`on_degraded`](LimiterBuilder::on_degraded) on threads that are not theirs. The last 64 are kept.
+    pub fn take_events(&self) -> Vec<DegradedEvent> {
+        self.shared().watch.take()
+    }
+
     /// Authenticates new connections with another password, and user name if there is one, from now on. Connections
     /// that stand stay as they are.
     ///
@@ -276,6 +289,7 @@ impl Limiter {
     pub fn close(&self) {
         let shared = self.shared();
         if shared.registry.close() {
+            shared.watch.close();
             shared.store.close();
             shared.lines.wake_everybody();
         }

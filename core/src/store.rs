@@ -10,9 +10,11 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod state_bytes;
 
+use std::time::Duration;
+
 use self::local::LocalStore;
 use self::memory::MemoryStore;
-use self::redis::RedisStore;
+use self::redis::{Doctor, RedisStore};
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
@@ -141,6 +143,22 @@ impl Store {
             }
             Self::Local(store) => Self::Local(Box::new(store.successor())),
             Self::Redis(store) => Self::Redis(Box::new(store.successor())),
+        }
+    }
+
+    /// How long after the first decision it is looked at, if it is.
+    pub(crate) fn doctor_after(&self) -> Option<Duration> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => store.doctor_after(),
+        }
+    }
+
+    /// What looks at it, where there is something to look at.
+    pub(crate) fn doctor(&self) -> Option<Doctor> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => Some(store.doctor()),
         }
     }
 

@@ -20,7 +20,7 @@ impl Shared {
         let request = self.question(CHECK, request)?;
         if request.cost == 0 {
             // Always allowed, so it stands in no line.
-            return Ok(self.store.ask(request).await?.0);
+            return Ok(self.ask_store(request).await?.0);
         }
         let deadline = Deadline::after(timeout, self.clock());
         let decision = self.acquire_in_line(request, &deadline).await?;
@@ -62,11 +62,11 @@ impl Shared {
             if let Some(denied) = self.denied_turn(request, deadline, left_us).await? {
                 return Ok(denied);
             }
-            let (decision, _) = self.store.ask(request).await?;
+            let (decision, _) = self.ask_store(request).await?;
             if decision.delay_us() > left_us {
                 // Somebody else was faster: the place in the queue is given back, and the next look finds it too late.
                 let _ =
-                    self.store.ask(Question { action: Action::Apply(Operation::Refund), ..request }).await?;
+                    self.ask_store(Question { action: Action::Apply(Operation::Refund), ..request }).await?;
                 continue;
             }
             if decision.allowed || decision.wait_us > left_us {
@@ -93,7 +93,7 @@ impl Shared {
         let Some(policy) = policy.filter(|policy| policy.quotas().iter().any(is_queue)) else {
             return Ok(None);
         };
-        let (peeked, _) = self.store.ask(Question { action: PEEK, ..request }).await?;
+        let (peeked, _) = self.ask_store(Question { action: PEEK, ..request }).await?;
         // Its turn comes when all that is in the queue now has drained.
         let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
         let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
@@ -109,7 +109,7 @@ impl Shared {
 
     /// The denial for who stands behind so many units: it cannot be admitted sooner than after them.
     async fn denied_behind(&self, request: Question<'_>, ahead: u64) -> Result<Decision, Error> {
-        let (peeked, _) = self.store.ask(Question { action: PEEK, ..request }).await?;
+        let (peeked, _) = self.ask_store(Question { action: PEEK, ..request }).await?;
         let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
         let Some(policy) = policy else {
             return Ok(Decision { allowed: false, wait_us: Decision::NEVER, ..peeked });
@@ -117,7 +117,7 @@ impl Shared {
         let total = ahead.saturating_add(request.cost);
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
         let fitting = Question { action: PEEK, cost: total.min(capacity), ..request };
-        let (fitting, _) = self.store.ask(fitting).await?;
+        let (fitting, _) = self.ask_store(fitting).await?;
         // Whoever is denied has to wait, if only for those ahead.
         let wait_us = no_sooner_us(&policy, total, &fitting).max(1);
         Ok(Decision { allowed: false, wait_us, ..peeked })

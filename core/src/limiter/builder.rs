@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Limiter, Shared};
 use crate::clock::Clock;
 use crate::error::{Error, excerpt};
+use crate::event::{DegradedEvent, Hook};
 use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::policy::Policy;
@@ -26,6 +27,7 @@ pub struct LimiterBuilder {
     local_size: Option<u64>,
     clock: Clock,
     max_keys: usize,
+    hook: Option<Hook>,
     /// By name, as text.
     options: Vec<(Box<str>, Box<str>)>,
 }
@@ -116,6 +118,7 @@ impl Default for LimiterBuilder {
             local_size: None,
             clock: Clock::default(),
             max_keys: Self::DEFAULT_MAX_KEYS,
+            hook: None,
             options: Vec::new(),
         }
     }
@@ -190,6 +193,23 @@ impl LimiterBuilder {
         self
     }
 
+    /// Is called when the limiter begins to decide without its store, when it decides with it again, and with what the doctor
+    /// finds; see [`DegradedEvent`]. With the feature `tracing` these are told as events of that crate as well.
+    ///
+    /// It is called on the thread that notices, which may be one of the limiter's own, and holds up the decision that it was
+    /// noticed by: it must not block. If it panics, that is of no consequence but for what the panic hook prints.
+    ///
+    /// ```
+    /// use polylimit::Limiter;
+    ///
+    /// let limiter = Limiter::builder().on_degraded(|event| eprintln!("polylimit: {event}")).build()?;
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn on_degraded(mut self, hook: impl Fn(&DegradedEvent) + Send + Sync + 'static) -> Self {
+        self.hook = Some(Hook::new(hook));
+        self
+    }
+
     /// Sets an option by its name and a text, for those who have it so: any of [`options`](Self::options), or
     /// `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and [`lease`](Self::lease). A mistake is
     /// reported by [`build`](Self::build).
@@ -210,7 +230,7 @@ impl LimiterBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage
     /// policy or a lease is given for a policy that there is not, a policy cannot be leased, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, mut outages, mut leases, store, local_size, clock, mut max_keys, options } =
+        let Self { policies, mut outages, mut leases, store, local_size, clock, mut max_keys, hook, options } =
             self;
         let mut place = store?;
         for (name, text) in &options {
@@ -246,7 +266,7 @@ impl LimiterBuilder {
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
-        let shared = Shared::new(store);
+        let shared = Shared::new(store, hook);
         for policy in policies {
             if shared.registry.policy(policy.name()).is_some() {
                 return Err(Error::invalid_argument(format!(

@@ -1,6 +1,6 @@
 //! What the clones of a limiter share, and how a request becomes a question to the store.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::line::Lines;
 use super::registry::Registry;
@@ -9,10 +9,12 @@ use crate::clock::Clock;
 use crate::decision::{Decision, Usage};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
+use crate::event::Hook;
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::store::{Action, Answer, PolicyOptions, Question, Store};
 use crate::transition::Operation;
+use crate::watch::Watch;
 
 /// What a limiter's clones share in one process.
 pub(crate) struct Shared {
@@ -20,6 +22,8 @@ pub(crate) struct Shared {
     pub(super) store: Store,
     /// Who waits for which key.
     pub(super) lines: Lines,
+    /// Sees whether the store decides.
+    pub(super) watch: Arc<Watch>,
     /// Drives the timers of those who wait for a store that needs no runtime itself.
     timers: OnceLock<Driver>,
     pub(super) birth: Birth,
@@ -28,10 +32,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(store: Store) -> Self {
+    pub(super) fn new(store: Store, hook: Option<Hook>) -> Self {
+        let watch = Watch::new(store.doctor_after(), hook);
+        Self::watched(store, watch)
+    }
+
+    fn watched(store: Store, watch: Arc<Watch>) -> Self {
         Self {
             registry: Registry::default(),
             store,
+            watch,
             lines: Lines::default(),
             timers: OnceLock::new(),
             birth: Birth::here(),
@@ -52,7 +62,7 @@ impl Shared {
         let successor = self.successor.get().unwrap_or_else(|| {
             let store = self.store.successor(&self.registry.policies());
             let registry = self.registry.successor();
-            let made = Box::new(Self { registry, ..Self::new(store) });
+            let made = Box::new(Self { registry, ..Self::watched(store, self.watch.successor()) });
             self.successor.get_or_init(|| made)
         });
         // That one may be a parent's, too.
@@ -113,7 +123,8 @@ impl Shared {
     pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
         let question = self.question(action, request)?;
         let answer = self.store.try_ask(question).transpose()?;
-        if answer.is_some() {
+        if let Some((decision, _)) = &answer {
+            self.see(decision);
             self.answered(question);
         }
         Ok(answer)
@@ -122,9 +133,26 @@ impl Shared {
     #[inline]
     pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
         let question = self.question(action, request)?;
-        let answer = self.store.ask(question).await?;
+        let answer = self.ask_store(question).await?;
         self.answered(question);
         Ok(answer)
+    }
+
+    #[inline]
+    pub(super) async fn ask_store(&self, question: Question<'_>) -> Result<Answer, Error> {
+        let answer = self.store.ask(question).await?;
+        self.see(&answer.0);
+        Ok(answer)
+    }
+
+    /// Sees whether it was the store that decided.
+    #[inline]
+    fn see(&self, decision: &Decision) {
+        if self.watch.see(decision)
+            && let Some(doctor) = self.store.doctor()
+        {
+            self.watch.examine(doctor);
+        }
     }
 
     /// The answer to a check by a policy that need not be looked up, for which there is a shortest way: in the memory store,
@@ -170,6 +198,7 @@ impl Shared {
     pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
         let question = self.question(action, request)?;
         let answer = self.store.ask_blocking(question)?;
+        self.see(&answer.0);
         self.answered(question);
         Ok(answer)
     }
@@ -180,6 +209,7 @@ impl Shared {
     ) -> Vec<Result<Decision, Error>> {
         let checks = self.checks(requests);
         let answers = self.store.ask_many(&valid(&checks)).await;
+        self.see_all(&answers);
         decisions(checks, answers)
     }
 
@@ -189,7 +219,14 @@ impl Shared {
     ) -> Vec<Result<Decision, Error>> {
         let checks = self.checks(requests);
         let answers = self.store.ask_many_blocking(&valid(&checks));
+        self.see_all(&answers);
         decisions(checks, answers)
+    }
+
+    fn see_all(&self, answers: &Result<Vec<Answer>, Error>) {
+        for (decision, _) in answers.iter().flatten() {
+            self.see(decision);
+        }
     }
 
     fn checks<'a, R: Into<Request<'a>>>(

@@ -48,6 +48,7 @@ pub(crate) use self::call::PolicyCall;
 use self::channel::Channel;
 use self::context::Context;
 pub use self::counters::Stats;
+pub(crate) use self::doctor::{Doctor, Look};
 pub use self::doctor::{Finding, Severity};
 use self::failure::Failure;
 use self::key::KeyEncoder;
@@ -205,6 +206,11 @@ impl RedisStore {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// How long after the first decision it is looked at.
+    pub(crate) fn doctor_after(&self) -> Option<Duration> {
+        self.context.doctor_after
     }
 
     /// Asks something of a key that no user has.

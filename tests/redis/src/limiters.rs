@@ -10,9 +10,9 @@ pub const COUNTING: &str = "1_000_000_000/day fixed_window";
 /// A deadline for those who only look, so that a busy machine does not disturb them.
 pub const LONG: Duration = Duration::from_secs(5);
 
-/// The options of a URL.
+/// The options of a URL, for a limiter that has nothing done in the background that was not asked for.
 pub fn options(url: &str) -> RedisOptions {
-    RedisOptions::parse(url).expect("a store URL")
+    RedisOptions::parse(url).expect("a store URL").doctor_after(Duration::ZERO)
 }
 
 /// The options of a URL, for a limiter that asks the server each time: somebody changes behind its back what it knows.

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::cluster::slots;
 use super::connect::{Address, Session, server_us};
+use super::context::Context;
 use super::failure::Failure;
 use super::resp::Value;
 use super::target::Endpoints;
@@ -75,35 +77,21 @@ impl Findings {
 }
 
 impl RedisStore {
-    /// Looks at the server, or at every node of a cluster that is found.
+    /// Looks at the servers, and at what the user of this store may do.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
-        let mut findings = Findings::default();
-        for address in self.addresses().await {
-            match self.context.connector.session(&address).await {
-                Ok(mut session) => {
-                    if let Err(error) = self.examine_server(&mut session, &mut findings).await {
-                        let message = format!("the server was reached and then answered no more: {error}");
-                        findings.add(Severity::Problem, "connection", message);
-                    }
-                }
-                Err(Failure { reason, .. }) => findings.add(Severity::Problem, "connection", advice(reason)),
-            }
-        }
+        let mut findings = Findings(self.doctor().examine_servers(Look::Whole).await);
         self.examine_rights(&mut findings).await?;
         Ok(findings.0)
     }
 
-    async fn addresses(&self) -> Vec<Address> {
-        let seeds = match Address::of(&self.endpoints) {
-            Ok(address) => return vec![address],
-            Err(seeds) => seeds,
-        };
-        for seed in seeds {
-            if let Ok((_, nodes)) = slots::read(&self.context.connector, seed).await {
-                return nodes.into_iter().map(Address::Tcp).collect();
-            }
+    /// What looks at the servers.
+    pub(crate) fn doctor(&self) -> Doctor {
+        Doctor {
+            context: Arc::clone(&self.context),
+            endpoints: self.endpoints.clone(),
+            prefix: self.prefix.clone(),
+            channel: self.keys.channel(),
         }
-        seeds.iter().cloned().map(Address::Tcp).collect()
     }
 
     /// Makes a decision and forgets it.
@@ -133,17 +121,75 @@ impl RedisStore {
             self.prefix
         )
     }
+}
 
-    async fn examine_server(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
+/// How much is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    Whole,
+    /// What can be a [`Severity::Problem`] where decisions are made: it takes the fewest commands and rights.
+    Problems,
+}
+
+/// Looks at the servers of a store.
+#[derive(Debug)]
+pub(crate) struct Doctor {
+    context: Arc<Context>,
+    endpoints: Endpoints,
+    prefix: Box<str>,
+    /// What is given back is told there.
+    channel: String,
+}
+
+impl Doctor {
+    /// Looks at the server, or at every node of a cluster that is found.
+    pub(crate) async fn examine_servers(&self, look: Look) -> Vec<Finding> {
+        let mut findings = Findings::default();
+        for address in self.addresses().await {
+            match self.context.connector.session(&address).await {
+                Ok(mut session) => {
+                    if let Err(error) = self.examine_server(&mut session, look, &mut findings).await {
+                        let message = format!("the server was reached and then answered no more: {error}");
+                        findings.add(Severity::Problem, "connection", message);
+                    }
+                }
+                Err(Failure { reason, .. }) => findings.add(Severity::Problem, "connection", advice(reason)),
+            }
+        }
+        findings.0
+    }
+
+    async fn addresses(&self) -> Vec<Address> {
+        let seeds = match Address::of(&self.endpoints) {
+            Ok(address) => return vec![address],
+            Err(seeds) => seeds,
+        };
+        for seed in seeds {
+            if let Ok((_, nodes)) = slots::read(&self.context.connector, seed).await {
+                return nodes.into_iter().map(Address::Tcp).collect();
+            }
+        }
+        seeds.iter().cloned().map(Address::Tcp).collect()
+    }
+
+    async fn examine_server(
+        &self,
+        session: &mut Session,
+        look: Look,
+        findings: &mut Findings,
+    ) -> io::Result<()> {
         self.examine_latency(session, findings).await?;
         examine_info(session, findings).await?;
-        self.examine_channel(session, findings).await
+        match look {
+            Look::Whole => self.examine_channel(session, findings).await,
+            Look::Problems => Ok(()),
+        }
     }
 
     /// Sees whether others are told what is given back. The session is of no use for anything else after that.
     async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
-        let channel = self.keys.channel();
-        let (severity, message) = match channel::try_out(session, &channel).await? {
+        let channel = &self.channel;
+        let (severity, message) = match channel::try_out(session, channel).await? {
             Ok(()) => (Severity::Fine, format!("what a process gives back is told to others by {channel}")),
             Err(refusal) => (
                 Severity::Advice,

@@ -5,6 +5,7 @@ mod alone;
 mod auth;
 mod bad_state;
 mod elsewhere;
+mod events;
 mod forked;
 mod garbled;
 mod half_open;

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) reconnect_min: Duration,
     pub(crate) reconnect_max: Duration,
     pub(crate) keepalive: Duration,
+    /// `None`: never.
+    pub(crate) doctor_after: Option<Duration>,
     pub(crate) topology_refresh: Duration,
 }
 
@@ -71,6 +73,7 @@ impl Settings {
             reconnect_min: settled.reconnect_min,
             reconnect_max: settled.reconnect_max,
             keepalive: settled.keepalive,
+            doctor_after: Some(settled.doctor_after).filter(|after| !after.is_zero()),
             topology_refresh: settled.topology_refresh,
         })
     }
