@@ -40,7 +40,8 @@ pub(crate) struct Watch {
     /// How long after the first decision the store is looked at, and when that was; 0 before.
     doctor_after: Option<Duration>,
     first_us: AtomicU64,
-    hook: Option<Hook>,
+    /// Let go of when the limiter is closed, along with what it holds.
+    hook: Mutex<Option<Hook>>,
     kept: Mutex<VecDeque<DegradedEvent>>,
     keeps_any: AtomicBool,
     /// Has no permits; closed along with the limiter.
@@ -58,7 +59,7 @@ impl Watch {
             decisions: AtomicU64::new(0),
             doctor_after,
             first_us: AtomicU64::new(0),
-            hook,
+            hook: Mutex::new(hook),
             kept: Mutex::default(),
             keeps_any: AtomicBool::new(false),
             open: Arc::new(Semaphore::new(0)),
@@ -67,7 +68,9 @@ impl Watch {
 
     /// The same for a process that was forked from this one.
     pub(crate) fn successor(&self) -> Arc<Self> {
-        Self::new(self.doctor_after, self.hook.clone())
+        // A thread that is not in this process may hold it.
+        let hook = self.hook.try_lock().and_then(|hook| hook.clone());
+        Self::new(self.doctor_after, hook)
     }
 
     /// Sees a decision. Says whether it is time to have the store looked at.
@@ -151,16 +154,21 @@ impl Watch {
                 }
             }
             if let Some(watch) = watch.upgrade() {
-                told.into_iter().for_each(|finding| watch.tell(DegradedEvent::Finding(finding)));
+                for finding in told {
+                    watch.tell(DegradedEvent::Finding(finding));
+                }
             }
         };
         // Where the system gives no thread, the store is not looked at.
         let _ = std::thread::Builder::new().name("polylimit-doctor".to_owned()).spawn(examine);
     }
 
-    /// Ends a look at the store that is under way.
+    /// Ends a look at the store that is under way, and calls the hook no more.
     pub(crate) fn close(&self) {
         self.open.close();
+        let hook = self.hook.lock().take();
+        // It may be the last owner of things that call others.
+        drop(hook);
     }
 
     /// Whether [`take`](Self::take) has something to give.
@@ -179,7 +187,8 @@ impl Watch {
     fn tell(&self, event: DegradedEvent) {
         #[cfg(feature = "tracing")]
         tracing::warn!(target: "polylimit", event = event.name(), "{event}");
-        if let Some(hook) = &self.hook {
+        let hook = self.hook.lock().clone();
+        if let Some(hook) = hook {
             hook.call(&event);
         }
         let mut kept = self.kept.lock();

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
 use polylimit::{Limiter, Policy};
@@ -43,7 +43,7 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.push_str(&format!("{}={value:?};", field.name()));
+        write!(self.0, "{}={value:?};", field.name()).unwrap();
     }
 }
 
