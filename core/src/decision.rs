@@ -62,8 +62,7 @@ pub enum Degradation {
     StoreFull,
     /// There is no connection to the server: it refuses, it is not found, or it does not answer.
     Unreachable,
-    /// The operation was sent and no reply came within the deadline, or the connection broke: it may have been
-    /// applied.
+    /// The operation was sent and no reply came within the deadline: it may have been applied.
     Timeout,
     /// The operation waited in line until its deadline had passed, here or at the server, which then refused it.
     Late,
@@ -93,11 +92,14 @@ pub enum Degradation {
     Protocol,
     /// The server refused for another reason.
     Refused,
+    /// The connection broke before the reply came: the server, or something on the way, closed or reset it. What had been
+    /// sent may have been applied.
+    ConnectionLost,
 }
 
 impl Degradation {
     /// Every degradation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::StoreFull,
         Self::Unreachable,
         Self::Timeout,
@@ -115,6 +117,7 @@ impl Degradation {
         Self::WrongType,
         Self::Protocol,
         Self::Refused,
+        Self::ConnectionLost,
     ];
 
     /// The name, the same in every language.
@@ -137,6 +140,7 @@ impl Degradation {
             Self::WrongType => "wrong_type",
             Self::Protocol => "protocol",
             Self::Refused => "refused",
+            Self::ConnectionLost => "connection_lost",
         }
     }
 }

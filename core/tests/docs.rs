@@ -7,7 +7,7 @@ mod traffic;
 
 use std::fmt::Write;
 
-use polylimit::RedisOptions;
+use polylimit::{Degradation, RedisOptions};
 
 const START: &str = "<!-- options: written by core/tests/docs.rs from RedisOptions::ALL -->\n";
 const END: &str = "<!-- end of options -->";
@@ -32,6 +32,21 @@ fn every_option_of_the_redis_store() {
     } else {
         assert!(text == written, "docs/redis.md is not what RedisOptions::ALL says: run with WRITE_DOCS=1");
     }
+}
+
+/// Operators look up what a decision says.
+#[test]
+fn every_reason_of_a_degraded_decision() {
+    let text = include_str!("../../docs/redis.md");
+    let (_, rest) = text.split_once("<!-- reasons: ").unwrap();
+    let (table, _) = rest.split_once("<!-- end of reasons -->").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let names = rows.flat_map(|names| names.split(", ")).map(|name| name.trim_matches('`'));
+    let mut told: Vec<_> = names.filter(|name| *name != "degraded").collect();
+    let mut known = Degradation::ALL.map(Degradation::name);
+    told.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(told, known);
 }
 
 /// The README's examples in other languages are those of their own READMEs, which their tests run.

@@ -137,7 +137,8 @@ mod tests {
                 "auth",
                 "wrong_type",
                 "protocol",
-                "refused"
+                "refused",
+                "connection_lost"
             ]),
             "{degradations:?}"
         );

@@ -35,7 +35,8 @@ export type Degradation =
   | "auth"
   | "wrong_type"
   | "protocol"
-  | "refused";
+  | "refused"
+  | "connection_lost";
 
 /** What a policy answers while its store cannot be asked. */
 export type Outage =

@@ -4,6 +4,7 @@
 mod alone;
 mod auth;
 mod bad_state;
+mod broken;
 mod elsewhere;
 mod events;
 mod forked;

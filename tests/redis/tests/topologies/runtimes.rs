@@ -182,10 +182,10 @@ fn a_decision_whose_runtime_ends_is_answered() {
                 drop(runtime);
                 let decision = wait(pending).unwrap();
                 assert_eq!((decision.source(), decision.allowed()), (Source::Deny, false));
-                let reasons = [Degradation::Unreachable, Degradation::Timeout].map(Some);
+                let reasons = [Degradation::Unreachable, Degradation::ConnectionLost].map(Some);
                 assert!(reasons.contains(&decision.degraded()), "{decision:?}");
                 if sent {
-                    assert_eq!(decision.degraded(), Some(Degradation::Timeout), "it may have run");
+                    assert_eq!(decision.degraded(), Some(Degradation::ConnectionLost), "it may have run");
                 }
                 server.cont();
             }

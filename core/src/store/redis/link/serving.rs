@@ -138,14 +138,14 @@ impl Serving {
     /// Serves until the connection ends.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.shared.task.register(cx.waker());
-        let end = match ready!(self.poll_end(cx)) {
-            Ok(end) => end,
+        let (end, reason) = match ready!(self.poll_end(cx)) {
+            Ok(end) => (end, Degradation::ConnectionLost),
             Err(reason) => {
                 self.shared.failed(reason);
-                End::Broken
+                (End::Broken, reason)
             }
         };
-        self.leave(end);
+        self.leave(end, reason);
         Poll::Ready(end)
     }
 
@@ -269,7 +269,7 @@ impl Serving {
 
     /// Writes as much as goes.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {
-        let broken = |_| Degradation::Unreachable;
+        let broken = |_| Degradation::ConnectionLost;
         if self.is_all_out() {
             return Ok(());
         }
@@ -325,7 +325,7 @@ impl Serving {
             match read {
                 Poll::Pending => return Ok(Read::Nothing),
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::Unreachable),
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::ConnectionLost),
             }
             self.last_used = Instant::now();
         }
@@ -389,7 +389,7 @@ impl Serving {
 impl Drop for Serving {
     /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
     fn drop(&mut self) {
-        self.leave(End::Closed);
+        self.leave(End::Closed, Degradation::ConnectionLost);
     }
 }
 

@@ -181,7 +181,7 @@ impl Serving {
     }
 
     /// The connection is given up: what was sent may have run, what was not sent in whole has not.
-    pub(super) fn leave(&mut self, end: End) {
+    pub(super) fn leave(&mut self, end: End, reason: Degradation) {
         if end == End::Broken {
             self.shared.context.counters.connections_lost.add(1);
             self.stream.reset_when_closed();
@@ -190,9 +190,9 @@ impl Serving {
         let mut unsent = Vec::new();
         for flight in std::mem::take(&mut self.flights) {
             if flight.ends_at <= written {
-                flight.command.answer(Failure::unknown(Degradation::Timeout));
+                flight.command.answer(Failure::unknown(reason));
             } else {
-                unsent.extend(self.retried(flight.command, Failure::not_applied(Degradation::Unreachable)));
+                unsent.extend(self.retried(flight.command, Failure::not_applied(reason)));
             }
         }
         unsent.extend(self.later.drain(..).map(|(_, ticket)| ticket));
