@@ -164,8 +164,10 @@ impl Store {
 
     /// Lets go of what leads elsewhere.
     pub(crate) fn close(&self) {
-        if let Self::Redis(store) = self {
-            store.close();
+        match self {
+            Self::Memory(_) => {}
+            Self::Local(store) => store.close(),
+            Self::Redis(store) => store.close(),
         }
     }
 

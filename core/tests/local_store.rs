@@ -14,6 +14,8 @@ mod damage;
 mod forks;
 #[path = "local_store/full.rs"]
 mod full;
+#[path = "local_store/limiters.rs"]
+mod limiters;
 #[path = "local_store/opening.rs"]
 mod opening;
 #[path = "local_store/owners.rs"]

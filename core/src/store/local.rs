@@ -6,7 +6,8 @@
 //!   takes it over: see [`lock`], [`owner`] and [`recovery`].
 //! - It is bounded by its size. As in the memory store, what is spent makes room, what is in use does not, and when a
 //!   shard is full of that, new keys share one state a policy: those are in a shard of their own, the overflow.
-//! - A process opens the file when it first asks. After a fork, the child opens it anew.
+//! - A process opens the file when it first asks, once for all of its limiters: see [`sharing`]. After a fork, the child opens
+//!   it anew. The last limiter to be closed closes it.
 //!
 //! # Why not an embedded database
 //!
@@ -25,20 +26,21 @@ mod owner;
 mod policies;
 mod recovery;
 mod shard;
+mod sharing;
 mod sweep;
+mod tidy;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 
 pub(crate) use self::location::LocalOptions;
 use self::opened::Opened;
 use self::policies::{LocalPolicy, Policies};
 use super::{Action, Answer, PolicyId, Question};
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::policy::Policy;
 
 #[derive(Debug)]
@@ -48,12 +50,8 @@ pub(crate) struct LocalStore {
     policies: Policies,
     /// Of this process, or of the one that it was forked from.
     opened: ArcSwapOption<Opened>,
-    /// Held by the thread that opens it.
-    opening: Mutex<()>,
+    closed: AtomicBool,
 }
-
-/// How long a thread waits for another that opens the file. It may never come back: a fork leaves it behind.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 impl LocalStore {
     /// Opens nothing yet.
@@ -63,7 +61,7 @@ impl LocalStore {
             clock,
             policies: Policies::default(),
             opened: ArcSwapOption::default(),
-            opening: Mutex::new(()),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -74,7 +72,7 @@ impl LocalStore {
             clock: self.clock.clone(),
             policies: self.policies.successor(),
             opened: ArcSwapOption::default(),
-            opening: Mutex::new(()),
+            closed: AtomicBool::new(self.closed.load(Ordering::SeqCst)),
         }
     }
 
@@ -122,18 +120,35 @@ impl LocalStore {
 
     #[cold]
     fn open(&self) -> Result<Arc<Opened>, Error> {
-        let _opening = self.opening.try_lock_for(PATIENCE);
-        if let Some(opened) = self.opened.load_full().filter(|opened| opened.is_usable()) {
-            return Ok(opened);
+        self.check_open()?;
+        let opened = sharing::open(&self.options)?;
+        self.replace(Some(Arc::clone(&opened)));
+        // Closing it meanwhile found nothing there, or what was there before.
+        self.check_open().inspect_err(|_| self.replace(None))?;
+        Ok(opened)
+    }
+
+    /// Lets go of the file, for good. The last limiter of this process to do so closes it: its place among the owners, its
+    /// mapping and its descriptor are free then, or once the operations of other threads that are under way have ended.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.replace(None);
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Closed, "the limiter is closed"));
         }
-        let opened = Arc::new(Opened::open(&self.options)?);
-        if let Some(old) = self.opened.swap(Some(Arc::clone(&opened)))
+        Ok(())
+    }
+
+    fn replace(&self, opened: Option<Arc<Opened>>) {
+        if let Some(old) = self.opened.swap(opened)
             && !old.is_of_this_process()
         {
             // Whatever another thread of the parent was doing with it when it forked is never finished here.
             std::mem::forget(old);
         }
-        Ok(opened)
     }
 }
 

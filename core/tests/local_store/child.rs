@@ -101,7 +101,9 @@ fn a_child() {
             Err(error) => said(&format!("{}: {error}", error.kind())),
         },
         "forks" => super::forks::forks(&url, said),
+        "child of one" => super::limiters::forks(said),
         "leaves a child" => super::forks::leaves_a_child(&limiter, said),
+        "full" => super::opening::full(&url, &limiter, said),
         "hidden" => super::owners::hidden(&limiter, said),
         _ => unreachable!(),
     }

@@ -130,27 +130,53 @@ fn a_missing_directory_is_named_and_may_appear() {
     fs::remove_dir_all(&directory.0).unwrap();
 }
 
+/// In a file system of half of the least size, in a process that may mount one: root's, or one with names of its own.
 #[test]
-fn a_full_file_system_is_an_error_and_no_signal() {
+fn a_full_file_system_is_an_error_and_leaves_nothing_behind() {
     let directory = Store::new();
     fs::create_dir(&directory.0).unwrap();
     let path = directory.0.to_str().unwrap();
-    let mount = ["-t", "tmpfs", "-o", "size=512k", "tmpfs", path];
-    let mounted = Command::new("mount").args(mount).output().is_ok_and(|output| output.status.success());
-    if mounted {
-        let store = Store(directory.0.join("store"));
-        assert_refused(&store, ErrorKind::StoreUnavailable, "there is no space for its 1048576 bytes");
-        let status = Command::new("mount").args(["-o", "remount,size=4m", path]).status().unwrap();
-        assert!(status.success());
-        assert!(store.limiter(QUOTA).check("key").unwrap().allowed());
-        drop(store);
-        assert!(Command::new("umount").arg(path).status().unwrap().success());
+    let mount = format!("mount -t tmpfs -o size=512k tmpfs {path} || exit 9;");
+    let may_mount = |how: &[&str]| {
+        let mut trying = Command::new(how[0]);
+        trying.args(&how[1..]).args(["sh", "-c", &mount]);
+        trying.output().is_ok_and(|output| output.status.success())
+    };
+    let ways: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-rm"]];
+    let url = format!("file://{path}/store?size=1MiB");
+    if let Some(way) = ways.into_iter().find(|way| may_mount(way)) {
+        let mut command = Command::new(way[0]);
+        command.args(&way[1..]).args(["sh", "-c", &format!("{mount} exec \"$0\" \"$@\"")]);
+        command.arg(std::env::current_exe().unwrap());
+        let mut other = Other::of(command, "full", &url);
+        let said = other.hear().unwrap();
+        assert!(said.starts_with("store_unavailable"), "{said}");
+        assert!(said.contains("there is no space for its 1048576 bytes: free some"), "{said}");
+        assert_eq!(other.hear().as_deref(), Some("nothing is left behind"));
+        assert_eq!(other.hear().as_deref(), Some("an empty file of others is left alone"));
+    } else {
+        eprintln!("no file system can be mounted here: the limit on the size of files alone is looked at");
     }
     fs::remove_dir(&directory.0).unwrap();
 }
 
+/// Runs in a process of its own, where there is no space.
+pub(crate) fn full(url: &str, limiter: &polylimit::blocking::Limiter, said: impl Fn(&str)) {
+    let path = std::path::Path::new(url.strip_prefix("file://").unwrap().split_once('?').unwrap().0);
+    let error = limiter.check("key").unwrap_err();
+    said(&format!("{}: {error}", error.kind()));
+    assert_eq!(limiter.check("key").unwrap_err(), error);
+    assert!(fs::read_dir(path.parent().unwrap()).unwrap().next().is_none());
+    said("nothing is left behind");
+    fs::write(path, "").unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(limiter.check("key").unwrap_err(), error);
+    assert_eq!(fs::metadata(path).unwrap().len(), 0);
+    said("an empty file of others is left alone");
+}
+
 #[test]
-fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing_behind() {
     let store = Store::new();
     let mut shell = Command::new("sh");
     // In units of 512 or 1024 bytes, as the shell has it.
@@ -160,6 +186,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
         said.starts_with("store_unavailable") && said.contains("this process may write files of"),
         "{said}"
     );
+    assert!(!store.0.exists());
 }
 
 #[test]

@@ -51,6 +51,10 @@ impl LocalStore {
         match *self {}
     }
 
+    pub(crate) fn close(&self) {
+        match *self {}
+    }
+
     pub(crate) fn keys(&self) -> Option<usize> {
         match *self {}
     }

@@ -21,6 +21,7 @@ use super::location::LocalOptions;
 use super::owner::{Opening, Token};
 use super::recovery::recover;
 use super::shard::{Shard, head};
+use super::tidy;
 use crate::error::{Error, ErrorKind};
 use crate::mapping::Mapping;
 
@@ -39,17 +40,25 @@ pub(super) struct OpenFile {
 const ATTEMPTS: usize = 10;
 
 impl OpenFile {
-    pub(super) fn open(options: &LocalOptions) -> Result<Self, Error> {
-        let path = options.path()?;
+    pub(super) fn open(options: &LocalOptions, path: &Path) -> Result<Self, Error> {
         for _ in 0..ATTEMPTS {
-            let file = open_or_make(&path)?;
-            check_owner(&file, &path)?;
-            let Some((mapping, layout, secret, token)) = open_in_turn(&file, &path, options)? else {
-                continue;
-            };
-            return Ok(Self { file, mapping, layout, secret, token, path: path.into() });
+            let (file, is_made) = open_or_make(path)?;
+            check_owner(&file, path).inspect_err(|_| remove_empty(&file, path, is_made))?;
+            if let Some((mapping, layout, secret, token)) = open_in_turn(&file, path, options, is_made)? {
+                return Ok(Self { file, mapping, layout, secret, token, path: path.into() });
+            }
         }
-        Err(unavailable(&path, "it is removed again and again while it is opened"))
+        Err(unavailable(path, "it is removed again and again while it is opened"))
+    }
+
+    /// Whether another limiter of this process may use it as it is open; not if another file is found in its place.
+    pub(super) fn is_good_for(&self, options: &LocalOptions) -> Result<bool, Error> {
+        if !self.is_there() {
+            return Ok(false);
+        }
+        check_owner(&self.file, &self.path)?;
+        let found = examine(&self.file, &self.path, options, false)?;
+        Ok(Layout::of_size(found.size) == self.layout)
     }
 
     /// Whether the file is still the one that others find.
@@ -58,21 +67,31 @@ impl OpenFile {
     }
 }
 
-fn open_or_make(path: &Path) -> Result<File, Error> {
+/// Says as well whether it was made.
+fn open_or_make(path: &Path) -> Result<(File, bool), Error> {
     let mut options = OpenOptions::new();
     let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
     options.read(true).write(true).mode(0o600).custom_flags(flags);
     for _ in 0..ATTEMPTS {
         match options.open(path) {
             Err(error) if error.kind() == Io::NotFound => {}
-            opened => return opened.map_err(|error| not_opened(path, &error)),
+            opened => return opened.map(|file| (file, false)).map_err(|error| not_opened(path, &error)),
         }
         match options.clone().create_new(true).open(path) {
             Err(error) if error.kind() == Io::AlreadyExists => {}
-            made => return made.map_err(|error| not_opened(path, &error)),
+            made => return made.map(|file| (file, true)).map_err(|error| not_opened(path, &error)),
         }
     }
     Err(unavailable(path, "it is removed again and again while it is opened"))
+}
+
+/// Removes a file that is ours and could not be made whole, so that none is left behind. A process that waits to open it sees
+/// that it is gone and makes another; one that was made whole meanwhile stays.
+fn remove_empty(file: &File, path: &Path, is_ours: bool) {
+    if is_ours && is_there(file, path) && file.metadata().is_ok_and(|found| found.len() == 0) {
+        // What cannot be removed stays: the error that is reported says what is wrong with its directory.
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 fn not_opened(path: &Path, error: &io::Error) -> Error {
@@ -165,27 +184,41 @@ fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
 
 type Opened = (Mapping, Layout, Secret, Token);
 
-/// Opens the file while nobody else does; `None` when it was removed meanwhile.
-fn open_in_turn(file: &File, path: &Path, options: &LocalOptions) -> Result<Option<Opened>, Error> {
-    let opening = Opening::wait(file).map_err(|error| unusable(path, "locked", &error))?;
+/// Opens the file while nobody else does; `None` when it was removed meanwhile. One that is empty then, and should not be, is
+/// removed.
+fn open_in_turn(
+    file: &File,
+    path: &Path,
+    options: &LocalOptions,
+    is_made: bool,
+) -> Result<Option<Opened>, Error> {
+    let opening = Opening::wait(file)
+        .inspect_err(|_| remove_empty(file, path, is_made))
+        .map_err(|error| unusable(path, "locked", &error))?;
     let Some(opening) = opening else {
         return Err(unavailable(path, "another process has been opening it for seconds: is it stopped?"));
     };
     if !is_there(file, path) {
         return Ok(None);
     }
-    open_locked(file, path, options, &opening).map(Some)
+    let was_empty = file.metadata().is_ok_and(|found| found.len() == 0);
+    let opened = open_locked(file, path, options, &opening);
+    opened.map(Some).inspect_err(|_| remove_empty(file, path, is_made || !was_empty))
 }
 
-fn open_locked(
-    file: &File,
-    path: &Path,
-    options: &LocalOptions,
-    opening: &Opening<'_>,
-) -> Result<Opened, Error> {
-    let failure = |done: &'static str| move |error: io::Error| unusable(path, done, &error);
-    let first = opening.is_first().map_err(failure("locked"))?;
-    let length = file.metadata().map_err(failure("looked at"))?.len();
+/// What a file is found to be.
+struct Found {
+    /// In bytes, as its header says, or as it is to be made.
+    size: u64,
+    /// In bytes, as it is.
+    length: u64,
+    /// Whether nothing of it counts.
+    is_new: bool,
+}
+
+/// Looks whether the file may be opened, by its first user or by another one.
+fn examine(file: &File, path: &Path, options: &LocalOptions, first: bool) -> Result<Found, Error> {
+    let length = file.metadata().map_err(|error| unusable(path, "looked at", &error))?.len();
     let (size, is_new) = match read_header(file, path, length)? {
         Header::None if !first => {
             return Err(failed(path, "its header was erased while it is in use: remove it"));
@@ -215,6 +248,19 @@ fn open_locked(
         Header::Ours { size, .. } => (size, true),
         Header::None => (options.size_to_make(), true),
     };
+    Ok(Found { size, length, is_new })
+}
+
+fn open_locked(
+    file: &File,
+    path: &Path,
+    options: &LocalOptions,
+    opening: &Opening<'_>,
+) -> Result<Opened, Error> {
+    let failure = |done: &'static str| move |error: io::Error| unusable(path, done, &error);
+    let first = opening.is_first().map_err(failure("locked"))?;
+    let found = examine(file, path, options, first)?;
+    let Found { size, length, is_new } = found;
     if is_new {
         file.set_len(0).map_err(failure("emptied"))?;
     }
@@ -222,15 +268,16 @@ fn open_locked(
     let bytes = usize::try_from(size).map_err(|_| failed(path, "it is larger than this machine's memory"))?;
     let mapping = Mapping::new(file, bytes).map_err(failure("mapped"))?;
     let layout = Layout::of_size(size);
-    let secret = prepare(&mapping, layout, size, is_new, first);
+    let secret = prepare(&mapping, layout, &found, first);
     let token = opening.claim(mapping.words()).map_err(failure("locked"))?;
     let token = token.ok_or_else(|| unavailable(path, "as many processes use it as may"))?;
     Ok((mapping, layout, secret, token))
 }
 
 /// Writes the header of a new file, and puts one in order that nobody uses.
-fn prepare(mapping: &Mapping, layout: Layout, size: u64, is_new: bool, first: bool) -> Secret {
+fn prepare(mapping: &Mapping, layout: Layout, found: &Found, first: bool) -> Secret {
     let words = mapping.words();
+    let Found { size, length, is_new } = *found;
     if is_new {
         let [one, two] = this_boot();
         let mut values = vec![VERSION, size, 0, one, two];
@@ -247,10 +294,12 @@ fn prepare(mapping: &Mapping, layout: Layout, size: u64, is_new: bool, first: bo
         for owner in 0..OWNERS {
             words[owner_at(owner)].store(0, Ordering::Relaxed);
         }
-        for number in 0..=layout.shards {
-            let shard = Shard::new(&words[layout.shard(number)]);
-            recover(&shard, |key| secret.hash(key));
-            shard.set(head::LOCK, 0);
+        if length < size || !tidy::is_noted(words, layout) {
+            for number in 0..=layout.shards {
+                let shard = Shard::new(&words[layout.shard(number)]);
+                recover(&shard, |key| secret.hash(key));
+                shard.set(head::LOCK, 0);
+            }
         }
     }
     secret
@@ -281,7 +330,8 @@ fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Erro
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => unavailable(
                 path,
                 &format!(
-                    "there is no space for its {size} bytes: give its file system more, or it a smaller size"
+                    "there is no space for its {size} bytes: free some on its file system, or make it smaller with \
+                     ?size= in its URL (1MiB or more)"
                 ),
             ),
             _ => unusable(path, "allocated", &error),

@@ -25,8 +25,10 @@ pub(super) mod header {
     pub(crate) const BOOT: usize = 4;
     /// Six words: two to hash keys with, four to digest long ones with.
     pub(crate) const SECRET: usize = 6;
-    /// How many words are used.
+    /// How many words are used from the beginning.
     pub(crate) const USED: usize = 12;
+    /// That it was left in order, after those: a file that was made before there was this has 0.
+    pub(crate) const TIDY: usize = 12;
 }
 
 const HEADER_WORDS: usize = 512;

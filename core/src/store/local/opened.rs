@@ -1,5 +1,6 @@
 //! The file as one process uses it: decisions under the lock of a shard.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ use super::owner;
 use super::policies::{LocalPolicy, spent_at_us};
 use super::recovery::recover;
 use super::shard::{Broken, Bytes, Shard, head};
-use super::sweep;
+use super::{sweep, tidy};
 use crate::birth::Birth;
 use crate::clock::Clock;
 use crate::decision::{Decision, Degradation};
@@ -32,6 +33,16 @@ pub(super) struct Opened {
     birth: Birth,
     /// When somebody looks again whether the file is still there.
     look_at_us: AtomicU64,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Closing the descriptor does not do it while a child has it as well. A child leaves its parent's place alone.
+        if self.birth.is_here() {
+            let OpenFile { file, mapping, layout, token, .. } = &self.file;
+            owner::leave(file, *token, || tidy::note(mapping.words(), *layout));
+        }
+    }
 }
 
 /// What is asked about which key of which policy.
@@ -70,9 +81,15 @@ enum Outcome {
 }
 
 impl Opened {
-    pub(super) fn open(options: &LocalOptions) -> Result<Self, Error> {
-        let file = OpenFile::open(options)?;
+    pub(super) fn open(options: &LocalOptions, path: &Path) -> Result<Self, Error> {
+        let file = OpenFile::open(options, path)?;
         Ok(Self { file, birth: Birth::here(), look_at_us: AtomicU64::new(0) })
+    }
+
+    /// Whether another limiter of this process may use it, too: it is still the file that is found. What is wrong with that is
+    /// reported as to a process that opens it.
+    pub(super) fn is_good_for(&self, options: &LocalOptions) -> Result<bool, Error> {
+        self.file.is_good_for(options)
     }
 
     /// Whether this process opened it, and not one that it was forked from.

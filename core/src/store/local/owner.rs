@@ -115,6 +115,20 @@ impl Drop for Opening<'_> {
     }
 }
 
+/// Gives back the place of an owner whose process goes on. The last one to leave sees to what it leaves.
+pub(super) fn leave(file: &File, token: Token, leave_in_order: impl FnOnce()) {
+    // Where another process opens it at the moment, that one sees to it.
+    let alone = set(file, libc::F_WRLCK, OPENING, 1).unwrap_or(false).then(|| Opening(file));
+    if let Some(number) = token.number().checked_sub(1) {
+        let _ = set(file, libc::F_UNLCK, OPENING + 1 + i64::from(number), 1);
+    }
+    if let Some(opening) = alone
+        && opening.is_first().unwrap_or(false)
+    {
+        leave_in_order();
+    }
+}
+
 /// Whether the owner of a token is gone for sure.
 pub(super) fn is_gone(file: &File, words: &[AtomicU64], token: Token) -> bool {
     let Some(number) = token.number().checked_sub(1).filter(|number| *number < OWNERS) else {
