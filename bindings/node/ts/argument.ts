@@ -46,7 +46,8 @@ export function optionalFunction<F>(name: string, value: F | undefined): F | und
 
 /** An object of options, every one of which has to be known. What it has inherited is read, but need not be known. */
 export function known<T extends object>(what: string, options: T, names: readonly string[]): T {
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+  // What is a Map, say, has no names that could be looked at.
+  if (typeof options !== "object" || options === null || Symbol.iterator in options) {
     throw refused(what, options, "an object of options");
   }
   for (const name of Object.keys(options)) {

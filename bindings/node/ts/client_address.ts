@@ -1,6 +1,6 @@
 import type { NativeAddressRules } from "./addon";
 import { known, number, refused, text } from "./argument";
-import { calling, failure } from "./failure";
+import { calling, failure, failureOf } from "./failure";
 import { native } from "./native";
 import type { ForwardingHeader } from "./tables";
 
@@ -62,7 +62,9 @@ export class ClientAddressRules {
    * socket, with the lines of the header, in the order in which they came.
    */
   resolve(peer: string | undefined, lines: readonly string[] = []): ClientAddress {
-    return calling(() => this.#rules.resolve(peer, lines as string[]));
+    if (!keyFunctions.has(this)) throw failureOf(false, "ClientAddressRules", undefined);
+    const { address, key } = calling(() => this.#rules.resolve(peer, lines as string[]));
+    return { address, key };
   }
 }
 

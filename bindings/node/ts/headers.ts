@@ -116,5 +116,6 @@ export function refusal(cost: number, accept: string | undefined): Refusal {
 
 /** The same for whoever writes the answer by hand. */
 export function problem(cost: number): Problem {
-  return exchange.problem(cost);
+  const found = exchange.problem(cost);
+  return { ...found, violated: Array.from(found.violated) };
 }

@@ -3,19 +3,17 @@
 export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } from "./client_address";
 export type { Decision, QuotaUsage, Usage } from "./decision";
 export { PolylimitError } from "./failure";
+export type { Key } from "./key";
 export {
   type AcquireOptions,
   type Check,
   type Finding,
-  type Key,
   Limiter,
   type LimiterOptions,
-  type Policy,
-  type PolicyView,
-  type Quotas,
   type RequestOptions,
 } from "./limiter";
 export { ManualClock } from "./manual_clock";
+export type { Policies, Policy, PolicyOptions, PolicyView, Quotas } from "./policy";
 export { Quota, type QuotaOptions } from "./quota";
 export type {
   Algorithm,

@@ -1,31 +1,19 @@
 import { Field, type NativeLimiter, Operation, Question } from "./addon";
-import { described, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
+import { invalidArgument, known, number, refused, text, unknownOption } from "./argument";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
 import { answered, exchange, isWritten, later, fields as sharedFields, question as sharedQuestion } from "./exchange";
-import { calling, failure, PolylimitError } from "./failure";
+import { calling, failure, failureOf, PolylimitError } from "./failure";
+import { type Key, keyOf } from "./key";
 import { camelCase, optionTexts } from "./limiter_options";
 import { ManualClock, nativeClock } from "./manual_clock";
 import { native } from "./native";
-import { Quota } from "./quota";
-import type { Outage, StoreOptions } from "./tables";
-
-/** Whom or what a policy is applied to, such as a user or an address: text or bytes, up to 1 MiB. */
-export type Key = string | Uint8Array;
-
-/** Quotas as text (`"100/minute; 1000/hour"`), as a `Quota`, or several of them. */
-export type Quotas = string | Quota | readonly (string | Quota)[];
-
-/**
- * A policy: its quotas, or with what it answers while its store cannot be asked, and that busy keys are leased: units are
- * taken ahead from a store in Redis and spent in this process. A lease is `"auto"`, the most units (`"100"`), or units and a
- * time (`"100/500ms"`).
- */
-export type Policy = Quotas | { readonly quotas: Quotas; readonly outage?: Outage; readonly lease?: string };
+import { type Policies, type PolicyView, policyRows, policyView, type Quotas, quotasText } from "./policy";
+import type { StoreOptions } from "./tables";
 
 /** The options of a limiter: those of its store, and these. */
 export interface LimiterOptions extends StoreOptions {
   /** The policies by their names. Requests can name others as quotas. */
-  readonly policies?: Readonly<Record<string, Policy>>;
+  readonly policies?: Policies;
   /** By which clock to decide; the server's for Redis and the system's otherwise, unless told otherwise. */
   readonly clock?: ManualClock;
 }
@@ -56,16 +44,10 @@ export interface Finding {
   readonly message: string;
 }
 
-/** A policy as the limiter has it. */
-export interface PolicyView {
-  readonly name: string;
-  readonly quotas: readonly Quota[];
-}
-
 const fields = sharedFields;
 const question = sharedQuestion;
 
-type Operate = (key?: Key, policy?: string) => void;
+type Operate = (key?: string | Uint8Array, policy?: string) => void;
 
 /** In place of a policy's place: none is named, or its text is an argument. */
 const UNNAMED = -1;
@@ -83,9 +65,12 @@ const natives = new WeakMap<Limiter, NativeLimiter>();
 /** Asks for a check, for those who read its answer themselves. */
 export let askCheck: (limiter: Limiter, key: Key, policy: string, cost: number | undefined) => void;
 
+/** Asks for an operation on one key. */
+let ask: (limiter: Limiter, operation: Operation, key: Key, options: RequestOptions | string | undefined) => void;
+
 /** The same for a key under several policies, which belong together. */
 export function askTogether(limiter: Limiter, key: Key, policies: readonly string[], cost: number | undefined): void {
-  const rows = policies.map((policy) => ({ key, policy, cost: costOf({ cost }) }));
+  const rows = policies.map((policy) => ({ key: keyOf(key), policy, cost: costOf({ cost }) }));
   calling(() => nativeLimiter(limiter).checkMany(rows, true));
 }
 
@@ -133,33 +118,33 @@ export class Limiter {
       this.#ask(Operation.Check, key, options);
       return fields[Field.Ticket] === 0 ? Promise.resolve(readDecision()) : later(readDecision);
     } catch (thrown) {
-      return Promise.reject(failure(thrown));
+      return refusal(this, thrown);
     }
   }
 
   /** The decision that a check would give now; leaves no trace. */
   peek(key: Key, options?: RequestOptions | string): Promise<Decision> {
-    return this.#promise(Operation.Peek, key, options, readDecision);
+    return asking(this, Operation.Peek, key, options, readDecision);
   }
 
   /** Spends as much of the cost as every quota admits, and says how much it took. */
   take(key: Key, options?: RequestOptions | string): Promise<Usage> {
-    return this.#promise(Operation.Take, key, options, readUsage);
+    return asking(this, Operation.Take, key, options, readUsage);
   }
 
   /** Spends the cost whether it fits or not, for a cost that is learnt afterwards; up to 8 times the capacity. */
   charge(key: Key, options?: RequestOptions | string): Promise<Usage> {
-    return this.#promise(Operation.Charge, key, options, readUsage);
+    return asking(this, Operation.Charge, key, options, readUsage);
   }
 
   /** Gives back up to what is used, the newest first. */
   refund(key: Key, options?: RequestOptions | string): Promise<Usage> {
-    return this.#promise(Operation.Refund, key, options, readUsage);
+    return asking(this, Operation.Refund, key, options, readUsage);
   }
 
   /** Forgets the key under its policy; the cost does not matter. */
   reset(key: Key, options?: RequestOptions | string): Promise<Usage> {
-    return this.#promise(Operation.Reset, key, options, readUsage);
+    return asking(this, Operation.Reset, key, options, readUsage);
   }
 
   /**
@@ -176,7 +161,7 @@ export class Limiter {
       this.#put(Operation.Acquire, key, policy, cost);
       return answered(readDecision);
     } catch (thrown) {
-      return Promise.reject(failure(thrown));
+      return refusal(this, thrown);
     }
   }
 
@@ -189,7 +174,7 @@ export class Limiter {
       this.#ask(Operation.CheckSync, key, options);
       return readDecision();
     } catch (thrown) {
-      throw failure(thrown);
+      throw failureOf(natives.has(this), "Limiter", thrown);
     }
   }
 
@@ -198,12 +183,13 @@ export class Limiter {
    * decided, such as one whose key, cost or policy is none that is allowed, is an error in its place. Only what is no check
    * at all, or has an option that is not known, fails the whole call.
    */
-  checkMany(checks: readonly (Check | string)[]): Promise<(Decision | PolylimitError)[]> {
+  checkMany(checks: readonly (Check | string | number | bigint)[]): Promise<(Decision | PolylimitError)[]> {
     const refused = new Map<number, PolylimitError>();
-    return this.#call(
-      () => {
+    return calls(
+      this,
+      (native) => {
         const rows = checkRows(checks, (error, at) => refused.set(at, error));
-        for (const { at, message } of this.#native.checkMany(rows, false)) {
+        for (const { at, message } of native.checkMany(rows, false)) {
           if (!refused.has(at)) refused.set(at, invalidArgument(message));
         }
       },
@@ -216,69 +202,70 @@ export class Limiter {
    * fails, what the others have spent is given back, and their decisions show what is left then. Each is decided on its own,
    * so that for a moment others may find units missing that are then given back.
    */
-  checkTogether(checks: readonly (Check | string)[]): Promise<Decision[]> {
-    return this.#call(
-      () => void this.#native.checkMany(checkRows(checks), true),
+  checkTogether(checks: readonly (Check | string | number | bigint)[]): Promise<Decision[]> {
+    return calls(
+      this,
+      (native) => void native.checkMany(checkRows(checks), true),
       () => readDecisions() as Decision[],
     );
   }
 
-  /** Waits until the store answers. Nothing needs it; a service that starts may want it. */
+  /**
+   * Waits until the store answers. Nothing needs it; a service that starts waits with it until it is connected, so that its
+   * first decisions are the store's.
+   */
   ready(timeoutMs: number): Promise<void> {
-    return this.#call(() => this.#native.ready(number("timeoutMs", timeoutMs, TIMEOUT)), nothing);
+    return calls(this, (native) => native.ready(number("timeoutMs", timeoutMs, TIMEOUT)), nothing);
   }
 
   /** Looks at the store with the eyes of an operator. A store that cannot be reached is a finding. */
   doctor(): Promise<Finding[]> {
-    return this.#call(
-      () => this.#native.doctor(),
-      () => exchange.findings() as Finding[],
+    return calls(
+      this,
+      (native) => native.doctor(),
+      () => Array.from(exchange.findings(), (finding) => ({ ...finding }) as Finding),
     );
   }
 
   /** Registers a policy, or changes the numbers of the one of that name. What was used is kept. */
   setPolicy(name: string, quotas: Quotas): void {
+    const native = nativeOf(this);
     text("name", name, "a policy's name");
     const written = quotasText(name, quotas);
-    calling(() => this.#native.setPolicy(name, written));
+    calling(() => native.setPolicy(name, written));
   }
 
   /** All policies, those made of quotas in requests included. */
   get policies(): PolicyView[] {
-    return this.#native
-      .policies()
-      .map(([name, ...quotas]) => ({ name, quotas: quotas.map((quota) => Quota.parse(quota)) }));
+    return Array.from(nativeOf(this).policies(), policyView);
   }
 
   /** How many keys a store in this process or on this host holds; `undefined` for one elsewhere. */
   get keys(): number | undefined {
-    return this.#native.keys() ?? undefined;
+    return nativeOf(this).keys() ?? undefined;
   }
 
   /** What became of the operations so far: every count only grows. */
   stats(): Record<string, number> {
-    return Object.fromEntries(this.#native.stats().map(({ name, count }) => [camelCase(name), count]));
+    const counts = nativeOf(this).stats();
+    return Object.fromEntries(counts.map(({ name, count }) => [camelCase(name), count]));
   }
 
   /** Authenticates new connections with another password, and user name if there is one. */
   setCredentials(username: string | undefined, password: string): void {
+    const native = nativeOf(this);
     if (username !== undefined) text("username", username, "text");
     text("password", password, "text");
-    calling(() => this.#native.setCredentials(username, password));
+    calling(() => native.setCredentials(username, password));
   }
 
-  /** Ends its use: connections are closed, and what comes after fails with `closed`. Closing again does nothing. */
+  /**
+   * Ends its use: every operation after it, and every one that is under way, fails with `closed`. Connections, threads and
+   * memory are given back by this, and not by a garbage collector. Closing again does nothing.
+   */
   close(): void {
-    calling(() => this.#native.close());
-  }
-
-  #promise<T>(operation: Operation, key: Key, options: RequestOptions | string | undefined, read: () => T): Promise<T> {
-    try {
-      this.#ask(operation, key, options);
-      return answered(read);
-    } catch (thrown) {
-      return Promise.reject(failure(thrown));
-    }
+    const native = nativeOf(this);
+    calling(() => native.close());
   }
 
   #ask(operation: Operation, key: Key, options: RequestOptions | string | undefined): void {
@@ -305,13 +292,14 @@ export class Limiter {
     }
     const place = policy === undefined ? UNNAMED : policy === this.#recent ? this.#recentPlace : this.#placeOf(policy);
     question[Question.Policy] = place;
-    const written = isWritten(key);
+    const whom = typeof key === "string" ? key : keyOf(key);
+    const written = isWritten(whom);
     if (place !== BY_TEXT) {
       if (written) this.#operate();
-      else this.#operate(key);
+      else this.#operate(whom);
       return;
     }
-    this.#operate(written ? undefined : key, policy);
+    this.#operate(written ? undefined : whom, policy);
     if (question[Question.Policy] >= 0) this.#places.set(policy as string, question[Question.Policy]);
   }
 
@@ -324,6 +312,7 @@ export class Limiter {
   }
 
   static {
+    ask = (limiter, operation, key, options) => limiter.#ask(operation, key, options);
     askCheck = (limiter, key, policy, cost) => {
       try {
         limiter.#put(Operation.Check, key, policy, costOf({ cost }));
@@ -331,15 +320,6 @@ export class Limiter {
         throw failure(thrown);
       }
     };
-  }
-
-  #call<T>(start: () => void, read: () => T): Promise<T> {
-    try {
-      start();
-      return answered(read);
-    } catch (thrown) {
-      return Promise.reject(failure(thrown));
-    }
   }
 }
 
@@ -353,6 +333,41 @@ export function nativeLimiter(limiter: Limiter): NativeLimiter {
   const found = natives.get(limiter);
   if (found === undefined) throw refused("limiter", limiter, "a Limiter");
   return found;
+}
+
+/** The same for a method, which may have been called without its limiter. */
+function nativeOf(limiter: Limiter): NativeLimiter {
+  const found = natives.get(limiter);
+  if (found === undefined) throw failureOf(false, "Limiter", undefined);
+  return found;
+}
+
+function refusal(limiter: Limiter, thrown: unknown): Promise<never> {
+  return Promise.reject(failureOf(natives.has(limiter), "Limiter", thrown));
+}
+
+function asking<T>(
+  limiter: Limiter,
+  operation: Operation,
+  key: Key,
+  options: RequestOptions | string | undefined,
+  read: () => T,
+): Promise<T> {
+  try {
+    ask(limiter, operation, key, options);
+    return answered(read);
+  } catch (thrown) {
+    return refusal(limiter, thrown);
+  }
+}
+
+function calls<T>(limiter: Limiter, start: (native: NativeLimiter) => void, read: () => T): Promise<T> {
+  try {
+    start(nativeOf(limiter));
+    return answered(read);
+  } catch (thrown) {
+    return Promise.reject(failure(thrown));
+  }
 }
 
 function nothing(): void {}
@@ -369,15 +384,15 @@ type CheckRow = { key: unknown; policy?: string; cost?: number };
 
 /** A row for each check. Where somebody hears of the ones that are refused, their rows have no key. */
 function checkRows(
-  checks: readonly (Check | string)[],
+  checks: readonly (Check | string | number | bigint)[],
   hear?: (error: PolylimitError, at: number) => void,
 ): CheckRow[] {
   if (!Array.isArray(checks)) throw refused("checks", checks, "an array");
-  return Array.from(checks as readonly (Check | string)[], (check, at) => {
-    if (typeof check === "string") return { key: check };
-    known(`checks[${at}]`, check, CHECK);
+  return Array.from(checks as readonly (Check | string | number | bigint)[], (check, at) => {
+    const isKey = typeof check === "string" || typeof check === "number" || typeof check === "bigint";
+    const asked = isKey ? { key: check } : known(`checks[${at}]`, check as Check, CHECK);
     try {
-      return checkRow(check, at);
+      return checkRow(asked, at);
     } catch (thrown) {
       if (hear === undefined || !(thrown instanceof PolylimitError)) throw thrown;
       hear(thrown, at);
@@ -389,7 +404,7 @@ function checkRows(
 function checkRow(check: Check, at: number): CheckRow {
   const { key } = check;
   if (key === undefined) throw invalidArgument(`checks[${at}] has no key`);
-  return { key, policy: policyOf(check), cost: costOf(check) };
+  return { key: keyOf(key), policy: policyOf(check), cost: costOf(check) };
 }
 
 /** The decisions with those that were refused between them. */
@@ -397,37 +412,4 @@ function inPlace<T>(decisions: readonly T[], refused: ReadonlyMap<number, Polyli
   let next = 0;
   const length = decisions.length + refused.size;
   return Array.from({ length }, (_, at) => refused.get(at) ?? decisions[next++]);
-}
-
-type PolicyRow = { name: string; quotas: string; outage?: string; lease?: string };
-
-function policyRows(policies: Readonly<Record<string, Policy>>): PolicyRow[] {
-  if (typeof policies !== "object" || policies === null || Array.isArray(policies)) {
-    throw refused("policies", policies, "an object of quotas by their policy's name");
-  }
-  return Object.entries(policies).map(([name, policy]) => {
-    if (typeof policy === "object" && policy !== null && !Array.isArray(policy) && !(policy instanceof Quota)) {
-      const { quotas, outage, lease } = known(
-        `policy ${name}`,
-        policy as { quotas: Quotas; outage?: Outage; lease?: string },
-        ["quotas", "outage", "lease"],
-      );
-      if (outage !== undefined) text("outage", outage, "the name of what to answer");
-      if (lease !== undefined) text("lease", lease, "auto, or units such as 100/500ms");
-      return { name, quotas: quotasText(name, quotas), outage, lease };
-    }
-    return { name, quotas: quotasText(name, policy as Quotas) };
-  });
-}
-
-function quotasText(name: string, quotas: Quotas): string {
-  const several = Array.isArray(quotas) ? (quotas as readonly unknown[]) : [quotas];
-  const texts = several.map((quota) => {
-    if (quota instanceof Quota) return quota.text;
-    if (typeof quota === "string") return quota;
-    throw invalidArgument(
-      `policy ${name} is ${described(quota)}: allowed are text such as "100/minute", a Quota, or an array of them`,
-    );
-  });
-  return texts.join("; ");
 }

@@ -1,6 +1,6 @@
 import type { NativeClock } from "./addon";
 import { number } from "./argument";
-import { calling } from "./failure";
+import { calling, failureOf } from "./failure";
 import { native } from "./native";
 
 const TIME = "a number of microseconds since the Unix epoch";
@@ -40,5 +40,7 @@ export class ManualClock {
 }
 
 export function nativeClock(clock: ManualClock): NativeClock {
-  return natives.get(clock) as NativeClock;
+  const found = natives.get(clock);
+  if (found === undefined) throw failureOf(false, "ManualClock", undefined);
+  return found;
 }

@@ -95,7 +95,7 @@ export interface StoreOptions {
    *
    * Allowed: local, allow or deny. Unless told otherwise: local.
    */
-  readonly outage?: string;
+  readonly outage?: Outage;
   /**
    * Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy
    * is local; one divided by the number of processes keeps their sum within the limit. A number in code is

@@ -4,7 +4,8 @@ import { excerpt, invalidArgument, known, number, optionalFunction, refused, tex
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
 import type { HeaderFields, HeaderOptions, Problem } from "../headers";
-import type { Key, Limiter } from "../limiter";
+import type { Key } from "../key";
+import type { Limiter } from "../limiter";
 import { nativeLimiter } from "../limiter";
 import type { MaybePromise } from "./maybe_promise";
 
