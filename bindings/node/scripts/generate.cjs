@@ -20,8 +20,7 @@ function union(name, about, names) {
 const NAMED_TYPES = { outage: "Outage" };
 
 function option({ name, about, allowed, default: usual, kind }) {
-  const type =
-    NAMED_TYPES[name] ?? { duration: "number | string", number: "number | string", text: "string" }[kind];
+  const type = NAMED_TYPES[name] ?? { duration: "number | string", number: "number | string", text: "string" }[kind];
   const lines = about.replace(/`(\w+)`/g, (_, other) => `\`${camelCase(other)}\``).match(/.{1,106}(\s|$)/g);
   const unit = kind === "duration" ? " A number is of milliseconds." : "";
   const otherwise = usual === undefined ? "Unless told otherwise there is none." : `Unless told otherwise: ${usual}.`;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, JsValue};
 use napi_derive::napi;
-use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request};
+use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request, Suggestion};
 
 use crate::callback;
 use crate::clock::NativeClock;
@@ -171,15 +171,19 @@ impl NativeLimiter {
         })
     }
 
+    /// The name of the policy by which requests that name this one, these quotas or none are decided, and its quotas as text.
+    #[napi]
+    pub fn policy_for(&self, policy: Option<String>, scope: Option<String>) -> Result<Vec<String>> {
+        guarded(|| {
+            let found = self.bound.limiter.policy_for(policy.as_deref(), scope.as_deref());
+            found.as_ref().map(policy_row).map_err(|error| failure(error.clone()))
+        })
+    }
+
     /// Each policy's name, and its quotas as text.
     #[napi]
     pub fn policies(&self) -> Vec<Vec<String>> {
-        let policies = self.bound.limiter.policies();
-        let row = |policy: &Policy| {
-            let quotas = policy.quotas().iter().map(ToString::to_string);
-            std::iter::once(policy.name().to_owned()).chain(quotas).collect()
-        };
-        policies.iter().map(row).collect()
+        self.bound.limiter.policies().iter().map(policy_row).collect()
     }
 
     #[napi]
@@ -205,6 +209,24 @@ impl NativeLimiter {
             Ok(())
         })
     }
+}
+
+fn policy_row(policy: &Policy) -> Vec<String> {
+    let quotas = policy.quotas().iter().map(ToString::to_string);
+    std::iter::once(policy.name().to_owned()).chain(quotas).collect()
+}
+
+/// What does here what an option of another rate limiter does.
+#[napi(object, object_from_js = false)]
+pub struct SuggestionRow {
+    pub name: &'static str,
+    pub hint: &'static str,
+}
+
+/// What to use in place of an option of another rate limiter.
+#[napi]
+pub fn suggestion(option: String) -> Option<SuggestionRow> {
+    Suggestion::for_option(&option).map(|Suggestion { name, hint, .. }| SuggestionRow { name, hint })
 }
 
 /// Every option of a limiter.

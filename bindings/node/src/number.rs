@@ -1,6 +1,9 @@
 //! JavaScript's numbers as integers. Out of range or fractional, they are refused by the name of what they were.
 
-use crate::failure::{Result, invalid_argument};
+use napi_derive::napi;
+use polylimit::Request;
+
+use crate::failure::{Code, Result, guarded, invalid_argument};
 
 /// 2^53: from there on JavaScript's numbers are not exact.
 const TOO_LARGE: f64 = 9_007_199_254_740_992.0;
@@ -12,13 +15,28 @@ pub(crate) fn whole(name: &str, number: f64, allowed: &str) -> Result<u64> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just above")]
         return Ok(number as u64);
     }
-    Err(invalid_argument(format!("{name} is {}: allowed is {allowed}", written(number))))
+    Err(none(name, number, allowed))
+}
+
+fn none(name: &str, number: f64, allowed: &str) -> napi::Error<Code> {
+    invalid_argument(format!("{name} is {}: allowed is {allowed}", written(number)))
+}
+
+const COSTS: &str = "a whole number from 0 to 1000000000000 units";
+
+/// Refuses what no request can cost.
+#[napi]
+pub fn check_cost(units: f64) -> Result<()> {
+    guarded(|| match cost(units)? {
+        0..=Request::MAX_COST => Ok(()),
+        _ => Err(none("cost", units, COSTS)),
+    })
 }
 
 /// A cost; the core checks its largest.
 #[inline]
 pub(crate) fn cost(number: f64) -> Result<u64> {
-    whole("cost", number, "a whole number from 0 to 1000000000000 units")
+    whole("cost", number, COSTS)
 }
 
 /// A number as JavaScript writes it.

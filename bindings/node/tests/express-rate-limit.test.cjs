@@ -10,6 +10,7 @@ const { MemoryStore, rateLimit } = require("express-rate-limit");
 const { Limiter, ManualClock } = require("polylimit");
 const { PolylimitStore } = require("polylimit/express-rate-limit");
 
+const { localStore } = require("./support/local.cjs");
 const { withRedis } = require("./support/redis.cjs");
 const { request, requests, statuses } = require("./support/request.cjs");
 const { until } = require("./support/until.cjs");
@@ -96,7 +97,7 @@ test("express-rate-limit: skipped requests are given back", async () => {
   await serving({ store, skipFailedRequests: true, keyGenerator: () => "k" }, async (port, limit) => {
     for (let count = 0; count < 5; count++) {
       assert.equal((await request(port, "/failed")).status, 500);
-      await until(async () => (await limit.getKey("k")) === undefined, "it is given back");
+      await until(async () => (await limit.getKey("k")).totalHits === 0, "it is given back");
     }
     assert.deepEqual(statuses(await requests(port, 4)), { 200: 3, 429: 1 });
   });
@@ -153,6 +154,91 @@ test("express-rate-limit: nothing is known of a client where the policy in place
       code: "store_unavailable",
       message: "the store cannot be asked: unreachable",
     });
+  }
+});
+
+/** What a store says, step by step, to a caller that uses it by hand. */
+async function byHand(store, init = true) {
+  if (init) store.init({ windowMs: 60_000 });
+  const hits = async (key) => (await store.get(key))?.totalHits;
+  const seen = [await hits("k"), (await store.increment("k")).totalHits, (await store.increment("k")).totalHits];
+  await store.decrement("k");
+  seen.push(await hits("k"));
+  await store.decrement("k");
+  const { totalHits, resetTime } = await store.get("k");
+  seen.push(totalHits, resetTime instanceof Date, await hits("other"));
+  seen.push((await store.increment("k")).totalHits);
+  await store.resetKey("k");
+  seen.push(await hits("k"));
+  await store.increment("k");
+  await store.increment("other");
+  await store.decrement("other");
+  await store.resetAll();
+  seen.push(await hits("k"), await hits("other"), (await store.increment("k")).totalHits, await hits("k"));
+  return seen;
+}
+
+test("express-rate-limit: a store is used by hand like its own memory store", async () => {
+  const theirs = new MemoryStore();
+  const expected = await byHand(theirs);
+  theirs.shutdown();
+  assert.deepEqual(await byHand(new PolylimitStore({ limiter: "memory:" })), expected);
+  // Before it is handed to a limit, it has the usual window.
+  const early = new PolylimitStore({ limiter: new Limiter("memory:") });
+  assert.deepEqual(await byHand(early, false), expected);
+  const { resetTime } = await early.increment("new");
+  assert.ok(resetTime > Date.now() + 30_000 && resetTime <= Date.now() + 60_000);
+});
+
+test("express-rate-limit: all keys are forgotten only where they are this process's", async () => {
+  const { url, remove } = localStore();
+  try {
+    const limiter = new Limiter(url);
+    const store = new PolylimitStore({ limiter });
+    await store.increment("k");
+    await assert.rejects(store.resetAll(), {
+      code: "invalid_argument",
+      message: /^resetAll needs a store in this process/,
+    });
+    assert.equal((await store.get("k")).totalHits, 1);
+    limiter.close();
+  } finally {
+    remove();
+  }
+});
+
+test("express-rate-limit: what counts a request twice is told from what does not", async () => {
+  const complaints = async (one, other) => {
+    const told = [];
+    const logger = { error: (error) => told.push(error.code), warn: (error) => told.push(error.code) };
+    const app = express();
+    for (const store of [one, other]) {
+      app.use(rateLimit({ windowMs: 60_000, limit: 9, store, logger, keyGenerator: () => "k" }));
+    }
+    app.get("/", (_, response) => response.end());
+    const server = http.createServer(app).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    await request(server.address().port);
+    server.closeAllConnections();
+    server.close();
+    return told;
+  };
+  const own = () => new PolylimitStore({ limiter: "memory:" });
+  assert.deepEqual(await complaints(own(), own()), []);
+  assert.deepEqual(await complaints(new MemoryStore(), new MemoryStore()), []);
+  const given = () => new PolylimitStore({ limiter: new Limiter("memory:") });
+  assert.deepEqual(await complaints(given(), given()), []);
+  const limiter = new Limiter("memory:");
+  const shared = (prefix) => new PolylimitStore({ limiter, prefix });
+  assert.deepEqual(await complaints(shared("a"), shared("b")), []);
+  assert.deepEqual(await complaints(shared("c"), shared("c")), ["ERR_ERL_DOUBLE_COUNT"]);
+  const { url, remove } = localStore();
+  try {
+    const onHost = [0, 1].map(() => new PolylimitStore({ limiter: url }));
+    assert.deepEqual(await complaints(...onHost), ["ERR_ERL_DOUBLE_COUNT"]);
+    for (const store of onHost) store.shutdown();
+  } finally {
+    remove();
   }
 });
 

@@ -159,7 +159,9 @@ for (const version of VERSIONS) {
         "undefined",
       ]);
       assert.equal((await request(port, "/?cost=-1", by("a"))).status, 500);
-      assert.equal((await request(port, "/")).status, 500);
+      // Nobody is named: the address is counted.
+      assert.equal((await request(port, "/")).text, "9");
+      assert.equal((await limiter.peek("127.0.0.1")).remaining, 9);
     });
   });
 
@@ -273,7 +275,11 @@ for (const version of VERSIONS) {
     assert.equal(await counted({}, 1, chain), "203.0.113.7");
     assert.equal(await counted({}, "loopback", chain), "203.0.113.7");
     assert.equal(await counted({}, "loopback", "2001:db8:1:2:3::4"), "2001:db8:1:2::/64");
-    assert.match(await counted({}, true, chain), /^trust proxy is true, so that a client names its own address/);
+    const trusting = {
+      code: "invalid_argument",
+      message: /^trust proxy is true, so that a client names its own address/,
+    };
+    await assert.rejects(counted({}, true, chain), trusting);
     assert.equal(await counted({ clientAddress: rules }, true, chain), "203.0.113.7");
     assert.equal(await counted({ clientAddress: new ClientAddressRules(rules) }, undefined, chain), "203.0.113.7");
     assert.equal(await counted({ clientAddress: {} }, "loopback", chain), "127.0.0.1");
@@ -414,7 +420,7 @@ test("what one policy cannot give back is no reason to keep the others'", async 
 test("an option that there is not is refused, by name", () => {
   const { limiter } = limiterOf("1/s");
   const refusals = [
-    [{ limiter, keys: 1 }, /^option "keys" is not known: use one of limiter, policy, key/],
+    [{ limiter, keys: 1 }, /^option "keys" is not known: use one of limiter, policy, scope, key/],
     [{}, /^limiter is undefined: allowed is a Limiter/],
     [{ limiter: {} }, /^limiter is an object: allowed is a Limiter/],
     [{ limiter, policy: 5 }, /^policy is 5/],
@@ -436,7 +442,7 @@ test("an option that there is not is refused, by name", () => {
     [{ limiter, headers: false }, /^headers is false/],
     [{ limiter, resetForm: "soon" }, /reset form "soon" is not known/],
     [{ limiter, clientAddress: { trust: "everybody", header: "forwarded" } }, /everybody/],
-    [{ limiter: new Limiter("memory:") }, /^policy is missing/],
+    [{ limiter: new Limiter("memory:") }, /^no policy is named: this limiter has none/],
     [undefined, /^options is undefined/],
   ];
   for (const [options, message] of refusals) {

@@ -3,7 +3,7 @@
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
 
-const { Limiter, ManualClock, PolylimitError, Quota } = require("polylimit");
+const { ClientAddressRules, Limiter, ManualClock, PolylimitError, Quota } = require("polylimit");
 
 const { invalid } = require("./support/code.cjs");
 const { localStore } = require("./support/local.cjs");
@@ -139,9 +139,103 @@ test("options that are inherited are read, and nothing else of what is", async (
   }
 });
 
+test("a whole number is the key of its decimal text", async () => {
+  const { limiter } = limiterAt(0, "100/minute");
+  const keys = [42, 42n, "42", -0, 0, "0", Number.MAX_SAFE_INTEGER, "9007199254740991", 2n ** 64n - 1n, -(2n ** 63n)];
+  const left = [];
+  for (const key of keys) left.push((await limiter.check(key)).remaining);
+  assert.deepEqual(left, [99, 98, 97, 99, 98, 97, 99, 98, 99, 99]);
+  assert.equal((await limiter.peek("18446744073709551615")).remaining, 99);
+  assert.equal((await limiter.peek("-9223372036854775808")).remaining, 99);
+  assert.equal(limiter.checkSync(42, "5/minute").remaining, 4);
+  const decisions = await limiter.checkMany([42, { key: 42n }, { key: 43, cost: 2 }]);
+  assert.deepEqual(
+    decisions.map(({ remaining }) => remaining),
+    [96, 95, 98],
+  );
+  assert.equal((await limiter.checkTogether([42]))[0].remaining, 94);
+});
+
+test("policies are a Map as well as an object, and nothing else", async () => {
+  const policies = new Map([
+    ["api", "2/minute"],
+    ["login", { quotas: new Quota(5, 1000), outage: "deny" }],
+  ]);
+  const limiter = new Limiter("memory:", { policies });
+  assert.deepEqual(
+    limiter.policies.map(({ name, quotas }) => `${name} ${quotas}`),
+    ["api 2/minute", "login 5/second"],
+  );
+  assert.equal(limiter.checkSync("k", "api").remaining, 1);
+  const refused = { name: "PolylimitError", code: "invalid_argument" };
+  for (const other of [new Set(["1/s"]), ["1/s"], new Map([[5, "1/s"]]), new Map([["api", new Map()]]), "1/s", null]) {
+    assert.throws(() => new Limiter("memory:", { policies: other }), refused);
+  }
+  assert.throws(() => new Limiter("memory:", policies), { ...refused, message: /^options is an object/ });
+});
+
+test("a method without its object says what is missing", async () => {
+  const { limiter, clock } = limiterAt(0, "100/minute");
+  const missing = (name) => ({
+    name: "PolylimitError",
+    code: "invalid_argument",
+    message: `a method of ${name} was called without its object: call it on the object, or bind it to that first`,
+  });
+  for (const name of [
+    ...["check", "peek", "take", "charge", "refund", "reset", "acquire"],
+    ...["checkMany", "checkTogether", "ready", "doctor"],
+  ]) {
+    const { [name]: detached } = limiter;
+    const argument = name === "ready" ? 0 : /check[MT]/.test(name) ? ["k"] : "k";
+    await assert.rejects(detached(argument, { timeoutMs: 0 }), missing("Limiter"), name);
+  }
+  for (const name of ["checkSync", "setPolicy", "policyFor", "stats", "setCredentials", "close"]) {
+    const { [name]: detached } = limiter;
+    assert.throws(() => detached("k", "1/s"), missing("Limiter"), name);
+  }
+  const { setUs, advanceMs } = clock;
+  for (const detached of [setUs, advanceMs]) assert.throws(() => detached(5), missing("ManualClock"));
+  const { resolve } = new ClientAddressRules();
+  assert.throws(() => resolve("10.0.0.1"), missing("ClientAddressRules"));
+  assert.equal((await limiter.check.call(limiter, "k")).remaining, 99);
+});
+
+test("an option of another rate limiter is answered with ours", async () => {
+  const answered = (message) => ({ name: "PolylimitError", code: "invalid_argument", message });
+  assert.throws(
+    () => new Limiter("memory:", { points: 5, duration: 1 }),
+    answered(/^option "points" is not known: use policies, with quotas such as/),
+  );
+  assert.throws(
+    () => new Limiter("memory:", { keyPrefix: "a" }),
+    answered('option "keyPrefix" is not known: use prefix'),
+  );
+  assert.throws(
+    () => new Limiter("memory:", { inMemoryBlockOnConsumed: 5 }),
+    answered('option "inMemoryBlockOnConsumed" is not known: use knownDeniedMax'),
+  );
+  const { limiter } = limiterAt(0, "100/minute");
+  await assert.rejects(limiter.check("k", { pointsToConsume: 2 }), answered(/is not known: use cost$/));
+});
+
 test("what is no key is refused", async () => {
   const { limiter } = limiterAt(0, "100/minute");
-  for (const key of [undefined, null, 1, 1n, {}, [], Symbol("k"), "\ud800", "a\udc00b", new Uint16Array(2)]) {
+  for (const key of [
+    undefined,
+    null,
+    1.5,
+    Number.NaN,
+    2 ** 53,
+    2n ** 64n,
+    -(2n ** 63n) - 1n,
+    true,
+    {},
+    [],
+    Symbol("k"),
+    "\ud800",
+    "a\udc00b",
+    new Uint16Array(2),
+  ]) {
     for (const operation of ["check", "peek", "take", "charge", "refund", "reset"]) {
       await assert.rejects(limiter[operation](key), { code: "invalid_argument", message: /^key is / });
     }
@@ -223,7 +317,7 @@ test("what an option may not be is refused, by name", async () => {
     await assert.rejects(limiter.ready(timeoutMs), about(/^timeoutMs is /));
   }
   await assert.rejects(limiter.checkMany("k"), about(/^checks is /));
-  await assert.rejects(limiter.checkMany([5]), about(/^checks\[0\] is /));
+  await assert.rejects(limiter.checkMany([true]), about(/^checks\[0\] is /));
   assert.throws(() => new Limiter(5), about(/^url is 5: /));
   assert.throws(() => new Limiter("mongo://x"), about(/mongo/));
   assert.throws(() => new Limiter("memory:", { policies: ["1/s"] }), about(/^policies is an array: /));

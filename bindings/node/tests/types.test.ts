@@ -38,8 +38,15 @@ new Limiter("memory:", { policies: { api: { quotas: "1/s", outage: "maybe" } } }
 limiter.check("user", { cost: "5" });
 // @ts-expect-error and no BigInt
 limiter.check("user", { cost: 5n });
-// @ts-expect-error a key is text or bytes
+// @ts-expect-error nor such an outage for all policies
+new Limiter("memory:", { outage: "maybe" });
+new Limiter("memory:", { policies: new Map([["api", "1/s"]]), outage: "deny" });
+// @ts-expect-error a policy's name is text
+new Limiter("memory:", { policies: new Map([[5, "1/s"]]) });
 limiter.check(5);
+limiter.check(5n);
+// @ts-expect-error a key is text, bytes or a whole number
+limiter.check(true);
 // @ts-expect-error a timeout is needed
 limiter.acquire("user", {});
 
@@ -77,6 +84,7 @@ app.use(
     onDenied: ({ problem }, _, res) => res.end(problem.text),
   }),
 );
+app.get("/by-user", rateLimit({ limiter, policy: "5/minute", scope: "users", key: (req: Request) => req.get("user") }));
 app.get("/", (req, res) => {
   const remaining: number | undefined = req.rateLimit?.remaining;
   res.json({ remaining });

@@ -81,6 +81,8 @@ export declare class NativeLimiter {
   doctor(): void
   /** Adds a policy or changes its numbers. */
   setPolicy(name: string, quotas: string): void
+  /** The name of the policy by which requests that name this one, these quotas or none are decided, and its quotas as text. */
+  policyFor(policy?: string | undefined | null, scope?: string | undefined | null): Array<string>
   /** Each policy's name, and its quotas as text. */
   policies(): Array<Array<string>>
   setCredentials(username: string | undefined | null, password: string): void
@@ -96,6 +98,8 @@ export interface AddressSettings {
   ipv4Prefix?: number
   ipv6Prefix?: number
 }
+
+export declare function checkCost(units: number): void
 
 export interface CheckRow {
   key: unknown
@@ -254,6 +258,13 @@ export interface QuotaSettings {
 export interface RefusedCheck {
   at: number
   message: string
+}
+
+export declare function suggestion(option: string): SuggestionRow | null
+
+export interface SuggestionRow {
+  name: string
+  hint: string
 }
 
 export declare function tables(): Tables

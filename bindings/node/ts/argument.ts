@@ -1,6 +1,7 @@
 /** Checks what people pass, and says the name of what is wrong. */
 
 import { PolylimitError } from "./failure";
+import { native } from "./native";
 
 export function invalidArgument(message: string): PolylimitError {
   return new PolylimitError("invalid_argument", message);
@@ -56,9 +57,20 @@ export function known<T extends object>(what: string, options: T, names: readonl
   return options;
 }
 
+/** An option that there is not: one that another rate limiter has is answered with ours, if that is among the names. */
 export function unknownOption(name: string, names: readonly string[]): PolylimitError {
-  const near = names.join(", ");
-  return invalidArgument(`option ${excerpt(name)} is not known: use one of ${near}`);
+  const known = native.suggestion(name);
+  const ours = known && names.find((own) => [own, OTHERWISE[own]].includes(camelCase(known.name)));
+  const advice = ours ? [ours, known.hint].filter(Boolean).join(", ") : `one of ${names.join(", ")}`;
+  return invalidArgument(`option ${excerpt(name)} is not known: use ${advice}`);
+}
+
+/** Options that do here what the core's suggestions call by another name. */
+const OTHERWISE: Readonly<Record<string, string>> = { policies: "policy", limiter: "store" };
+
+/** A name of the core as JavaScript writes it. */
+export function camelCase(name: string): string {
+  return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** A text of the program's own as a message shows it. */

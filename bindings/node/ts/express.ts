@@ -7,6 +7,7 @@ import type { ClientAddressRules } from "./client_address";
 import type { Refusal } from "./headers";
 import { addressAlone, addressOf } from "./http/address";
 import { onceDone } from "./http/done";
+import { expressRoute } from "./http/express_route";
 import { Guard, type Verdict } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { pass } from "./http/pass";
@@ -25,9 +26,10 @@ declare global {
 /** What is used of Express's request. */
 export interface ExpressRequest extends IncomingMessage {
   readonly ip?: string | undefined;
-  readonly app?: { readonly settings: { readonly [name: string]: unknown } };
+  readonly app?: { readonly settings: Settings };
 }
 
+type Settings = { readonly [name: string]: unknown };
 type Limited = { rateLimit?: RateLimit };
 type Next = (error?: unknown) => void;
 
@@ -44,7 +46,10 @@ export type ExpressOptions<Req extends ExpressRequest, Res extends ServerRespons
  * further.
  *
  * The client's address is found by `clientAddress`, or else as the application's `trust proxy` says. Trusting every proxy
- * (`true`) is refused then: a client would name its own address.
+ * (`true`) is refused then: a client would name its own address. An application's `use` refuses it; where it is set later, or
+ * the middleware is handed to a router or a route, the first request finds it.
+ *
+ * Quotas without a name that are given at a route, as in `app.get(path, rateLimit(...))`, belong to that route.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -54,6 +59,7 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
   const guard = new Guard<[req: Req, res: Res], [req: Req, res: Res], unknown>(checkOptions(options), {
     clientOf,
     acceptOf: (req) => req.headers.accept,
+    routeOf: (req) => expressRoute(req, middleware),
   });
 
   /** Whether the request goes on. */
@@ -74,19 +80,32 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
     return Promise.resolve(instead()).then(() => false);
   }
 
-  return (req, res, next) => pass(guard, (req as Limited).rateLimit, [req, res], passes, next);
+  const middleware = (req: Req, res: Res, next: Next) =>
+    pass(guard, (req as Limited).rateLimit, [req, res], passes, next);
+  if (!needsAddress(options)) return middleware;
+  // To Express it is an application that is mounted in another: only those are told where, which is before any request.
+  const onMount = (_: "mount", app: { readonly settings: Settings }) => checkTrust(app.settings);
+  return Object.assign(middleware, { handle: middleware, set: () => undefined, emit: onMount });
+}
+
+/** Whether the address of a client is found as the application says. */
+function needsAddress({ key, clientAddress }: { readonly key?: unknown; readonly clientAddress?: unknown }): boolean {
+  return key === undefined && clientAddress === undefined;
+}
+
+function checkTrust(settings: Settings): void {
+  if (settings["trust proxy"] !== true) return;
+  throw invalidArgument(
+    "trust proxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
+      "clientAddress",
+  );
 }
 
 function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefined, req: Req): string {
   if (rules !== undefined) return addressOf(rules, req);
-  const trust = req.app?.settings["trust proxy"];
-  if (trust === true) {
-    throw invalidArgument(
-      "trust proxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
-        "clientAddress",
-    );
-  }
-  return addressAlone(trust ? req.ip : undefined, req.socket);
+  const { settings = {} } = req.app ?? {};
+  checkTrust(settings);
+  return addressAlone(settings["trust proxy"] ? req.ip : undefined, req.socket);
 }
 
 function answer({ status, contentType, body }: Refusal, res: ServerResponse): void {

@@ -4,6 +4,7 @@ import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from "fastif
 
 import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
+import type { PolylimitError } from "./failure";
 import type { Refusal } from "./headers";
 import { addressAlone, addressOf } from "./http/address";
 import { onceDone } from "./http/done";
@@ -28,7 +29,7 @@ export type FastifyRateLimitOptions = RateLimitOptions<
 
 /**
  * A hook that limits the requests of one route: `{ onRequest: rateLimitHook({ ... }) }`. Where the key or the cost needs
- * the body, it is a `preHandler`.
+ * the body, it is a `preHandler`. Quotas without a name belong to the route of the request.
  *
  * What `onDenied` and `onOutage` return is sent, with the status of the denial unless they set another, as from a handler
  * of Fastify. `undefined` is for one that has sent the answer itself; when it has not, the problem document or text is
@@ -39,7 +40,14 @@ export type FastifyRateLimitOptions = RateLimitOptions<
 export function rateLimitHook(
   options: FastifyRateLimitOptions,
 ): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void {
-  const guard = new Guard(checkOptions(options), { clientOf, acceptOf: (request) => request.headers.accept });
+  return hook(options, routeOf);
+}
+
+function hook(
+  options: FastifyRateLimitOptions,
+  routeOf?: (request: FastifyRequest) => string | undefined,
+): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void {
+  const guard = new Guard(checkOptions(options), { clientOf, acceptOf: (request) => request.headers.accept, routeOf });
 
   /** Whether the request goes on. */
   function passes(verdict: Verdict<unknown> | undefined, request: FastifyRequest, reply: FastifyReply) {
@@ -60,6 +68,11 @@ export function rateLimitHook(
   }
 
   return (request, reply, done) => pass(guard, request.rateLimit, [request, reply], passes, done);
+}
+
+/** The method and the path of the route; `undefined` for a request that none was found for. */
+function routeOf({ routeOptions }: FastifyRequest): string | undefined {
+  return routeOptions?.url === undefined ? undefined : `${[routeOptions.method].flat().join(",")} ${routeOptions.url}`;
 }
 
 /** Sends what a handler returns, or the usual answer when it has neither returned nor sent one. */
@@ -90,7 +103,8 @@ function answer({ contentType, body }: Refusal, reply: FastifyReply): void {
 
 const plugin: FastifyPluginCallback<FastifyRateLimitOptions> = (fastify, options, done) => {
   try {
-    fastify.addHook("onRequest", rateLimitHook(options));
+    fastify.addHook("onRequest", hook(options));
+    if (options.key === undefined && options.clientAddress === undefined) checkTrust(requestOf(fastify));
   } catch (error) {
     return done(error as Error);
   }
@@ -115,25 +129,38 @@ function clientOf(rules: ClientAddressRules | undefined, request: FastifyRequest
   if (rules !== undefined) return addressOf(rules, request.raw);
   let believes = believing.get(request.server);
   if (believes === undefined) {
-    believes = believesEverybody(request);
+    believes = believesEverybody(Object.getPrototypeOf(request));
     believing.set(request.server, believes);
   }
-  if (believes) {
-    throw invalidArgument(
-      "trustProxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
-        "clientAddress",
-    );
-  }
+  if (believes) throw trusting();
   return addressAlone(request.ip, request.raw.socket);
 }
 
-/** A server does not tell its `trustProxy`. So it is asked about a request that came over more proxies than anybody has. */
-function believesEverybody(request: FastifyRequest): boolean {
+/** What a server's requests are made of, if it is where Fastify 4 and 5 keep it; otherwise the first request tells. */
+function requestOf(fastify: object): object | undefined {
+  for (let at: object | null = fastify; at !== null; at = Object.getPrototypeOf(at)) {
+    const symbol = Object.getOwnPropertySymbols(at).find(({ description }) => description === "fastify.Request");
+    if (symbol !== undefined) return (at as Record<symbol, { readonly prototype?: object }>)[symbol]?.prototype;
+  }
+  return undefined;
+}
+
+function checkTrust(request: object | undefined): void {
+  if (request !== undefined && believesEverybody(request)) throw trusting();
+}
+
+function trusting(): PolylimitError {
+  return invalidArgument(
+    "trustProxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
+      "clientAddress",
+  );
+}
+
+/** A server does not tell its `trustProxy`. So it is asked about a request that came over more proxies than any has. */
+function believesEverybody(prototype: object): boolean {
   const [peer, leftmost] = ["192.0.2.1", "198.51.100.1"];
   const socket = { remoteAddress: peer };
   const headers = { "x-forwarded-for": [leftmost, ...Array(64).fill(peer)].join(", ") };
-  const asked = Object.create(Object.getPrototypeOf(request), {
-    raw: { value: { socket, connection: socket, headers } },
-  });
+  const asked = Object.create(prototype, { raw: { value: { socket, connection: socket, headers } } });
   return (asked as FastifyRequest).ip === leftmost;
 }

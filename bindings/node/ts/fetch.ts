@@ -17,7 +17,10 @@ export interface FetchOptions<More extends unknown[]>
     [response: Response, request: Request, ...more: More],
     Response | Promise<Response>
   > {
-  /** The address at the other end of the socket, which a `Request` does not tell; it or `key` is needed. */
+  /**
+   * The address at the other end of the socket, which a `Request` does not tell; it or `key` is needed. Without it, all
+   * requests for which `key` gives nothing are counted together.
+   */
   readonly peer?: (request: Request, ...more: More) => string | undefined;
 }
 

@@ -25,16 +25,18 @@ export interface HonoOptions
 
 /**
  * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. An `onDenied` or `onOutage` that gives no
- * response leaves it at the usual one.
+ * response leaves it at the usual one. Quotas without a name that are given at a route, as in
+ * `app.get(path, rateLimit(...), handler)`, belong to that route; with `app.use` for several paths (`*`), to the limiter.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimit(options: HonoOptions): MiddlewareHandler {
-  const { peer = peerOnNode } = checkOptions(options, ["peer"]);
+  const { peer = options.key === undefined ? peerOnNode : peerIfKnown } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
   const guard = new Guard(options, {
     clientOf: (rules, context: Context) => addressFrom(rules, peer(context), (header) => context.req.header(header)),
     acceptOf: (context) => context.req.header("accept"),
+    routeOf,
   });
   return async (context, next) => {
     const verdict = await guard.decide(context.get("rateLimit"), [context]);
@@ -60,11 +62,28 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
   };
 }
 
+/** The method and the path that the middleware was handed over with; `undefined` for a path that is none of a route. */
+function routeOf({ req }: Context): string | undefined {
+  const { method, path } = req.matchedRoutes[req.routeIndex] ?? {};
+  if (method === undefined || (method === "ALL" && path.endsWith("*"))) return undefined;
+  return `${method} ${path}`;
+}
+
 /** Where @hono/node-server keeps the socket. */
-function peerOnNode({ env }: Context): string | undefined {
-  const { incoming } = (env ?? {}) as { incoming?: { socket?: Socket } };
-  if (incoming?.socket === undefined) {
+function socketOf({ env }: Context): Socket | undefined {
+  return ((env ?? {}) as { incoming?: { socket?: Socket } }).incoming?.socket;
+}
+
+function peerOnNode(context: Context): string | undefined {
+  const socket = socketOf(context);
+  if (socket === undefined) {
     throw invalidArgument("neither key nor peer is given: this server does not tell whose a request is");
   }
-  return peerOf(incoming.socket);
+  return peerOf(socket);
+}
+
+/** For requests without a key: where no address is known, they are counted together. */
+function peerIfKnown(context: Context): string | undefined {
+  const socket = socketOf(context);
+  return socket && peerOf(socket);
 }

@@ -1,10 +1,10 @@
 import { Field, type NativeLimiter, Operation, Question } from "./addon";
-import { invalidArgument, known, number, refused, text, unknownOption } from "./argument";
+import { camelCase, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
 import { answered, exchange, isWritten, later, fields as sharedFields, question as sharedQuestion } from "./exchange";
 import { calling, failure, failureOf, PolylimitError } from "./failure";
 import { type Key, keyOf } from "./key";
-import { camelCase, optionTexts } from "./limiter_options";
+import { optionTexts } from "./limiter_options";
 import { ManualClock, nativeClock } from "./manual_clock";
 import { native } from "./native";
 import { type Policies, type PolicyView, policyRows, policyView, type Quotas, quotasText } from "./policy";
@@ -68,10 +68,9 @@ export let askCheck: (limiter: Limiter, key: Key, policy: string, cost: number |
 /** Asks for an operation on one key. */
 let ask: (limiter: Limiter, operation: Operation, key: Key, options: RequestOptions | string | undefined) => void;
 
-/** The same for a key under several policies, which belong together. */
-export function askTogether(limiter: Limiter, key: Key, policies: readonly string[], cost: number | undefined): void {
-  const rows = policies.map((policy) => ({ key: keyOf(key), policy, cost: costOf({ cost }) }));
-  calling(() => nativeLimiter(limiter).checkMany(rows, true));
+/** The same for several checks, which belong together. */
+export function askTogether(limiter: Limiter, checks: readonly Check[]): void {
+  calling(() => nativeLimiter(limiter).checkMany(checkRows(checks), true));
 }
 
 /**
@@ -105,6 +104,7 @@ export class Limiter {
     this.#native = calling(() => new native.NativeLimiter(exchange, url, rows, texts, clock && nativeClock(clock)));
     this.#operate = this.#native.operate() as Operate;
     natives.set(this, this.#native);
+    if (url.startsWith("memory:")) ofProcess.add(this);
   }
 
   /**
@@ -227,6 +227,21 @@ export class Limiter {
     );
   }
 
+  /**
+   * The policy by which a request that names this one, these quotas or none is decided. Quotas become a policy, whose name
+   * requests may use from then on. In a `scope`, which is 1 to 256 bytes of any text, quotas without a name have a budget of
+   * their own; a policy with a name is shared, whatever the scope.
+   *
+   * @throws PolylimitError `invalid_argument` when no policy has that name, the quotas cannot be read, or none is named where
+   * there are several
+   */
+  policyFor(policy?: string, scope?: string): PolicyView {
+    const native = nativeOf(this);
+    if (policy !== undefined) text("policy", policy, POLICY);
+    if (scope !== undefined) text("scope", scope, "text of 1 to 256 bytes");
+    return policyView(calling(() => native.policyFor(policy, scope)));
+  }
+
   /** Registers a policy, or changes the numbers of the one of that name. What was used is kept. */
   setPolicy(name: string, quotas: Quotas): void {
     const native = nativeOf(this);
@@ -326,6 +341,13 @@ export class Limiter {
 // There is no such symbol in the oldest Node that is supported.
 if (Symbol.dispose !== undefined) {
   Object.defineProperty(Limiter.prototype, Symbol.dispose, { value: Limiter.prototype.close });
+}
+
+const ofProcess = new WeakSet<Limiter>();
+
+/** Whether a limiter counts in this process, so that no other process can count the same. */
+export function isOfProcess(limiter: Limiter): boolean {
+  return ofProcess.has(limiter);
 }
 
 /** The addon's side of a limiter, for those who write responses. */

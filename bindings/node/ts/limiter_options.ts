@@ -1,12 +1,7 @@
 /** Options of a limiter by their names here, as the texts that the core reads. */
 
-import { known, refused } from "./argument";
+import { camelCase, known, refused } from "./argument";
 import { native } from "./native";
-
-/** A name of the core as JavaScript writes it. */
-export function camelCase(name: string): string {
-  return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
-}
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
 

@@ -3,6 +3,7 @@
 import type { Decision, QuotaUsage } from "../decision";
 import type { Outcome } from "../headers";
 import type { Degradation, Source } from "../tables";
+import type { Counted } from "./counted";
 import type { RateLimit } from "./options";
 
 /**
@@ -22,10 +23,10 @@ export class Decided implements RateLimit {
   readonly quotas: readonly QuotaUsage[];
   readonly all: readonly { readonly policy: string; readonly decision: Decision }[];
   /** With those of guards before; each policy has one, the newest. */
-  readonly #outcomes: readonly Outcome[];
+  readonly #outcomes: readonly Counted[];
 
   /** `before` is what the guard before told, if there was one. */
-  constructor(outcomes: readonly Outcome[], before: unknown) {
+  constructor(outcomes: readonly Counted[], before: unknown) {
     const { policy, decision } = mostTelling(outcomes);
     this.policy = policy;
     this.allowed = decision.allowed;
@@ -38,22 +39,26 @@ export class Decided implements RateLimit {
     this.degraded = decision.degraded;
     this.quotas = decision.quotas;
     this.all = outcomes.map(({ policy, decision }) => ({ policy, decision }));
-    this.#outcomes = before === undefined ? outcomes : together(Decided.#outcomesOf(before), outcomes);
+    this.#outcomes = before === undefined ? outcomes : together(outcomesOf(before), outcomes);
   }
 
   /** All that was decided about the request so far. */
-  get outcomes(): readonly Outcome[] {
+  get outcomes(): readonly Counted[] {
     return this.#outcomes;
-  }
-
-  static #outcomesOf(before: unknown): readonly Outcome[] {
-    return before instanceof Decided ? before.#outcomes : [];
   }
 }
 
-function together(before: readonly Outcome[], outcomes: readonly Outcome[]): readonly Outcome[] {
-  const others = before.filter(({ policy }) => !outcomes.some((outcome) => outcome.policy === policy));
-  return [...others, ...outcomes];
+/** What guards before have decided. */
+export function outcomesOf(before: unknown): readonly Counted[] {
+  return before instanceof Decided ? before.outcomes : NONE;
+}
+
+const NONE: readonly Counted[] = [];
+
+function together(before: readonly Counted[], outcomes: readonly Counted[]): readonly Counted[] {
+  const isNewer = (one: Outcome) =>
+    outcomes.some(({ limiter, policy }) => policy === one.policy && limiter === one.limiter);
+  return [...before.filter((one) => !isNewer(one)), ...outcomes];
 }
 
 /** The first denial, or else what has the least left. */

@@ -1,17 +1,20 @@
 /** What every framework's middleware does with a request, whatever the framework. */
 
+import { createHash } from "node:crypto";
+
 import { Field } from "../addon";
-import { invalidArgument } from "../argument";
+import { excerpt, invalidArgument, number } from "../argument";
 import { ClientAddressRules } from "../client_address";
 import { type Decision, readDecision, readDecisions } from "../decision";
 import { fields, later } from "../exchange";
 import { failure } from "../failure";
-import { type HeaderFields, type Outcome, problem, type Refusal, Responder, refusal } from "../headers";
+import { type HeaderFields, problem, type Refusal, Responder, refusal } from "../headers";
 import type { Key } from "../key";
-import { askCheck, askTogether, type Limiter } from "../limiter";
-import { Decided } from "./decided";
+import { askCheck, askTogether } from "../limiter";
+import { type Charge, type Counted, countedBefore } from "./counted";
+import { Decided, outcomesOf } from "./decided";
 import { isPromise, type MaybePromise } from "./maybe_promise";
-import type { RateLimit, RateLimitOptions } from "./options";
+import { checkCost, type RateLimit, type RateLimitOptions } from "./options";
 
 /** RFC 6585, section 4: any other status of a denial tells of an outage. */
 const TOO_MANY_REQUESTS = 429;
@@ -22,34 +25,57 @@ export interface Verdict<Denied> {
   readonly fields: HeaderFields;
   /** What to answer; `undefined` when the request is admitted. */
   readonly refusal: Refusal | undefined;
-  /** Answers in its place, if somebody wants to. */
+  /** Answers in its place, if the options say how. */
   readonly instead: (() => Denied) | undefined;
-  /** What was spent on whom. */
-  readonly key: Key;
-  readonly cost: number | undefined;
+  /** What the request has spent here, or before and is counted on here. */
+  readonly charges: readonly Charge[];
 }
 
 /** What a framework tells of a request. */
 export interface Framework<Context extends unknown[]> {
-  /** The client, by rules if somebody gave any. */
+  /** The client, by the rules if there are any. */
   readonly clientOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
   /** The `Accept` field. */
   readonly acceptOf: (...context: Context) => string | undefined;
+  /** The route that the guard stands at, the same text in every process; `undefined` for a guard before all routes. */
+  readonly routeOf?: (...context: Context) => string | undefined;
 }
+
+/** The policies by their own names, and what writes of them. */
+interface Applied {
+  readonly policies: readonly string[];
+  readonly responder: Responder;
+}
+
+/** What is asked: a policy that was counted before is asked for what it lacks, if it lacks anything. */
+interface Question {
+  readonly policy: string;
+  readonly before: Counted | undefined;
+  /** What is to be spent now; `undefined` is what a check spends unless told otherwise. */
+  readonly cost: number | undefined;
+  readonly isAsked: boolean;
+}
+
+/** The longest text that is a scope, in bytes. */
+const LONGEST_SCOPE = 256;
 
 export class Guard<Context extends unknown[], Finished extends unknown[], Denied> {
   readonly #options: RateLimitOptions<Context, Finished, Denied>;
-  readonly #policies: readonly string[];
-  readonly #responder: Responder;
   readonly #framework: Framework<Context>;
   readonly #rules: ClientAddressRules | undefined;
+  /** Without a route. */
+  readonly #everywhere: Applied;
+  /** On each route, if there are quotas without a name, which belong to it. */
+  readonly #onRoutes: Map<string, Applied> | undefined;
 
   constructor(options: RateLimitOptions<Context, Finished, Denied>, framework: Framework<Context>) {
-    const { limiter, policy, clientAddress } = options;
+    const { policy, scope, clientAddress } = options;
     this.#options = options;
-    this.#policies = policy === undefined ? [onlyPolicy(limiter)] : [policy].flat();
-    this.#responder = new Responder(limiter, this.#policies[0], options);
     this.#framework = framework;
+    this.#everywhere = this.#applied(scope);
+    const given = [policy].flat();
+    const haveNames = this.#everywhere.policies.every((name, at) => given[at] === undefined || given[at] === name);
+    this.#onRoutes = haveNames || scope !== undefined || framework.routeOf === undefined ? undefined : new Map();
     this.#rules =
       clientAddress === undefined || clientAddress instanceof ClientAddressRules
         ? clientAddress
@@ -70,9 +96,9 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
 
   /**
    * Gives back what the request has spent if its response does not count: under every policy, also when it fails under one of
-   * them. It counts when `count` fails.
+   * them. It counts when `count` fails, and where another guard counts it.
    */
-  async finish({ key, cost }: Verdict<Denied>, ...finished: Finished): Promise<void> {
+  async finish({ charges }: Verdict<Denied>, ...finished: Finished): Promise<void> {
     const { count, limiter } = this.#options;
     if (typeof count !== "function") return;
     try {
@@ -81,24 +107,50 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       tell(error);
       return;
     }
-    const refunds = this.#policies.map((policy) => limiter.refund(key, { policy, cost }));
+    const unwanted = charges.filter((charge) => {
+      charge.claims -= 1;
+      return charge.claims === 0;
+    });
+    const refunds = unwanted.map(({ key, policy, units }) => limiter.refund(key, { policy, cost: units }));
     for (const refund of await Promise.allSettled(refunds)) if (refund.status === "rejected") tell(refund.reason);
   }
 
-  /** Whether anybody wants to know how responses end. */
+  /** Whether it depends on their responses which requests count. */
   get waitsForResponse(): boolean {
     return typeof this.#options.count === "function";
   }
 
+  /** The policies in a scope, as the limiter names them. */
+  #applied(scope: string | undefined): Applied {
+    const { limiter, policy } = this.#options;
+    const policies = [policy].flat().map((one) => limiter.policyFor(one, scope).name);
+    const twice = policies.find((name, at) => policies.indexOf(name) !== at);
+    if (twice !== undefined) throw invalidArgument(`policy ${excerpt(twice)} is given twice: once is enough`);
+    return { policies, responder: new Responder(limiter, policies[0], this.#options) };
+  }
+
+  #appliedTo(context: Context): Applied {
+    const route = this.#onRoutes && this.#framework.routeOf?.(...context);
+    if (this.#onRoutes === undefined || route === undefined) return this.#everywhere;
+    let applied = this.#onRoutes.get(route);
+    if (applied === undefined) {
+      const isLong = Buffer.byteLength(route) > LONGEST_SCOPE;
+      applied = this.#applied(isLong ? createHash("sha256").update(route).digest("hex") : route);
+      this.#onRoutes.set(route, applied);
+    }
+    return applied;
+  }
+
   #count(before: unknown, context: Context): MaybePromise<Verdict<Denied>> {
     const { key } = this.#options;
-    const whom = key === undefined ? this.#framework.clientOf(this.#rules, ...context) : key(...context);
+    const whom = key?.(...context);
     if (isPromise(whom)) return whom.then((known) => this.#charge(before, context, known));
     return this.#charge(before, context, whom);
   }
 
-  #charge(before: unknown, context: Context, key: Key): MaybePromise<Verdict<Denied>> {
+  #charge(before: unknown, context: Context, whom: Key | null | undefined): MaybePromise<Verdict<Denied>> {
     const { cost } = this.#options;
+    const key = whom ?? this.#framework.clientOf(this.#rules, ...context);
     const units = typeof cost === "function" ? cost(...context) : cost;
     if (isPromise(units)) return units.then((known) => this.#ask(before, context, key, known));
     return this.#ask(before, context, key, units);
@@ -106,29 +158,75 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
 
   #ask(before: unknown, context: Context, key: Key, cost: number | undefined): MaybePromise<Verdict<Denied>> {
     const { limiter } = this.#options;
-    if (this.#policies.length === 1) askCheck(limiter, key, this.#policies[0], cost);
-    else askTogether(limiter, key, this.#policies, cost);
-    if (fields[Field.Ticket] === 0) return this.#verdict(before, context, key, cost);
-    // It is read where it arrives: by the time that somebody has waited for it, another answer stands there.
-    return later(() => this.#verdict(before, context, key, cost));
+    const applied = this.#appliedTo(context);
+    const questions = this.#questions(outcomesOf(before), applied, key, cost);
+    const asked = questions.filter(({ isAsked }) => isAsked);
+    if (asked.length === 1) askCheck(limiter, key, asked[0].policy, asked[0].cost);
+    else if (asked.length > 1) {
+      askTogether(
+        limiter,
+        asked.map(({ policy, cost }) => ({ key, policy, cost })),
+      );
+    }
+    const verdict = () => {
+      const decisions =
+        asked.length === 0 ? [] : asked.length === 1 ? [readDecision()] : (readDecisions() as Decision[]);
+      return this.#verdict(before, context, applied, key, cost, questions, decisions);
+    };
+    // It is read where it arrives: by the time that a caller has waited for it, another answer stands there.
+    return asked.length === 0 || fields[Field.Ticket] === 0 ? verdict() : later(verdict);
   }
 
-  /** What the answer that has just arrived means. */
-  #verdict(before: unknown, context: Context, key: Key, cost: number | undefined): Verdict<Denied> {
+  #questions(outcomes: readonly Counted[], { policies }: Applied, key: Key, cost: number | undefined): Question[] {
     const { limiter } = this.#options;
-    const decisions = this.#policies.length === 1 ? [readDecision()] : (readDecisions() as Decision[]);
-    const outcomes: Outcome[] = [];
-    for (let at = 0; at < decisions.length; at++) {
-      outcomes.push({ limiter, policy: this.#policies[at], decision: decisions[at] });
+    return policies.map((policy) => {
+      const before = outcomes.length === 0 ? undefined : countedBefore(outcomes, limiter, policy, key);
+      if (before === undefined) return { policy, before, cost, isAsked: true };
+      const units = number("cost", cost ?? 1, "a number of units");
+      checkCost(units);
+      return { policy, before, cost: units - before.units, isAsked: units > before.units };
+    });
+  }
+
+  /** What the answers that have just arrived mean. */
+  #verdict(
+    before: unknown,
+    context: Context,
+    { responder }: Applied,
+    key: Key,
+    cost: number | undefined,
+    questions: readonly Question[],
+    decisions: readonly Decision[],
+  ): Verdict<Denied> {
+    const { limiter } = this.#options;
+    const outcomes: Counted[] = [];
+    const charges: Charge[] = [];
+    let next = 0;
+    for (const { policy, before, cost: units = 1, isAsked } of questions) {
+      const own = isAsked ? [{ policy, key, units, claims: 0 }] : NO_CHARGES;
+      const all = before === undefined ? own : [...before.charges, ...own];
+      charges.push(...all);
+      const decision = isAsked ? decisions[next++] : (before as Counted).decision;
+      outcomes.push({
+        limiter,
+        policy,
+        decision,
+        key,
+        units: isAsked ? (cost ?? 1) : (before as Counted).units,
+        charges: all,
+      });
     }
     const rateLimit = new Decided(outcomes, before);
     const all = rateLimit.outcomes;
     try {
-      const told = all.length === 1 ? this.#responder.fieldsOfNewest() : this.#responder.fieldsOf(all);
-      if (rateLimit.allowed) return { rateLimit, fields: told, refusal: undefined, instead: undefined, key, cost };
+      const told = all.length === 1 && decisions.length === 1 ? responder.fieldsOfNewest() : responder.fieldsOf(all);
+      if (rateLimit.allowed) {
+        for (const charge of charges) charge.claims += 1;
+        return { rateLimit, fields: told, refusal: undefined, instead: undefined, charges };
+      }
       const refused = refusal(cost ?? 1, this.#framework.acceptOf(...context));
       const instead = this.#instead(rateLimit, told, refused.status, cost ?? 1, context);
-      return { rateLimit, fields: told, refusal: refused, instead, key, cost };
+      return { rateLimit, fields: told, refusal: refused, instead, charges: NO_CHARGES };
     } catch (thrown) {
       throw failure(thrown);
     }
@@ -154,10 +252,4 @@ function tell(error: unknown): void {
   process.emitWarning(error instanceof Error ? error : String(error));
 }
 
-function onlyPolicy(limiter: Limiter): string {
-  const names = limiter.policies.map(({ name }) => name);
-  if (names.length === 1) return names[0];
-  throw invalidArgument(
-    `policy is missing, and this limiter has ${names.length}: name one, or quotas such as "100/minute"`,
-  );
-}
+const NO_CHARGES: readonly Charge[] = [];

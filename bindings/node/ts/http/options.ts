@@ -3,10 +3,12 @@
 import { excerpt, invalidArgument, known, number, optionalFunction, refused, text } from "../argument";
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
+import { calling } from "../failure";
 import type { HeaderFields, HeaderOptions, Problem } from "../headers";
 import type { Key } from "../key";
 import type { Limiter } from "../limiter";
 import { nativeLimiter } from "../limiter";
+import { native } from "../native";
 import type { MaybePromise } from "./maybe_promise";
 
 /** What was decided about a request: the decision, and under which policy. Of several, the one that says most. */
@@ -35,10 +37,20 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   /**
    * A policy's name, quotas such as `"100/minute"`, or a list of them, which are decided together: a request that one of
    * them denies spends nothing from any. None may be given twice. It may be left out where the limiter has one policy.
+   * What several limits on the way of one request take from one policy for one key is taken once: the largest cost of them.
    */
   readonly policy?: string | readonly string[];
-  /** Whom to count; the client's address unless told otherwise. */
-  readonly key?: (...context: Context) => MaybePromise<Key>;
+  /**
+   * Whose budget quotas without a name take from: all that give the same text share one. Unless told otherwise, such quotas
+   * belong to the route that they are given at; in what stands before all routes, to the limiter. A policy with a name is
+   * shared, whatever the scope. 1 to 256 bytes.
+   */
+  readonly scope?: string;
+  /**
+   * Whom to count; the client's address unless told otherwise. A request for which this gives `undefined` or `null`, such as
+   * one of an anonymous user, is counted by the address too.
+   */
+  readonly key?: (...context: Context) => MaybePromise<Key | null | undefined>;
   /** The units that a request spends, a number or a function of the request; 1 unless told otherwise. */
   readonly cost?: number | ((...context: Context) => MaybePromise<number>);
   /**
@@ -64,6 +76,7 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
 const NAMES = [
   "limiter",
   "policy",
+  "scope",
   "key",
   "cost",
   "count",
@@ -87,15 +100,22 @@ function checkPolicies(policies: readonly unknown[]): void {
   }
 }
 
+/** Refuses what no request can cost. */
+export function checkCost(units: number): void {
+  calling(() => native.checkCost(units));
+}
+
 /** Refuses what cannot be right, by its name. `more` are options that only one framework has. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
   known("options", options, [...NAMES, ...more]);
   const given = options as Record<string, unknown>;
-  const { limiter, policy, cost, count } = given;
+  const { limiter, policy, scope, cost, count } = given;
   nativeLimiter(limiter as Limiter);
   if (policy !== undefined) checkPolicies([policy].flat());
   for (const name of ["key", "skip", "onDenied", "onOutage"]) optionalFunction(name, given[name]);
-  if (cost !== undefined && typeof cost !== "function") number("cost", cost, "a number of units, or a function");
+  if (scope !== undefined) text("scope", scope, "text of 1 to 256 bytes");
+  if (cost !== undefined && typeof cost !== "function")
+    checkCost(number("cost", cost, "a number of units, or a function"));
   if (count !== undefined && count !== "every" && typeof count !== "function") {
     throw refused("count", count, '"every", or a function');
   }
