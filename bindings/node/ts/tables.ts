@@ -177,7 +177,8 @@ export interface StoreOptions {
    */
   readonly keepalive?: number | string;
   /**
-   * How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event.
+   * How long after its first decision a limiter looks at Redis once, in the background: what it sees that
+   * keeps limits from being held is told as an event.
    *
    * Allowed: 0 (never), or 1ms to 24h. A number is of milliseconds. Unless told otherwise: 1s.
    */
