@@ -4,35 +4,44 @@
 //! socket itself, and of many callers one does it for all. When there is something to do and nobody who blocks, a
 //! thread is started that drives it: for as long as a server is out of reach, so that it is found again, or for good
 //! once a future is waited for elsewhere.
+//!
+//! Closing it ends its threads and, once no caller blocks on it any more, the runtime with all its tasks.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::Semaphore;
 
+use crate::closing::{Closing, closed};
 use crate::error::{Error, ErrorKind};
 
 #[derive(Debug)]
 pub(crate) struct Driver {
-    /// Always there; taken when the driver is dropped.
-    runtime: Option<Arc<Runtime>>,
-    handle: Handle,
+    /// Not there any more once it is closed.
+    running: ArcSwapOption<Running>,
     threads: Arc<Threads>,
+    started: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// The runtime, for as long as it is used.
 #[derive(Debug)]
+pub(crate) struct Running {
+    /// Always there; taken when it ends.
+    runtime: Option<Runtime>,
+    handle: Handle,
+}
+
+#[derive(Debug, Default)]
 struct Threads {
-    /// Has no permits; closed along with the driver.
-    open: Semaphore,
+    closing: Closing,
     for_good: AtomicBool,
     recovering: AtomicBool,
-    /// Whether a thread has come to its end after it was closed.
-    ended: Mutex<bool>,
 }
 
 impl Driver {
@@ -40,42 +49,48 @@ impl Driver {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
             Error::new(ErrorKind::Internal, format!("the system gives no event queue or timer: {error}"))
         })?;
-        let (for_good, recovering, ended) = Default::default();
-        let threads = Threads { open: Semaphore::new(0), for_good, recovering, ended };
-        let handle = runtime.handle().clone();
-        Ok(Self { runtime: Some(Arc::new(runtime)), handle, threads: Arc::new(threads) })
+        let running = Running { handle: runtime.handle().clone(), runtime: Some(runtime) };
+        let running = ArcSwapOption::from_pointee(running);
+        Ok(Self { running, threads: Arc::default(), started: Mutex::default() })
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
+    /// The runtime, for who uses it until then.
+    pub(crate) fn running(&self) -> Result<Arc<Running>, Error> {
+        self.running.load_full().ok_or_else(closed)
     }
 
     /// Waits for a future on this thread, which must not belong to a runtime.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        let closed = || Error::new(ErrorKind::Closed, "the limiter is closed");
-        self.runtime.as_ref().map(|runtime| runtime.block_on(future)).ok_or_else(closed)
+        self.running()?.block_on(future)
     }
 
-    /// Has no thread drive it any longer.
+    /// Has no thread drive it any longer, and lets go of the runtime: what runs there is dropped. Waits a little until its
+    /// threads have ended, so that what they hold is given back when this returns.
     pub(crate) fn close(&self) {
-        self.threads.open.close();
-    }
-
-    /// Waits until no thread drives it any longer.
-    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let threads = Arc::clone(&self.threads);
-        // There are no permits: it answers when it is closed.
-        async move { drop(threads.open.acquire().await) }
-    }
-
-    /// Has the thread that drives it for good do something, unless that has come to its end: then it is dropped.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let ended = self.threads.ended.lock();
-        if !*ended {
-            self.handle.spawn(task);
+        self.threads.closing.close();
+        drop(self.running.swap(None));
+        let started = std::mem::take(&mut *self.started.lock());
+        let until = Instant::now() + LONGEST_END;
+        for thread in started {
+            // A thread cannot wait for itself.
+            while thread.thread().id() != std::thread::current().id() {
+                if thread.is_finished() {
+                    let _ = thread.join();
+                    break;
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
         }
-        // Dropping it may take other locks.
-        drop(ended);
+    }
+
+    /// Has the thread that drives it for good do something, unless it is closed: then that is dropped.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(running) = self.running() {
+            running.handle.spawn(task);
+        }
     }
 
     /// Has a thread drive it for good.
@@ -106,31 +121,50 @@ impl Driver {
     }
 
     fn start_thread(&self, name: &str, over: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
-        let Some(runtime) = self.runtime.clone() else { return Ok(()) };
+        let running = self.running()?;
         let threads = Arc::clone(&self.threads);
         let drive = move || {
             OWN_THREAD.set(true);
-            runtime.block_on(async {
+            let ended = running.block_on(async {
                 tokio::select! {
-                    _ = threads.open.acquire() => wind_down(&threads.ended).await,
+                    () = threads.closing.closed() => {}
                     () = over => {}
                 }
             });
-            shut_down(runtime);
+            drop(ended);
         };
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(drive)
-            .map(drop)
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("the system gives no thread: {error}")))
+        let mut started = self.started.lock();
+        started.retain(|thread| !thread.is_finished());
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(drive).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("the system gives no thread: {error}"))
+        })?;
+        started.push(thread);
+        Ok(())
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+impl Running {
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Waits for a future on this thread, which must not belong to a runtime.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        self.runtime.as_ref().map(|runtime| runtime.block_on(future)).ok_or_else(closed)
+    }
+}
+
+impl Drop for Running {
+    /// Ends the runtime without waiting for anything: that would not be allowed on a thread of another runtime.
+    fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            shut_down(runtime);
+            runtime.shutdown_background();
         }
     }
 }
@@ -144,31 +178,6 @@ pub(crate) fn is_own_thread() -> bool {
     OWN_THREAD.get()
 }
 
-/// Lets what still runs come to its end: whoever waits for it is answered, within a deadline.
-async fn wind_down(ended: &Mutex<bool>) {
-    let metrics = Handle::current().metrics();
-    let started = Instant::now();
-    loop {
-        {
-            // Under the lock, so that nothing is spawned that would never run.
-            let mut ended = ended.lock();
-            if metrics.num_alive_tasks() == 0 || started.elapsed() >= LONGEST_END {
-                *ended = true;
-                return;
-            }
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// A deadline is at most a minute.
-const LONGEST_END: Duration = Duration::from_secs(61);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-
-/// Ends a runtime without waiting for anything, if this is its last owner: dropping it would not be allowed on a thread
-/// of another runtime.
-fn shut_down(runtime: Arc<Runtime>) {
-    if let Ok(runtime) = Arc::try_unwrap(runtime) {
-        runtime.shutdown_background();
-    }
-}
+/// Threads end within microseconds, unless the machine is very busy; nothing depends on having waited for them.
+const LONGEST_END: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_micros(50);

@@ -27,14 +27,14 @@ impl blocking::Limiter {
             return Some(self.call(call));
         }
         let limiter = self.asynchronous();
-        let driver = match limiter.shared().driver_to_wait_on() {
-            Ok(driver) => driver,
+        let running = match limiter.shared().running_to_wait_on() {
+            Ok(running) => running,
             Err(error) => return Some(Err(error)),
         };
         let mut answer = pin!(limiter.call(call));
         loop {
             // The runtime is left before anybody is asked, so that others, and `stop` itself, can drive it meanwhile.
-            match driver.block_on(async { tokio::time::timeout(every, answer.as_mut()).await }) {
+            match running.block_on(async { tokio::time::timeout(every, answer.as_mut()).await }) {
                 Ok(Ok(answer)) => return Some(answer),
                 Err(error) => return Some(Err(error)),
                 Ok(Err(_)) if stop() => return None,

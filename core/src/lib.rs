@@ -58,6 +58,7 @@ pub mod blocking;
 mod call;
 mod client_address;
 mod clock;
+mod closing;
 mod completion;
 mod decision;
 mod driver;

@@ -196,9 +196,11 @@ impl Limiter {
     }
 
     /// How many keys the memory store or the local one holds a state for, spent ones that were not cleaned yet included;
-    /// `None` for a store elsewhere, and for one that cannot be opened.
+    /// `None` for a store elsewhere, for one that cannot be opened, and once the limiter is closed.
     pub fn keys(&self) -> Option<usize> {
-        match &self.shared().store {
+        let shared = self.shared();
+        shared.registry.check_open().ok()?;
+        match &shared.store {
             Store::Memory(store) => Some(store.keys()),
             Store::Local(store) => store.keys(),
             Store::Redis(_) => None,
@@ -218,14 +220,17 @@ impl Limiter {
     ///
     /// # Errors
     /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when it does not answer in time;
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process;
+    /// [`Closed`](crate::ErrorKind::Closed) once the limiter is closed, also while this waits.
     pub async fn ready(&self, timeout: Duration) -> Result<(), Error> {
-        match &self.shared().store {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        match &shared.store {
             Store::Memory(_) => Ok(()),
             Store::Local(store) => store.ready(),
             Store::Redis(store) => {
                 in_tokio("ready")?;
-                store.ready(timeout).await
+                shared.closing.unless_closed(store.ready(timeout)).await
             }
         }
     }
@@ -235,14 +240,17 @@ impl Limiter {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
-    /// A store that cannot be reached is a finding.
+    /// [`Closed`](crate::ErrorKind::Closed) once the limiter is closed, also while this waits. A store that cannot be reached is
+    /// a finding.
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
-        match &self.shared().store {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        match &shared.store {
             Store::Memory(_) => Ok(Vec::new()),
             Store::Local(store) => store.ready().map(|()| Vec::new()),
             Store::Redis(store) => {
                 in_tokio("doctor")?;
-                store.examine().await
+                shared.closing.unless_closed(store.examine()).await
             }
         }
     }
@@ -265,7 +273,9 @@ impl Limiter {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is in this process.
     pub fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
-        match &self.shared().store {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        match &shared.store {
             Store::Memory(_) => {
                 Err(Error::invalid_argument("the memory store has no credentials: only one elsewhere has"))
             }
@@ -284,15 +294,12 @@ impl Limiter {
         crate::blocking::Limiter::new(self.clone())
     }
 
-    /// Ends its use: what comes after it fails with [`Closed`](crate::ErrorKind::Closed), connections are closed, and who waits
-    /// is answered as if the store could not be asked. Closing it again does nothing.
+    /// Ends its use. What comes after it fails with [`Closed`](crate::ErrorKind::Closed), and so does at once what waits for an
+    /// answer: an operation that was sent may have been applied. Connections, threads, event queues and the states that are held
+    /// here are given back before it returns, also while other clones are still there. Units that are leased go back to the store,
+    /// for which it waits no longer than one [`deadline`](crate::RedisOptions::deadline). Closing it again does nothing.
     pub fn close(&self) {
-        let shared = self.shared();
-        if shared.registry.close() {
-            shared.watch.close();
-            shared.store.close();
-            shared.lines.wake_everybody();
-        }
+        self.shared().close();
     }
 
     /// What its clones share in this process.

@@ -162,10 +162,10 @@ impl Store {
         }
     }
 
-    /// Lets go of what leads elsewhere.
+    /// Lets go of all that it holds, and ends what waits for its answer. Nothing new is asked from then on.
     pub(crate) fn close(&self) {
         match self {
-            Self::Memory(_) => {}
+            Self::Memory(store) => store.clear(),
             Self::Local(store) => store.close(),
             Self::Redis(store) => store.close(),
         }

@@ -1,8 +1,8 @@
 //! A call on its way, as a future that whoever waits for it polls, on any thread and in any executor.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use futures_util::future::{Either, FutureExt};
@@ -11,36 +11,38 @@ use tokio::runtime::Handle;
 use super::owned_call::OwnedCall;
 use super::waiting::Waiting;
 use crate::call::{Answer, Call};
+use crate::closing::closed;
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 
 pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
 pub(super) fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering, Error> {
-    let driver = limiter.shared().driver()?;
-    let (runtime, closed) = (driver.handle().clone(), driver.closed());
+    let runtime = limiter.shared().driver()?.running()?.handle().clone();
     let in_line = call.in_line();
     let answer = {
         let limiter = limiter.clone();
         async move {
-            tokio::select! {
-                biased;
-                answer = call.run(&limiter) => answer,
-                // Nothing drives it from here on.
-                () = closed => Err(self::closed()),
-            }
+            let mut answer = pin!(AssertUnwindSafe(call.run(&limiter)).catch_unwind());
+            let is_closed = || limiter.shared().is_closed();
+            poll_fn(|cx| {
+                if is_closed() {
+                    // The runtime may have ended, and its timers cannot be used any more.
+                    return Poll::Ready(Err(closed()));
+                }
+                let answer = answer.as_mut().poll(cx);
+                answer.map(|answer| {
+                    answer.unwrap_or_else(|_| Err(if is_closed() { closed() } else { panicked() }))
+                })
+            })
+            .await
         }
     };
-    let answer = AssertUnwindSafe(InRuntime { runtime, future: Box::pin(answer) }).catch_unwind();
-    let answering = Box::pin(answer.map(|answer| answer.unwrap_or_else(|_| Err(panicked()))));
+    let answering = Box::pin(InRuntime { runtime, future: Box::pin(answer) });
     Ok(match in_line {
         Some(request) => Box::pin(Waiting::new(limiter, request, answering)),
         None => answering,
     })
-}
-
-pub(super) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the limiter was closed before it had answered")
 }
 
 pub(super) fn panicked() -> Error {
@@ -66,7 +68,7 @@ impl Limiter {
     }
 }
 
-/// A future that is polled in a runtime that somebody else drives.
+/// A future that is polled in a runtime that others drive.
 struct InRuntime<F> {
     runtime: Handle,
     future: Pin<Box<F>>,

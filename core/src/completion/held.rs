@@ -14,9 +14,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
 use super::Finished;
-use super::answering::{closed, panicked};
+use super::answering::panicked;
 use super::owned_call::OwnedCall;
 use super::wake_once::WakeOnce;
+use crate::closing::{Closing, closed};
 use crate::limiter::Limiter;
 
 /// So many are started without waiting for more: the server then works on them while their loop goes on asking.
@@ -33,6 +34,8 @@ pub(super) struct Held<T> {
 struct Home<T> {
     finished: Mutex<Vec<Finished<T>>>,
     wake: Arc<WakeOnce>,
+    /// Closed when the loop is gone.
+    left: Closing,
 }
 
 impl<T> Home<T> {
@@ -44,7 +47,7 @@ impl<T> Home<T> {
 
 impl<T: Send + 'static> Held<T> {
     pub(super) fn new(wake: Arc<WakeOnce>) -> Self {
-        let home = Arc::new(Home { finished: Mutex::default(), wake });
+        let home = Arc::new(Home { finished: Mutex::default(), wake, left: Closing::default() });
         Self { waiting: Mutex::default(), home, pending: AtomicUsize::new(0) }
     }
 
@@ -99,6 +102,12 @@ impl<T: Send + 'static> Held<T> {
     }
 }
 
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        self.home.left.close();
+    }
+}
+
 /// A call that is owed an answer: it has one even if it is dropped.
 struct Owed<T> {
     /// Not there any more once it is answered.
@@ -133,17 +142,12 @@ fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<Owed<T>>, home: &Arc<H
         }
     };
     // Where it does not run, the calls are dropped, which answers them.
-    driver.spawn(run(limiter.clone(), calls, driver.closed(), Arc::clone(home)));
+    driver.spawn(run(limiter.clone(), calls, Arc::clone(home)));
 }
 
 /// Does all of them, and hands over together what is answered at the same time.
-async fn run<T: Send + 'static>(
-    limiter: Limiter,
-    calls: Vec<Owed<T>>,
-    closed: impl Future<Output = ()>,
-    home: Arc<Home<T>>,
-) {
-    let mut closed = pin!(closed);
+async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<Owed<T>>, home: Arc<Home<T>>) {
+    let mut left = pin!(home.left.closed());
     let mut running: FuturesUnordered<_> = calls.into_iter().map(|owed| owed.run(&limiter)).collect();
     poll_fn(|cx| {
         let mut finished = Vec::new();
@@ -157,8 +161,8 @@ async fn run<T: Send + 'static>(
         if !finished.is_empty() {
             home.take_in(finished);
         }
-        // Nothing drives it once the limiter is closed: what is left is dropped, which answers it.
-        if over { Poll::Ready(()) } else { closed.as_mut().poll(cx) }
+        // What has no loop to hear of it is dropped.
+        if over { Poll::Ready(()) } else { left.as_mut().poll(cx) }
     })
     .await;
 }

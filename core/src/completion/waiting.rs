@@ -11,9 +11,10 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
-use super::answering::{Answering, closed};
+use super::answering::Answering;
 use super::owned_call::OwnedRequest;
 use crate::call::Answer;
+use crate::closing::closed;
 use crate::error::Error;
 use crate::limiter::Limiter;
 

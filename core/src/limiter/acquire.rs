@@ -17,6 +17,10 @@ use crate::transition::Operation;
 
 impl Shared {
     pub(crate) async fn acquire(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
+        self.closing.unless_closed(self.acquire_while_open(request, timeout)).await
+    }
+
+    async fn acquire_while_open(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
         let request = self.question(CHECK, request)?;
         if request.cost == 0 {
             // Always allowed, so it stands in no line.

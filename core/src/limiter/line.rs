@@ -64,13 +64,6 @@ impl Lines {
         }
     }
 
-    /// Lets the first in every line ask again.
-    pub(super) fn wake_everybody(&self) {
-        for line in self.lines.lock().values() {
-            line.sooner.notify_one();
-        }
-    }
-
     /// Lets the first in every line of a policy ask again.
     pub(super) fn wake_all(&self, id: PolicyId) {
         for ((of, _), line) in &*self.lines.lock() {

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use crate::closing::closed;
 use crate::error::{Error, ErrorKind, excerpt};
 use crate::policy::Policy;
 use crate::store::PolicyId;
@@ -250,8 +251,4 @@ impl Policies {
         };
         Error::invalid_argument(format!("{read}: this limiter has {has}"))
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the limiter is closed")
 }

@@ -6,8 +6,9 @@ use super::line::Lines;
 use super::registry::Registry;
 use crate::birth::Birth;
 use crate::clock::Clock;
+use crate::closing::{Closing, closed};
 use crate::decision::{Decision, Usage};
-use crate::driver::Driver;
+use crate::driver::{Driver, Running};
 use crate::error::{Error, ErrorKind};
 use crate::event::Hook;
 use crate::policy::Policy;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(super) lines: Lines,
     /// Sees whether the store decides.
     pub(super) watch: Arc<Watch>,
+    /// Ends the waiting of those who wait for something else than the store's answer.
+    pub(super) closing: Closing,
     /// Drives the timers of those who wait for a store that needs no runtime itself.
     timers: OnceLock<Driver>,
     pub(super) birth: Birth,
@@ -43,6 +46,7 @@ impl Shared {
             store,
             watch,
             lines: Lines::default(),
+            closing: Closing::default(),
             timers: OnceLock::new(),
             birth: Birth::here(),
             successor: OnceLock::new(),
@@ -80,19 +84,43 @@ impl Shared {
     }
 
     /// A runtime of our own, for a thread that waits on it.
-    pub(crate) fn driver_to_wait_on(&self) -> Result<&Driver, Error> {
+    pub(crate) fn running_to_wait_on(&self) -> Result<Arc<Running>, Error> {
         match &self.store {
-            Store::Redis(store) => store.driver_to_wait_on(),
-            Store::Memory(_) | Store::Local(_) => self.timers(),
+            Store::Redis(store) => store.running_to_wait_on(),
+            Store::Memory(_) | Store::Local(_) => self.timers()?.running(),
         }
     }
 
     fn timers(&self) -> Result<&Driver, Error> {
-        if let Some(driver) = self.timers.get() {
-            return Ok(driver);
+        let driver = if let Some(driver) = self.timers.get() {
+            driver
+        } else {
+            let driver = Driver::new()?;
+            self.timers.get_or_init(|| driver)
+        };
+        if self.closing.is_closed() {
+            // It may have been made since.
+            driver.close();
+            return Err(closed());
         }
-        let driver = Driver::new()?;
-        Ok(self.timers.get_or_init(|| driver))
+        Ok(driver)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.is_closed()
+    }
+
+    /// Ends its use: whoever waits is told so, and what it holds is given back.
+    pub(super) fn close(&self) {
+        if !self.registry.close() {
+            return;
+        }
+        self.closing.close();
+        self.watch.close();
+        self.store.close();
+        if let Some(timers) = self.timers.get() {
+            timers.close();
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -218,6 +218,16 @@ impl MemoryStore {
         shard.current(id).unseen(self.clock.now_us())
     }
 
+    /// Forgets every key, and gives their memory back.
+    pub(crate) fn clear(&self) {
+        for Padded { shard, notices } in &self.shards {
+            let mut shard = shard.lock();
+            notices.withdraw_all();
+            shard.clear();
+        }
+        *self.overflow.lock() = Overflow::default();
+    }
+
     /// How many keys it holds a state for.
     pub(crate) fn keys(&self) -> usize {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()

@@ -65,7 +65,7 @@ use self::ticket::Reply;
 use super::history::History;
 use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
-use crate::driver::Driver;
+use crate::driver::{Driver, Running};
 use crate::error::{Error, ErrorKind};
 use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
@@ -232,8 +232,8 @@ impl RedisStore {
     }
 
     /// The runtime of its own, for a thread that waits on it.
-    pub(crate) fn driver_to_wait_on(&self) -> Result<&Driver, Error> {
-        self.runtimes.to_wait_on().map(|(driver, _)| driver)
+    pub(crate) fn running_to_wait_on(&self) -> Result<Arc<Running>, Error> {
+        self.runtimes.to_wait_on().map(|(running, _)| running)
     }
 
     /// Waits on this thread for a future that asks this store.
@@ -244,7 +244,6 @@ impl RedisStore {
 
 impl Drop for RedisStore {
     fn drop(&mut self) {
-        self.channel.close();
-        self.leases.give_back_all();
+        self.close();
     }
 }

@@ -109,6 +109,12 @@ impl Shard {
         Ok(Slot { current, place: Place::Unseen { vacancy, states: States::fresh(&current.policy) } })
     }
 
+    /// Drops all entries.
+    pub(super) fn clear(&mut self) {
+        self.entries = HashTable::new();
+        self.sweep.restart();
+    }
+
     /// Drops the key's entry, if there is one.
     pub(super) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {
         let current = &self.policies[id.0 as usize];

@@ -74,13 +74,7 @@ impl Channel {
         // Where the system gives no thread, denials end when their time is over.
         let Ok(driver) = Driver::new() else { return };
         let driver = self.driver.get_or_init(|| driver);
-        let (listening, closed) = (listening(Arc::downgrade(self)), driver.closed());
-        driver.handle().spawn(async {
-            tokio::select! {
-                () = listening => {}
-                () = closed => {}
-            }
-        });
+        driver.spawn(listening(Arc::downgrade(self)));
         let _ = driver.run_for_good();
     }
 

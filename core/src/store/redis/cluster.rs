@@ -7,8 +7,11 @@
 pub(super) mod slots;
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -90,6 +93,20 @@ impl Cluster {
         self.shared.table.load().links.iter().all(Link::is_healthy)
     }
 
+    /// Ends all of it now; its tasks find that out when their runtime has them run.
+    pub(crate) fn close(&self) {
+        let shared = &self.shared;
+        shared.closed.store(true, Ordering::Release);
+        let links = std::mem::take(&mut *shared.links.lock());
+        for link in links.values() {
+            link.close();
+        }
+        shared.table.store(Arc::default());
+        shared.unrouted.answer_all(UNKNOWN_OWNER);
+        shared.outdated.notify_one();
+        shared.task.wake();
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
     }
@@ -136,7 +153,11 @@ impl Shared {
             let redirect = Redirect(Arc::downgrade(self));
             Link::spawn(Address::Tcp(node.clone()), Arc::clone(&self.context), Some(redirect))
         };
-        links.entry(node.clone()).or_insert_with(made).clone()
+        let link = links.entry(node.clone()).or_insert_with(made).clone();
+        if self.closed.load(Ordering::Acquire) {
+            link.close();
+        }
+        link
     }
 
     /// Reads the table from the first node that answers, and says whether it is another one than before. Those that were
@@ -212,6 +233,17 @@ struct Refreshing(Arc<Shared>);
 
 impl Refreshing {
     async fn run(self) {
+        let shared = Arc::clone(&self.0);
+        let mut refreshing = pin!(self.refresh());
+        // It is polled whenever something is to be seen to.
+        poll_fn(|cx| {
+            let is_closed = shared.closed.load(Ordering::Acquire);
+            if is_closed { Poll::Ready(()) } else { refreshing.as_mut().poll(cx) }
+        })
+        .await;
+    }
+
+    async fn refresh(self) {
         let Self(shared) = &self;
         let mut failed = 0;
         let (mut pause, mut in_demand) = (LEAST_PAUSE, false);

@@ -29,6 +29,7 @@ use super::context::Context;
 use super::failure::{Class, Failure};
 use super::health::{Admission, Health};
 use super::server_time::ServerTime;
+use super::stream::Stream;
 use super::ticket::Ticket;
 use crate::decision::Degradation;
 use crate::driver;
@@ -61,6 +62,8 @@ struct Shared {
     /// Whether somebody has asked in vain since the last attempt to connect.
     wanted: AtomicBool,
     closed: AtomicBool,
+    /// Whether it is closed whatever is under way.
+    cut: AtomicBool,
 }
 
 impl Link {
@@ -78,6 +81,7 @@ impl Link {
             serving: Mutex::default(),
             wanted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
         });
         tokio::spawn(Task(Arc::clone(&shared)).run());
         Self { held: Arc::new(Held(shared)) }
@@ -105,6 +109,11 @@ impl Link {
         Arc::ptr_eq(&self.held, &other.held)
     }
 
+    /// Ends the connection now; its task finds that out when its runtime has it run.
+    pub(crate) fn close(&self) {
+        self.held.0.cut();
+    }
+
     /// Whether its task has ended, along with the runtime that it ran on.
     pub(crate) fn is_dead(&self) -> bool {
         self.held.0.is_closed()
@@ -119,6 +128,17 @@ impl Drop for Held {
 }
 
 impl Shared {
+    /// Ends it at once. The connection and what waits for it do not wait for the task, whose runtime may never run again.
+    fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::Release);
+        // Those under way are answered as it is dropped, which may call others.
+        let serving = self.serving.lock().take();
+        drop(serving);
+        self.queue.answer_all(UNREACHABLE);
+        self.task.wake();
+    }
+
     fn submit(&self, ticket: Arc<Ticket>) {
         if let Admission::Refused(reason) = self.health.admit() {
             if !self.wanted.swap(true, Ordering::Relaxed) {
@@ -166,6 +186,16 @@ struct Task(Arc<Shared>);
 
 impl Task {
     async fn run(self) {
+        let shared = Arc::clone(&self.0);
+        let mut driving = pin!(self.drive());
+        // It is polled whenever something is to be seen to.
+        poll_fn(
+            |cx| if shared.cut.load(Ordering::Acquire) { Poll::Ready(()) } else { driving.as_mut().poll(cx) },
+        )
+        .await;
+    }
+
+    async fn drive(self) {
         let shared = &*self.0;
         let context = &*shared.context;
         // How many attempts have failed in a row.
@@ -179,7 +209,9 @@ impl Task {
                 Ok(Connected { stream, primary }) => {
                     context.counters.connections.add(1);
                     shared.health.reconnected();
-                    *shared.serving.lock() = Some(Serving::new(&self.0, stream));
+                    if !self.hold(stream) {
+                        return;
+                    }
                     let moved = context.connector.moved(&shared.address, primary, context.topology_refresh);
                     let Some((end, has_decided)) = self.serve(moved).await else { return };
                     if end == End::Closed {
@@ -200,6 +232,16 @@ impl Task {
                 self.expiring(tokio::time::sleep(context.pause_after(failed))).await;
             }
         }
+    }
+
+    /// Keeps a new connection, unless the link was cut meanwhile.
+    fn hold(&self, stream: Stream) -> bool {
+        let mut serving = self.0.serving.lock();
+        let is_open = !self.0.cut.load(Ordering::Acquire);
+        if is_open {
+            *serving = Some(Serving::new(&self.0, stream));
+        }
+        is_open
     }
 
     /// Serves until the connection ends, or has to because the server has moved. Says why it has ended, and whether
@@ -248,10 +290,6 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.closed.store(true, Ordering::Release);
-        // Whoever is under way is answered as it is dropped, which may call others.
-        let serving = self.0.serving.lock().take();
-        drop(serving);
-        self.0.queue.answer_all(UNREACHABLE);
+        self.0.cut();
     }
 }

@@ -85,7 +85,7 @@ impl RedisStore {
         for started in started {
             answers.push(match started {
                 Started::Known(answer) => answer,
-                Started::Asked(asked, submitted) => self.answered(&asked, submitted.await),
+                Started::Asked(asked, submitted) => self.answered(&asked, submitted.await)?,
             });
         }
         Ok(answers)
@@ -107,7 +107,7 @@ impl RedisStore {
             return self.ask_beside_lease(topology, &asked).await;
         }
         let submitted = self.submit(topology, &asked);
-        Ok(self.answered(&asked, submitted.await))
+        self.answered(&asked, submitted.await)
     }
 
     /// Asks of a key that may be leased what no lease pays for. Nobody is told of units as used that are only held here.
@@ -120,7 +120,7 @@ impl RedisStore {
             _ if !is_check && self.leases.holds(question) => self.leases.give_back(question, until).await,
             Action::Apply(_) => {}
         }
-        let answer = self.answered(asked, self.submit_until(topology, asked, until).await);
+        let answer = self.answered(asked, self.submit_until(topology, asked, until).await)?;
         if question.action == Action::Reset {
             self.leases.forget(question);
         }
@@ -136,7 +136,7 @@ impl RedisStore {
         }
         self.leases.give_back(question, until).await;
         let again = self.asked(question)?;
-        Ok(self.answered(&again, self.submit_until(topology, &again, until).await))
+        self.answered(&again, self.submit_until(topology, &again, until).await)
     }
 
     /// Makes ready to ask a question.
@@ -161,7 +161,7 @@ impl RedisStore {
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.
-    fn answered(&self, asked: &Asked<'_>, reply: Reply) -> Answer {
+    fn answered(&self, asked: &Asked<'_>, reply: Reply) -> Result<Answer, Error> {
         let Asked { policy, question, .. } = asked;
         self.learn(asked, &reply);
         let counters = &self.context.counters;
@@ -171,16 +171,17 @@ impl RedisStore {
                 if policy.outage == Outage::Local {
                     self.outage.follow(*question, spent);
                 }
-                (decision, spent)
+                Ok((decision, spent))
             }
             Err(Failure { class, reason }) => {
                 counters.failed(class);
+                self.runtimes.check_open()?;
                 match policy.outage {
                     Outage::Local => counters.answered_local.add(1),
                     Outage::Allow => counters.answered_allow.add(1),
                     Outage::Deny => counters.answered_deny.add(1),
                 }
-                self.outage.answer(policy.outage, policy.policy.quotas(), *question, reason)
+                Ok(self.outage.answer(policy.outage, policy.policy.quotas(), *question, reason))
             }
         }
     }

@@ -13,8 +13,9 @@ use tokio::runtime::{Handle, Id};
 use super::context::Context;
 use super::target::Endpoints;
 use super::topology::Topology;
-use crate::driver::Driver;
-use crate::error::{Error, ErrorKind};
+use crate::closing::{Closing, closed};
+use crate::driver::{Driver, Running};
+use crate::error::Error;
 
 /// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(2);
@@ -25,8 +26,10 @@ pub(crate) struct Runtimes {
     endpoints: Endpoints,
     context: Arc<Context>,
     topologies: ArcSwap<Vec<(Id, Arc<Topology>)>>,
-    /// Held while they change. True when none may be made any more.
-    changing: Mutex<bool>,
+    /// Held while they change.
+    changing: Mutex<()>,
+    /// Closed when none may be made any more.
+    closing: Closing,
     driver: OnceLock<Driver>,
 }
 
@@ -37,6 +40,7 @@ impl Runtimes {
             context,
             topologies: ArcSwap::default(),
             changing: Mutex::default(),
+            closing: Closing::default(),
             driver: OnceLock::new(),
         }
     }
@@ -58,7 +62,7 @@ impl Runtimes {
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let driver = self.driver()?;
         driver.run_for_good()?;
-        driver.handle().spawn(future);
+        driver.spawn(future);
         Ok(())
     }
 
@@ -66,7 +70,7 @@ impl Runtimes {
     pub(crate) fn of_own(&self) -> Result<Arc<Topology>, Error> {
         let driver = self.driver()?;
         driver.run_for_good()?;
-        self.of(driver.handle())
+        self.of(driver.running()?.handle())
     }
 
     /// Waits on this thread for what is asked of the connections given to it.
@@ -78,15 +82,16 @@ impl Runtimes {
             // A thread of a runtime must not drive another one, and may be the only one to drive its own.
             return Ok(crate::park::block_on(ask(self.of_own()?)));
         }
-        let (driver, topology) = self.to_wait_on()?;
-        driver.block_on(ask(topology))
+        let (running, topology) = self.to_wait_on()?;
+        running.block_on(ask(topology))
     }
 
     /// Our own runtime and its connections, for a thread that waits on them. A server that is out of reach is looked for
     /// after it has gone, too.
-    pub(crate) fn to_wait_on(&self) -> Result<(&Driver, Arc<Topology>), Error> {
+    pub(crate) fn to_wait_on(&self) -> Result<(Arc<Running>, Arc<Topology>), Error> {
         let driver = self.driver()?;
-        let topology = self.of(driver.handle())?;
+        let running = driver.running()?;
+        let topology = self.of(running.handle())?;
         if !topology.is_healthy() {
             let topology = Arc::clone(&topology);
             driver.run_until(async move {
@@ -96,27 +101,43 @@ impl Runtimes {
                 }
             });
         }
-        Ok((driver, topology))
+        Ok((running, topology))
     }
 
     /// Our own runtime, made when it is first needed.
     pub(crate) fn driver(&self) -> Result<&Driver, Error> {
-        if let Some(driver) = self.driver.get() {
-            return Ok(driver);
+        let driver = if let Some(driver) = self.driver.get() {
+            driver
+        } else {
+            let driver = Driver::new()?;
+            self.driver.get_or_init(|| driver)
+        };
+        if self.closing.is_closed() {
+            // It may have been made since.
+            driver.close();
+            return Err(closed());
         }
-        let driver = Driver::new()?;
-        Ok(self.driver.get_or_init(|| driver))
+        Ok(driver)
     }
 
     /// Lets go of all connections. Whoever waits is answered.
     pub(crate) fn close(&self) {
-        // One that were made after this would wait for a thread that is not there.
-        let mut closed = self.changing.lock();
-        *closed = true;
-        self.topologies.store(Arc::default());
+        let topologies = {
+            let _changing = self.changing.lock();
+            self.closing.close();
+            self.topologies.swap(Arc::default())
+        };
+        for (_, topology) in topologies.iter() {
+            topology.close();
+        }
         if let Some(driver) = self.driver.get() {
             driver.close();
         }
+    }
+
+    /// Fails when there are no connections any more.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closing.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
     fn of(&self, runtime: &Handle) -> Result<Arc<Topology>, Error> {
@@ -124,10 +145,8 @@ impl Runtimes {
         if let Some(topology) = find(&self.topologies.load(), id) {
             return Ok(topology);
         }
-        let closed = self.changing.lock();
-        if *closed {
-            return Err(Error::new(ErrorKind::Closed, "the limiter is closed"));
-        }
+        let _changing = self.changing.lock();
+        self.check_open()?;
         let mut topologies = Vec::clone(&self.topologies.load());
         if let Some(topology) = find(&topologies, id) {
             return Ok(topology);

@@ -45,6 +45,14 @@ impl Topology {
         }
     }
 
+    /// Ends all connections now, whatever their runtime does. Whoever still waits for an answer is told that there is none.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::One(link) => link.close(),
+            Self::Cluster(cluster) => cluster.close(),
+        }
+    }
+
     /// Whether its tasks have ended, along with their runtime.
     pub(crate) fn is_dead(&self) -> bool {
         match self {
