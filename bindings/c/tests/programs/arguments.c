@@ -143,7 +143,7 @@ static void mistakes_are_named(void) {
     } wrong[] = {
         {"nonsense", "policy.a", "1/s", "no known scheme"},
         {"redis://:hunter2@localhost:0", "policy.a", "1/s", ""},
-        {"memory:", "policy.a", "1 per year", "100/minute"},
+        {"memory:", "policy.a", "1 per year", "say days"},
         {"memory:", "policy.a b", "1/s", "policy name"},
         {"memory:", "outage.a", "deny", "which there is not"},
         {"memory:", "outage.a", "open", "is not known"},
