@@ -200,7 +200,7 @@ static void a_policy_is_found_before_it_is_used(void) {
     struct {
         const char *policy, *scope, *shown;
     } wrong[] = {
-        {NULL, NULL, "there are several"}, {"nobody", NULL, "is not known"}, {"100/minut", NULL, "100/minut"},
+        {NULL, NULL, "there are several"}, {"nobody", NULL, "is not known"}, {"100/minut", NULL, "read \"minut\""},
         {"100/minute", "", "scope"}, {"\xff", NULL, "is not UTF-8"}, {"api", "\xff", "is not UTF-8"},
     };
     for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
