@@ -8,7 +8,7 @@ use crate::birth::Birth;
 use crate::clock::Clock;
 use crate::closing::{Closing, closed};
 use crate::decision::{Decision, Usage};
-use crate::driver::{Driver, Running};
+use crate::driver::{Driver, InUse};
 use crate::error::{Error, ErrorKind};
 use crate::event::Hook;
 use crate::policy::Policy;
@@ -84,10 +84,10 @@ impl Shared {
     }
 
     /// A runtime of our own, for a thread that waits on it.
-    pub(crate) fn running_to_wait_on(&self) -> Result<Arc<Running>, Error> {
+    pub(crate) fn driver_to_wait_on(&self) -> Result<InUse<'_>, Error> {
         match &self.store {
-            Store::Redis(store) => store.running_to_wait_on(),
-            Store::Memory(_) | Store::Local(_) => self.timers()?.running(),
+            Store::Redis(store) => store.driver_to_wait_on(),
+            Store::Memory(_) | Store::Local(_) => self.timers()?.to_wait_on(),
         }
     }
 

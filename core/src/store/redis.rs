@@ -44,6 +44,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout_at;
+
 pub(crate) use self::call::PolicyCall;
 use self::channel::Channel;
 use self::context::Context;
@@ -65,7 +67,8 @@ use self::ticket::Reply;
 use super::history::History;
 use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
-use crate::driver::{Driver, Running};
+use crate::decision::Degradation;
+use crate::driver::{Driver, InUse};
 use crate::error::{Error, ErrorKind};
 use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
@@ -191,8 +194,15 @@ impl RedisStore {
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         let until = Instant::now() + timeout.min(LONGEST_WAIT);
         loop {
-            let Err(Failure { reason, .. }) = self.try_out(Action::Apply(Operation::Peek)).await? else {
-                return Ok(());
+            // The first attempt may have longer than its deadline, but not longer than there is.
+            let longest = until.max(Instant::now() + self.context.deadline);
+            let answer = timeout_at(longest.into(), self.try_out(Action::Apply(Operation::Peek))).await;
+            let reason = match answer {
+                Ok(answer) => match answer? {
+                    Ok(_) => return Ok(()),
+                    Err(Failure { reason, .. }) => reason,
+                },
+                Err(_) => Degradation::Unreachable,
             };
             if Instant::now() >= until {
                 return Err(Error::new(
@@ -232,7 +242,7 @@ impl RedisStore {
     }
 
     /// The runtime of its own, for a thread that waits on it.
-    pub(crate) fn running_to_wait_on(&self) -> Result<Arc<Running>, Error> {
+    pub(crate) fn driver_to_wait_on(&self) -> Result<InUse<'_>, Error> {
         self.runtimes.to_wait_on().map(|(running, _)| running)
     }
 

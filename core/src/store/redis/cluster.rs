@@ -24,7 +24,7 @@ use self::slots::Slots;
 use super::connect::{Address, staggered};
 use super::context::Context;
 use super::failure::Failure;
-use super::link::{Link, Queue, expiring};
+use super::link::{Beginning, Link, Queue, expiring};
 use super::target::Endpoint;
 use super::ticket::Ticket;
 use crate::decision::Degradation;
@@ -49,6 +49,9 @@ struct Shared {
     runtime: tokio::runtime::Handle,
     /// Tickets whose slot has no known owner.
     unrouted: Queue,
+    beginning: Beginning,
+    /// Until when the first connection to a node is waited for.
+    first_until: Instant,
     task: AtomicWaker,
     outdated: Notify,
     closed: AtomicBool,
@@ -67,7 +70,7 @@ pub(crate) struct Redirect(Weak<Shared>);
 
 impl Cluster {
     /// A cluster whose tasks run on the current runtime.
-    pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>) -> Self {
+    pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>, first_until: Instant) -> Self {
         let shared = Arc::new(Shared {
             seeds,
             context,
@@ -75,6 +78,8 @@ impl Cluster {
             links: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             unrouted: Queue::default(),
+            beginning: Beginning::new(first_until),
+            first_until,
             task: AtomicWaker::new(),
             outdated: Notify::new(),
             closed: AtomicBool::new(false),
@@ -86,6 +91,13 @@ impl Cluster {
     #[inline]
     pub(crate) fn submit(&self, ticket: Arc<Ticket>) {
         self.shared.submit(ticket);
+    }
+
+    /// Until when a first connection to the server of a slot is waited for; `None` where there has been one.
+    pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
+        let table = self.shared.table.load();
+        let owner = table.slots.owner(slot).and_then(|at| table.links.get(at));
+        owner.map_or_else(|| self.shared.beginning.until(), Link::first_connect_until)
     }
 
     /// Whether every known node answers, as far as is known.
@@ -129,7 +141,14 @@ impl Shared {
             link.submit(ticket);
             return;
         }
+        let first = ticket.is_first.then(|| Arc::clone(&ticket));
         if self.unrouted.push(ticket) {
+            self.task.wake();
+        }
+        if let Some(first) = first
+            && !self.beginning.lasts()
+        {
+            first.bring_forward(Instant::now() + self.context.deadline);
             self.task.wake();
         }
         self.outdated.notify_one();
@@ -151,7 +170,12 @@ impl Shared {
         let made = || {
             let _entered = self.runtime.enter();
             let redirect = Redirect(Arc::downgrade(self));
-            Link::spawn(Address::Tcp(node.clone()), Arc::clone(&self.context), Some(redirect))
+            Link::spawn(
+                Address::Tcp(node.clone()),
+                Arc::clone(&self.context),
+                Some(redirect),
+                self.first_until,
+            )
         };
         let link = links.entry(node.clone()).or_insert_with(made).clone();
         if self.closed.load(Ordering::Acquire) {
@@ -251,6 +275,7 @@ impl Refreshing {
             match self.expiring(shared.read_table()).await {
                 Ok(changed) => {
                     failed = 0;
+                    shared.beginning.end();
                     pause = if changed || !in_demand { LEAST_PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
                     for ticket in shared.unrouted.take_all() {
                         shared.submit(ticket);
@@ -258,6 +283,10 @@ impl Refreshing {
                 }
                 Err(failure) => {
                     failed += 1;
+                    shared.context.set_failing(true);
+                    if shared.beginning.end() {
+                        shared.unrouted.bring_forward(Instant::now() + shared.context.deadline);
+                    }
                     if failed >= shared.context.breaker_failures {
                         shared.unrouted.answer_all(failure);
                     }

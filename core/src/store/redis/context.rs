@@ -1,6 +1,7 @@
 //! What all connections of a store have in common.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::connect::Connector;
@@ -16,6 +17,9 @@ pub(crate) struct Context {
     pub(crate) connector: Connector,
     pub(crate) clock: Clock,
     pub(crate) deadline: Duration,
+    first_connect_max: Duration,
+    /// Whether a server last failed.
+    failing: AtomicBool,
     pub(crate) breaker_failures: u32,
     pub(crate) topology_refresh: Duration,
     pub(crate) doctor_after: Option<Duration>,
@@ -38,6 +42,8 @@ impl Context {
             connector: Connector::new(settings)?,
             clock,
             deadline: settings.deadline,
+            first_connect_max: settings.first_connect_max,
+            failing: AtomicBool::new(false),
             breaker_failures: settings.breaker_failures,
             topology_refresh: settings.topology_refresh,
             doctor_after: settings.doctor_after,
@@ -53,10 +59,32 @@ impl Context {
         Self {
             connector: self.connector.successor(),
             clock: self.clock.clone(),
+            failing: AtomicBool::new(false),
             outstanding: Arc::new(self.outstanding.successor()),
             counters: Counters::default(),
             reconnect: self.reconnect.clone(),
             ..*self
+        }
+    }
+
+    /// Until when callers on a runtime that was not used before wait for its first connections: not at all where the
+    /// server is known to fail.
+    pub(crate) fn first_connect_until(&self) -> Instant {
+        let is_failing = self.failing.load(Ordering::Relaxed);
+        Instant::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
+    }
+
+    /// Until when something may still arrive at a server that is asked now.
+    pub(crate) fn may_arrive_for(&self) -> Duration {
+        2 * self.deadline + self.first_connect_max
+    }
+
+    /// Notes whether a server failed.
+    #[inline]
+    pub(crate) fn set_failing(&self, failing: bool) {
+        // Mostly it is as before, and the line is shared.
+        if self.failing.load(Ordering::Relaxed) != failing {
+            self.failing.store(failing, Ordering::Relaxed);
         }
     }
 

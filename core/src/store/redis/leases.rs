@@ -26,7 +26,7 @@ use super::key::KeyEncoder;
 use super::outage_answer::OutageAnswer;
 use super::policies::{Policies, RedisPolicy};
 use super::runtimes::Runtimes;
-use super::submitted::Submitted;
+use super::submitted::{Submitted, Until};
 use super::ticket::Reply;
 use crate::decision::{Decision, Degradation};
 use crate::error::Error;
@@ -301,7 +301,7 @@ impl Leases {
         let policy = policies.known(whose.id)?;
         let mut key = Vec::new();
         keys.write(&policy.key_prefix, &whose.key, &mut key);
-        Ok(Submitted::new(context, &topology, &policy.call, key, (action, units), until))
+        Ok(Submitted::new(context, &topology, &policy.call, key, (action, units), Until::Deadline(until)))
     }
 
     /// Counts what became of an operation, and tells those who follow what the store does.

@@ -6,6 +6,7 @@
 //! own, callers send from theirs while nothing is under way.
 
 mod batch;
+mod beginning;
 mod expiring;
 mod flight;
 mod queue;
@@ -16,10 +17,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, ready};
+use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
 
+pub(crate) use self::beginning::Beginning;
 pub(crate) use self::expiring::expiring;
 pub(crate) use self::queue::Queue;
 use self::serving::{End, Serving};
@@ -52,6 +55,7 @@ struct Shared {
     redirect: Option<Redirect>,
     queue: Queue,
     health: Health,
+    beginning: Beginning,
     time: ServerTime,
     /// The task that drives the connection.
     task: AtomicWaker,
@@ -68,12 +72,19 @@ struct Shared {
 
 impl Link {
     /// A link whose task runs on the current runtime.
-    pub(crate) fn spawn(address: Address, context: Arc<Context>, redirect: Option<Redirect>) -> Self {
+    /// Callers wait for its first connection until `first_until`.
+    pub(crate) fn spawn(
+        address: Address,
+        context: Arc<Context>,
+        redirect: Option<Redirect>,
+        first_until: Instant,
+    ) -> Self {
         let shared = Arc::new(Shared {
             address,
             redirect,
             queue: Queue::default(),
             health: Health::new(context.breaker_failures),
+            beginning: Beginning::new(first_until),
             context,
             time: ServerTime::default(),
             task: AtomicWaker::new(),
@@ -96,6 +107,12 @@ impl Link {
     /// Whether the server answers, as far as is known.
     pub(crate) fn is_healthy(&self) -> bool {
         self.held.0.health.is_closed()
+    }
+
+    /// Until when its first connection is waited for; `None` when that is over.
+    #[inline]
+    pub(crate) fn first_connect_until(&self) -> Option<Instant> {
+        self.held.0.beginning.until()
     }
 
     /// Whether somebody waits for an answer.
@@ -147,7 +164,15 @@ impl Shared {
             ticket.answer(Err(Failure::not_applied(reason)));
             return;
         }
+        let first = ticket.is_first.then(|| Arc::clone(&ticket));
         if self.queue.push(ticket) && !self.send_from_caller() {
+            self.task.wake();
+        }
+        if let Some(first) = first
+            && !self.beginning.lasts()
+        {
+            // It came too late to be told along with the others.
+            first.bring_forward(self.deadline());
             self.task.wake();
         }
         // The task may have ended just before, and then nobody else answers.
@@ -164,8 +189,24 @@ impl Shared {
         serving.is_some_and(|mut serving| serving.as_mut().is_some_and(Serving::send_from_caller))
     }
 
+    /// When something has to be answered that is asked now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.context.deadline
+    }
+
+    /// Notes that the server has decided something.
+    fn succeeded(&self) {
+        self.health.succeeded();
+        self.beginning.end();
+        self.context.set_failing(false);
+    }
+
     /// Notes a failure of the server; while the breaker is open nobody waits.
     fn failed(&self, reason: Degradation) {
+        self.context.set_failing(true);
+        if self.beginning.end() {
+            self.queue.bring_forward(self.deadline());
+        }
         if self.health.failed(reason) {
             self.context.counters.breaker_opened.add(1);
         }
@@ -204,7 +245,8 @@ impl Task {
             if !self.expiring(self.wanted()).await {
                 return;
             }
-            let connecting = context.connector.connect(&shared.address, &shared.time);
+            let connecting =
+                context.connector.connect(&shared.address, &shared.time, shared.beginning.left());
             match self.expiring(connecting).await {
                 Ok(Connected { stream, primary }) => {
                     context.counters.connections.add(1);

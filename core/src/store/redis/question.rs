@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::RedisStore;
 use super::failure::Failure;
 use super::policies::RedisPolicy;
-use super::submitted::Submitted;
+use super::submitted::{Submitted, Until};
 use super::ticket::{Replied, Reply};
 use super::topology::Topology;
 use crate::decision::Source;
@@ -157,7 +157,8 @@ impl RedisStore {
         let mut key = Vec::new();
         self.keys.write(&policy.key_prefix, question.key, &mut key);
         let what = (question.action, question.cost);
-        Submitted::new(&self.context, topology, &policy.call, key, what, deadline)
+        let until = Until::DeadlineOrFirst(deadline);
+        Submitted::new(&self.context, topology, &policy.call, key, what, until)
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.
@@ -204,7 +205,7 @@ impl RedisStore {
                 self.known_denied.outdated(*question);
             }
             // It may arrive until its deadline has passed at the server.
-            Err(_) if gives_back => self.known_denied.forget(*question, Some(2 * self.context.deadline)),
+            Err(_) if gives_back => self.known_denied.forget(*question, Some(self.context.may_arrive_for())),
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use super::context::Context;
 use super::target::Endpoints;
 use super::topology::Topology;
 use crate::closing::{Closing, closed};
-use crate::driver::{Driver, Running};
+use crate::driver::{Driver, InUse};
 use crate::error::Error;
 
 /// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
@@ -88,9 +88,9 @@ impl Runtimes {
 
     /// Our own runtime and its connections, for a thread that waits on them. A server that is out of reach is looked for
     /// after it has gone, too.
-    pub(crate) fn to_wait_on(&self) -> Result<(Arc<Running>, Arc<Topology>), Error> {
+    pub(crate) fn to_wait_on(&self) -> Result<(InUse<'_>, Arc<Topology>), Error> {
         let driver = self.driver()?;
-        let running = driver.running()?;
+        let running = driver.to_wait_on()?;
         let topology = self.of(running.handle())?;
         if !topology.is_healthy() {
             let topology = Arc::clone(&topology);

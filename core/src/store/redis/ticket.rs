@@ -12,8 +12,9 @@ use atomic_waker::AtomicWaker;
 use super::call::PolicyCall;
 use super::failure::Failure;
 use super::outstanding::Share;
-use crate::decision::Decision;
+use crate::decision::{Decision, Degradation};
 use crate::known_denied::Denied;
+use crate::park;
 use crate::store::Action;
 
 /// What the store answered, or why it did not.
@@ -40,7 +41,10 @@ pub(crate) struct Wanted {
     pub(crate) slot: u16,
     pub(crate) action: Action,
     pub(crate) cost: u64,
-    pub(crate) deadline: Instant,
+    /// When it has to be answered at the latest.
+    pub(crate) until: Instant,
+    /// Whether that is later than its deadline, since it may have to wait for a first connection.
+    pub(crate) is_first: bool,
 }
 
 /// How often an operation that provably did not run is tried again.
@@ -51,6 +55,8 @@ pub(crate) struct Ticket {
     pub(crate) wanted: Wanted,
     retries: AtomicU8,
     asking: AtomicBool,
+    /// A sooner deadline than `until`.
+    brought_forward: OnceLock<Instant>,
     answer: OnceLock<Reply>,
     caller: AtomicWaker,
     _share: Share,
@@ -62,6 +68,7 @@ impl Ticket {
             wanted,
             retries: AtomicU8::new(0),
             asking: AtomicBool::new(false),
+            brought_forward: OnceLock::new(),
             answer: OnceLock::new(),
             caller: AtomicWaker::new(),
             _share: share,
@@ -73,6 +80,17 @@ impl Ticket {
         if self.answer.set(answer).is_ok() {
             self.caller.wake();
         }
+    }
+
+    /// When it has to be answered.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Instant {
+        if self.is_first { self.brought_forward.get().copied().unwrap_or(self.until) } else { self.until }
+    }
+
+    /// Has it wait no longer for a first connection than until then. The first time counts.
+    pub(crate) fn bring_forward(&self, deadline: Instant) {
+        let _ = self.brought_forward.set(deadline.min(self.until));
     }
 
     /// Whether nobody waits any more: the caller has gone or is answered.
@@ -116,6 +134,10 @@ impl Future for Pending {
             return Poll::Ready(answer.clone());
         }
         self.0.caller.register(cx.waker());
+        if park::is_overdue(self.0.deadline()) {
+            // The thread that drives the connection does not come to it. It may have been sent.
+            self.0.answer(Err(Failure::unknown(Degradation::Timeout)));
+        }
         // It may have been answered in between.
         self.0.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
     }

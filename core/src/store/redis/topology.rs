@@ -1,6 +1,7 @@
 //! Where a ticket goes: one server, wherever it is at the moment, or the owner of the key's slot.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::cluster::Cluster;
 use super::connect::Address;
@@ -19,10 +20,19 @@ pub(crate) enum Topology {
 impl Topology {
     /// Its tasks run on the current runtime.
     pub(crate) fn spawn(endpoints: &Endpoints, context: &Arc<Context>) -> Self {
-        let context = Arc::clone(context);
+        let (context, first_until) = (Arc::clone(context), context.first_connect_until());
         match Address::of(endpoints) {
-            Ok(address) => Self::One(Link::spawn(address, context, None)),
-            Err(seeds) => Self::Cluster(Cluster::spawn(seeds.into(), context)),
+            Ok(address) => Self::One(Link::spawn(address, context, None, first_until)),
+            Err(seeds) => Self::Cluster(Cluster::spawn(seeds.into(), context, first_until)),
+        }
+    }
+
+    /// Until when a first connection to the server of a slot is waited for; `None` where there has been one.
+    #[inline]
+    pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
+        match self {
+            Self::One(link) => link.first_connect_until(),
+            Self::Cluster(cluster) => cluster.first_connect_until(slot),
         }
     }
 

@@ -97,7 +97,7 @@ impl Command {
 
     /// When the first of its tickets has to be answered.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.tickets().map(|ticket| ticket.deadline).min()
+        self.tickets().map(|ticket| ticket.deadline()).min()
     }
 }
 

@@ -4,6 +4,7 @@ mod outcome;
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -170,7 +171,11 @@ impl Serving {
                     return Poll::Pending;
                 }
             }
-            self.expire(Instant::now())?;
+            let now = Instant::now();
+            if self.is_overdue(now) && self.read_unseen()? {
+                continue;
+            }
+            self.expire(now)?;
             if let Some(end) = self.end() {
                 return Poll::Ready(Ok(end));
             }
@@ -344,6 +349,24 @@ impl Serving {
         Ok(if self.has_more { Read::Enough } else { Read::All })
     }
 
+    /// Whether the deadline of something under way has passed.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.flights.iter().filter_map(Flight::expires).any(|expires| expires <= now)
+    }
+
+    /// Reads what has arrived while this thread was busy with something else: that is not the server's fault. Says whether
+    /// there was anything.
+    fn read_unseen(&mut self) -> Result<bool, Degradation> {
+        match self.stream.read_unseen(&mut self.read) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Ok(0) | Err(_) => return Err(Degradation::ConnectionLost),
+        }
+        self.last_used = Instant::now();
+        self.has_more = true;
+        Ok(true)
+    }
+
     /// Answers the oldest command under way.
     fn replied(&mut self, value: &Value<'_>) -> Result<(), Degradation> {
         let Some(mut flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
@@ -361,7 +384,7 @@ impl Serving {
                     if self.shared.context.clock.manual().is_none() {
                         self.shared.time.learn(now_us, flight.sent, self.last_used);
                     }
-                    self.shared.health.succeeded();
+                    self.shared.succeeded();
                     return self.decided(&flight.command, now_us, entries);
                 }
                 Ok(Reply::Late { server_now_us }) => {
@@ -389,6 +412,10 @@ impl Serving {
 impl Drop for Serving {
     /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
     fn drop(&mut self) {
+        if !self.flights.is_empty() {
+            // The other side hears of it though it does not read what was sent.
+            self.stream.reset_when_closed();
+        }
         self.leave(End::Closed, Degradation::ConnectionLost);
     }
 }

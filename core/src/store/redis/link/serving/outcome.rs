@@ -142,7 +142,7 @@ impl Serving {
     fn in_a_moment(&mut self, tickets: Vec<Arc<Ticket>>, failure: Failure) {
         let at = Instant::now() + PAUSE / 2 + backoff::part_of(PAUSE / 2);
         for ticket in tickets {
-            if at < ticket.deadline {
+            if at < ticket.deadline() {
                 self.later.push((at, ticket));
             } else {
                 ticket.answer(Err(failure));
@@ -155,7 +155,7 @@ impl Serving {
         let mut tickets: Vec<_> = into_tickets(command).collect();
         let now = Instant::now();
         tickets.retain(|ticket| {
-            let retried = !ticket.is_over() && ticket.deadline > now && ticket.may_retry();
+            let retried = !ticket.is_over() && ticket.deadline() > now && ticket.may_retry();
             if !retried {
                 ticket.answer(Err(failure));
             }
