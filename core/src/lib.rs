@@ -78,7 +78,6 @@ mod park;
 mod policy;
 mod quota;
 mod request;
-mod sleep;
 mod store;
 mod suggestion;
 mod together;

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"polylimit.dev/polylimit"
@@ -66,11 +65,8 @@ func runCase(item caseItem, key, store string) (at int, err error) {
 		store = "memory:"
 	}
 	// What the store does not answer must not look as if it did.
-	options := []polylimit.Option{polylimit.WithPolicy("case", quotas), polylimit.WithClock(clock)}
-	if strings.HasPrefix(store, "redis") {
-		options = append(options, polylimit.WithOutage("case", "deny"))
-	}
-	limiter, err := polylimit.Open(store, options...)
+	limiter, err := polylimit.Open(store, polylimit.WithPolicy("case", quotas), polylimit.WithOutage("case", "deny"),
+		polylimit.WithClock(clock))
 	if err != nil {
 		return 0, err
 	}

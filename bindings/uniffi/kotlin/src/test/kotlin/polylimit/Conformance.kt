@@ -85,8 +85,7 @@ private fun Face.runCase(
 ): Pair<Int, String>? {
     val clock = ManualClock(0)
     // What the store does not answer must not look as if it did.
-    val outage = if (store.startsWith("redis")) "deny" else null
-    val policy = Policy("case", quotasOf(case["quotas"]), outage = outage)
+    val policy = Policy("case", quotasOf(case["quotas"]), outage = "deny")
     val settings = Settings(if (store == "memory") "memory:" else store, listOf(policy), clock = clock)
     Limiter(settings).use { limiter ->
         try {
