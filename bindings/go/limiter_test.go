@@ -140,7 +140,9 @@ func TestEveryKindIsFoundByErrorsIs(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	for _, wrong := range [][]polylimit.Option{
 		{polylimit.WithPolicy("a b", "1/s")}, {polylimit.WithPolicy("a", "1 per year")}, {polylimit.WithOutage("a", "deny")},
-		{polylimit.WithOption("colour", "red")}, {polylimit.WithPolicy("a", "1/s\x00")}, {polylimit.WithOption("deadline", "1s")},
+		{polylimit.WithOption("colour", "red")},
+		{polylimit.WithPolicy("a", "1/s"), polylimit.WithOutage("a", "deny")}, {polylimit.WithPolicy("a", "1/s"), polylimit.WithLease("a", "auto")},
+		{polylimit.WithPolicy("a", "1/s\x00")}, {polylimit.WithOption("deadline", "1s")},
 	} {
 		if _, err := polylimit.Open("memory:", wrong...); !errors.Is(err, polylimit.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", wrong, err)

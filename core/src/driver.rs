@@ -5,7 +5,13 @@
 //! thread is started that drives it: for as long as a server is out of reach, so that it is found again, or for good
 //! once a future is waited for elsewhere.
 //!
+//! A caller that drives may be suspended, or not let run. Those that wait meanwhile keep their deadlines themselves, and
+//! the first that has missed one in vain has another runtime take the place of the one that it waited on, driven by a
+//! thread for a while.
+//!
 //! Closing it ends its threads and, once no caller blocks on it any more, the runtime with all its tasks.
+
+mod seat;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,8 +24,10 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use self::seat::Seat;
 use crate::closing::{Closing, closed};
 use crate::error::{Error, ErrorKind};
+use crate::park::Waited;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -35,6 +43,14 @@ pub(crate) struct Running {
     /// Always there; taken when it ends.
     runtime: Option<Runtime>,
     handle: Handle,
+    seat: Seat,
+}
+
+/// The runtime, for a thread that waits on it.
+#[derive(Debug)]
+pub(crate) struct InUse<'a> {
+    driver: &'a Driver,
+    running: Arc<Running>,
 }
 
 #[derive(Debug, Default)]
@@ -42,15 +58,13 @@ struct Threads {
     closing: Closing,
     for_good: AtomicBool,
     recovering: AtomicBool,
+    /// Held while a thread is to drive for good, or another runtime takes the place of one.
+    changing: Mutex<()>,
 }
 
 impl Driver {
     pub(crate) fn new() -> Result<Self, Error> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("the system gives no event queue or timer: {error}"))
-        })?;
-        let running = Running { handle: runtime.handle().clone(), runtime: Some(runtime) };
-        let running = ArcSwapOption::from_pointee(running);
+        let running = ArcSwapOption::from_pointee(Running::new()?);
         Ok(Self { running, threads: Arc::default(), started: Mutex::default() })
     }
 
@@ -59,9 +73,14 @@ impl Driver {
         self.running.load_full().ok_or_else(closed)
     }
 
+    /// The runtime, for a thread that waits on it and must not belong to one.
+    pub(crate) fn to_wait_on(&self) -> Result<InUse<'_>, Error> {
+        Ok(InUse { driver: self, running: self.running()? })
+    }
+
     /// Waits for a future on this thread, which must not belong to a runtime.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        self.running()?.block_on(future)
+        self.to_wait_on()?.block_on(future)
     }
 
     /// Has no thread drive it any longer, and lets go of the runtime: what runs there is dropped. Waits a little until its
@@ -95,12 +114,32 @@ impl Driver {
 
     /// Has a thread drive it for good.
     pub(crate) fn run_for_good(&self) -> Result<(), Error> {
-        if self.threads.for_good.swap(true, Ordering::Relaxed) {
+        if self.threads.for_good.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _changing = self.threads.changing.lock();
+        if self.threads.for_good.load(Ordering::Acquire) {
             return Ok(());
         }
         let started = self.start_thread("polylimit-io", std::future::pending());
-        self.threads.for_good.store(started.is_ok(), Ordering::Relaxed);
+        self.threads.for_good.store(started.is_ok(), Ordering::Release);
         started
+    }
+
+    /// Has another runtime take the place of one on which a caller drives and is late. What waits there ends by its deadlines.
+    fn replace(&self, late: &Arc<Running>) {
+        let _changing = self.threads.changing.lock();
+        // A thread of our own drives already, as soon as it is let run.
+        let Threads { for_good, recovering, .. } = &*self.threads;
+        if for_good.load(Ordering::Acquire) || recovering.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(running) = Running::new() else { return };
+        // It may be closed, or replaced by another caller that waited.
+        let before = self.running.compare_and_swap(late, Some(Arc::new(running)));
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, late)) {
+            self.run_until(async { tokio::time::sleep(DRIVEN_FOR).await });
+        }
     }
 
     /// Has a thread drive it until something is over, if none does already.
@@ -149,14 +188,35 @@ impl Drop for Driver {
     }
 }
 
+impl InUse<'_> {
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.running.handle
+    }
+
+    /// Waits for a future on this thread.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        let Waited { output, is_late } = self.running.block_on(future)?;
+        if is_late {
+            self.driver.replace(&self.running);
+        }
+        Ok(output)
+    }
+}
+
 impl Running {
+    fn new() -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("the system gives no event queue or timer: {error}"))
+        })?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime), seat: Seat::default() })
+    }
+
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Waits for a future on this thread, which must not belong to a runtime.
-    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        self.runtime.as_ref().map(|runtime| runtime.block_on(future)).ok_or_else(closed)
+    fn block_on<F: Future>(&self, future: F) -> Result<Waited<F::Output>, Error> {
+        self.runtime.as_ref().map(|runtime| self.seat.block_on(runtime, future)).ok_or_else(closed)
     }
 }
 
@@ -168,6 +228,9 @@ impl Drop for Running {
         }
     }
 }
+
+/// For so long a thread drives a runtime that has taken the place of another.
+const DRIVEN_FOR: Duration = Duration::from_secs(60);
 
 thread_local! {
     static OWN_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -181,3 +244,41 @@ pub(crate) fn is_own_thread() -> bool {
 /// Threads end within microseconds, unless the machine is very busy; nothing depends on having waited for them.
 const LONGEST_END: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::mpsc::channel;
+    use std::task::Poll;
+    use std::thread::scope;
+
+    use super::*;
+    use crate::park::is_overdue;
+
+    #[test]
+    fn who_waits_for_a_caller_that_is_suspended_goes_on_with_another_runtime() {
+        let driver = Driver::new().unwrap();
+        let first = driver.running().unwrap();
+        let (suspended, is_suspended) = channel();
+        let (go_on, goes_on) = channel();
+        scope(|scope| {
+            scope.spawn(|| {
+                let suspended_in_it = async move {
+                    suspended.send(()).unwrap();
+                    goes_on.recv().unwrap();
+                };
+                driver.block_on(suspended_in_it).unwrap();
+            });
+            is_suspended.recv().unwrap();
+            let deadline = Instant::now() + Duration::from_millis(20);
+            let missed = poll_fn(|_| if is_overdue(deadline) { Poll::Ready(()) } else { Poll::Pending });
+            driver.block_on(missed).unwrap();
+            assert!(!Arc::ptr_eq(&first, &driver.running().unwrap()));
+            // It has timers that fire.
+            driver.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await }).unwrap();
+            go_on.send(()).unwrap();
+        });
+        driver.close();
+        assert!(driver.running().is_err());
+    }
+}

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use crate::blocking;
 use crate::call::{Answer, Call};
 use crate::error::Error;
+use crate::sleep::at_most;
 
 impl blocking::Limiter {
     /// Does what the call says and waits on this thread, as [`call`](Self::call) does, until `stop` says to stop: then the
@@ -27,18 +28,18 @@ impl blocking::Limiter {
             return Some(self.call(call));
         }
         let limiter = self.asynchronous();
-        let running = match limiter.shared().running_to_wait_on() {
+        let running = match limiter.shared().driver_to_wait_on() {
             Ok(running) => running,
             Err(error) => return Some(Err(error)),
         };
         let mut answer = pin!(limiter.call(call));
         loop {
             // The runtime is left before anybody is asked, so that others, and `stop` itself, can drive it meanwhile.
-            match running.block_on(async { tokio::time::timeout(every, answer.as_mut()).await }) {
-                Ok(Ok(answer)) => return Some(answer),
+            match running.block_on(at_most(every, answer.as_mut())) {
+                Ok(Some(answer)) => return Some(answer),
                 Err(error) => return Some(Err(error)),
-                Ok(Err(_)) if stop() => return None,
-                Ok(Err(_)) => {}
+                Ok(None) if stop() => return None,
+                Ok(None) => {}
             }
         }
     }

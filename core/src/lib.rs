@@ -78,6 +78,7 @@ mod park;
 mod policy;
 mod quota;
 mod request;
+mod sleep;
 mod store;
 mod suggestion;
 mod together;

@@ -158,7 +158,7 @@ impl Store {
     pub(crate) fn doctor(&self) -> Option<Doctor> {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
-            Self::Redis(store) => store.doctor(),
+            Self::Redis(store) => Some(store.doctor()),
         }
     }
 

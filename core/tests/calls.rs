@@ -228,6 +228,17 @@ fn options_are_set_by_name() {
     assert!(refused(redis().option("outage.api", "open").build()).contains("\"open\" is not known"));
     assert!(refused(redis().option("lease.other", "10").build()).contains("\"other\", which there is not"));
     assert!(refused(builder().option("deadline", "20ms").build()).contains("for a Redis store"));
+    for (store, kind) in [("memory:", "the memory store"), ("local:unused", "the local store")] {
+        for (what, given) in [("outage", "allow"), ("lease", "auto")] {
+            let told = refused(builder().store(store).option(&format!("{what}.api"), given).build());
+            assert_eq!(
+                told,
+                format!(
+                    "{what} is given for policy \"api\": it is for a Redis store, and this is {kind}: leave it out"
+                )
+            );
+        }
+    }
     assert!(refused(builder().option("max_keys", "-1").build()).contains("from 1 up"));
     assert!(refused(builder().option("max_kyes", "1").build()).contains("\"max_kyes\" is not known"));
     let theirs = "option \"keyPrefix\" is not known: use prefix";

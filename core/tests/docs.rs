@@ -34,6 +34,31 @@ fn every_option_of_the_redis_store() {
     }
 }
 
+/// Whoever begins with Redis is told what to expect, in the same words everywhere.
+#[test]
+fn what_every_quick_start_says_of_redis() {
+    let read = |path: &str| {
+        std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR")))
+            .unwrap()
+            .replace("localShare", "local_share")
+    };
+    let readme = read("README.md");
+    let (_, said) = readme.split_once("\nWith Redis, call `ready` ").unwrap();
+    let (said, _) = said.split_once("\n\n").unwrap();
+    assert!(said.contains("N times the limit"));
+    for page in [
+        "docs/redis.md",
+        "bindings/python/README.md",
+        "bindings/node/README.md",
+        "bindings/c/README.md",
+        "bindings/go/README.md",
+        "bindings/uniffi/kotlin/README.md",
+        "bindings/uniffi/ruby/README.md",
+    ] {
+        assert!(read(page).contains(said), "{page} does not say of Redis what README.md says");
+    }
+}
+
 /// Operators look up what a decision says.
 #[test]
 fn every_reason_of_a_degraded_decision() {

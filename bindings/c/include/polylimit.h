@@ -135,6 +135,27 @@
 #define POLYLIMIT_ABI_VERSION 0
 
 /**
+ * The version of this header. Programs compare with POLYLIMIT_VERSION what was added since; polylimit_version() is the
+ * library that is running.
+ */
+#define POLYLIMIT_VERSION_MAJOR 0
+
+/**
+ * See POLYLIMIT_VERSION_MAJOR.
+ */
+#define POLYLIMIT_VERSION_MINOR 1
+
+/**
+ * See POLYLIMIT_VERSION_MAJOR.
+ */
+#define POLYLIMIT_VERSION_PATCH 0
+
+/**
+ * The version of this header as one number that grows: major * 1000000 + minor * 1000 + patch.
+ */
+#define POLYLIMIT_VERSION (((POLYLIMIT_VERSION_MAJOR * 1000000) + (POLYLIMIT_VERSION_MINOR * 1000)) + POLYLIMIT_VERSION_PATCH)
+
+/**
  * Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client. Any thread
  * may use it at any time.
  */
@@ -358,8 +379,9 @@ typedef struct polylimit_result {
  *
  * - `policy.<name>`: the quotas of a policy, such as "10/second; 1000/hour". Policies stand in the order in which they are
  *   given. Without any, requests give their quotas themselves.
- * - `outage.<name>`: what that policy answers while the store cannot be asked: "local", "allow" or "deny".
+ * - `outage.<name>`: what that policy answers while the store cannot be asked: "local", "allow" or "deny". Redis only.
  * - `lease.<name>`: that busy keys of that policy are leased: "auto", the most units, or units and a time ("100/500ms").
+ *   Redis only.
  * - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
  */
 typedef struct polylimit_option {
@@ -834,7 +856,27 @@ polylimit_status polylimit_limiter_set_policy(const struct polylimit_limiter *li
                                               size_t error_capacity);
 
 /**
- * Writes the quotas of a policy, or of the only one when `name` is NULL, as text, in their canonical form and separated by "; ", such as "10/second; 1000/hour".
+ * Finds the policy by which requests that name `policy` are decided, or the only one when that is NULL, and writes its
+ * name (1 to 64 bytes), which requests may use from then on. Programs call it when they start, so that mistakes are found
+ * before the first request.
+ *
+ * Quotas as text become a policy of the limiter. In a `scope` (1 to 256 bytes, such as "/login"; NULL is none) they have a
+ * budget of their own, in every store and process; a policy with a name is shared whatever the scope. Two texts whose names are
+ * equal are the same policy.
+ * The length without the NUL goes to `length_out`, which may be NULL, also when the buffer is too small for it.
+ */
+polylimit_status polylimit_limiter_policy_for(const struct polylimit_limiter *limiter,
+                                              const char *policy,
+                                              const char *scope,
+                                              char *buffer,
+                                              size_t capacity,
+                                              size_t *length_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Writes the quotas of a policy, or of the only one when `name` is NULL, as text, in their canonical form and separated by
+ * "; ", such as "10/second; 1000/hour".
  * The length without the NUL goes to `length_out`, which may be NULL, also when the buffer is too small for it.
  */
 polylimit_status polylimit_limiter_policy(const struct polylimit_limiter *limiter,

@@ -31,10 +31,10 @@ public:
     Error(polylimit_status status, const char *message) : std::runtime_error(message), status_(status) {}
 
     /** One of POLYLIMIT_INVALID_ARGUMENT to POLYLIMIT_INTERNAL. */
-    polylimit_status status() const noexcept { return status_; }
+    [[nodiscard]] polylimit_status status() const noexcept { return status_; }
 
     /** The status as text, such as "invalid_argument"; the same in every language. */
-    const char *code() const noexcept {
+    [[nodiscard]] const char *code() const noexcept {
         const char *name = polylimit_status_name(status_);
         return name ? name : "unknown";
     }
@@ -97,7 +97,7 @@ public:
     template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
     Cost(Number units) : units_(checked(units)) {} // NOLINT: a cost is written as a number
 
-    std::uint64_t units() const noexcept { return units_; }
+    [[nodiscard]] std::uint64_t units() const noexcept { return units_; }
 
 private:
     template <typename Number> static std::uint64_t checked(Number units) {
@@ -117,7 +117,7 @@ private:
 };
 
 /** Microseconds as a duration; beyond what it can hold, and never, as the longest there is. */
-inline std::chrono::microseconds microseconds(std::uint64_t us) noexcept {
+[[nodiscard]] inline std::chrono::microseconds microseconds(std::uint64_t us) noexcept {
     constexpr auto most = std::chrono::microseconds::max().count();
     return std::chrono::microseconds(us > static_cast<std::uint64_t>(most) ? most : static_cast<std::int64_t>(us));
 }
@@ -127,23 +127,23 @@ class Decision {
 public:
     explicit Decision(const polylimit_decision &plain) noexcept : plain_(plain) {}
 
-    bool allowed() const noexcept { return plain_.allowed != 0; }
-    explicit operator bool() const noexcept { return allowed(); }
-    std::uint64_t remaining() const noexcept { return plain_.remaining; }
+    [[nodiscard]] bool allowed() const noexcept { return plain_.allowed != 0; }
+    [[nodiscard]] explicit operator bool() const noexcept { return allowed(); }
+    [[nodiscard]] std::uint64_t remaining() const noexcept { return plain_.remaining; }
     /** How long until the same request would be admitted; nothing is never. */
-    std::optional<std::chrono::microseconds> retry_after() const noexcept {
+    [[nodiscard]] std::optional<std::chrono::microseconds> retry_after() const noexcept {
         if (plain_.retry_after_us == POLYLIMIT_NEVER) {
             return std::nullopt;
         }
         return microseconds(plain_.retry_after_us);
     }
-    std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
-    std::chrono::microseconds delay() const noexcept { return microseconds(plain_.delay_us); }
+    [[nodiscard]] std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
+    [[nodiscard]] std::chrono::microseconds delay() const noexcept { return microseconds(plain_.delay_us); }
     /** Where the answer came from, such as "store". */
-    const char *source() const noexcept { return polylimit_source_name(plain_.source); }
+    [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
     /** Why this is not what a healthy store would have answered; NULL when it is. */
-    const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
-    const polylimit_decision &plain() const noexcept { return plain_; }
+    [[nodiscard]] const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
+    [[nodiscard]] const polylimit_decision &plain() const noexcept { return plain_; }
 
 private:
     polylimit_decision plain_;
@@ -154,12 +154,12 @@ class Usage {
 public:
     explicit Usage(const polylimit_usage &plain) noexcept : plain_(plain) {}
 
-    std::uint64_t remaining() const noexcept { return plain_.remaining; }
-    std::uint64_t taken() const noexcept { return plain_.taken; }
-    std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
-    const char *source() const noexcept { return polylimit_source_name(plain_.source); }
-    const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
-    const polylimit_usage &plain() const noexcept { return plain_; }
+    [[nodiscard]] std::uint64_t remaining() const noexcept { return plain_.remaining; }
+    [[nodiscard]] std::uint64_t taken() const noexcept { return plain_.taken; }
+    [[nodiscard]] std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
+    [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
+    [[nodiscard]] const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
+    [[nodiscard]] const polylimit_usage &plain() const noexcept { return plain_; }
 
 private:
     polylimit_usage plain_;
@@ -175,7 +175,7 @@ public:
         handle_.reset(clock);
     }
 
-    std::uint64_t now_us() const noexcept { return polylimit_clock_now_us(handle_.get()); }
+    [[nodiscard]] std::uint64_t now_us() const noexcept { return polylimit_clock_now_us(handle_.get()); }
 
     void set(std::uint64_t now_us) {
         detail::Message message;
@@ -191,7 +191,7 @@ public:
         message.check(polylimit_clock_advance(handle_.get(), by_us, message.start(), message.capacity()));
     }
 
-    const polylimit_clock *get() const noexcept { return handle_.get(); }
+    [[nodiscard]] const polylimit_clock *get() const noexcept { return handle_.get(); }
 
 private:
     std::unique_ptr<polylimit_clock, detail::Freed<polylimit_clock_free>> handle_;
@@ -229,13 +229,15 @@ public:
         handle_.reset(limiter);
     }
 
-    Decision check(std::string_view key, const Ask &ask = {}) const {
+    [[nodiscard]] Decision check(std::string_view key, const Ask &ask = {}) const {
         return decide(polylimit_limiter_check, key, ask);
     }
-    Decision peek(std::string_view key, const Ask &ask = {}) const {
+    [[nodiscard]] Decision peek(std::string_view key, const Ask &ask = {}) const {
         return decide(polylimit_limiter_peek, key, ask);
     }
-    Usage take(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_take, key, ask); }
+    [[nodiscard]] Usage take(std::string_view key, const Ask &ask = {}) const {
+        return spend(polylimit_limiter_take, key, ask);
+    }
     Usage charge(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_charge, key, ask); }
     Usage refund(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_refund, key, ask); }
 
@@ -248,7 +250,7 @@ public:
     }
 
     /** Waits until admitted, at most for `timeout`; a decision that is not allowed says that it would take longer. */
-    Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
+    [[nodiscard]] Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
         detail::Message message;
         auto decision = detail::sized<polylimit_decision>();
         auto timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
@@ -269,9 +271,20 @@ public:
         message.check(polylimit_limiter_set_policy(get(), name, quotas, message.start(), message.capacity()));
     }
 
+    /**
+     * The name of the policy that decides requests which name `policy` (NULL is the only one), for use in requests. Quotas
+     * have a budget of their own in each `scope`. Throws invalid_argument where a request would: call it at the start.
+     */
+    [[nodiscard]] std::string policy_for(const char *policy = nullptr, const char *scope = nullptr) const {
+        return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
+            return polylimit_limiter_policy_for(get(), policy, scope, buffer, capacity, length, message.start(),
+                                                message.capacity());
+        });
+    }
+
     /** The header fields of a response, each as "name: value\r\n". `style` and `reset_form` are as in polylimit.h. */
-    std::string headers(const Decision &decision, const char *policy = nullptr, const char *style = nullptr,
-                        const char *reset_form = nullptr) const {
+    [[nodiscard]] std::string headers(const Decision &decision, const char *policy = nullptr,
+                                      const char *style = nullptr, const char *reset_form = nullptr) const {
         auto now = std::chrono::system_clock::now().time_since_epoch();
         auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
         polylimit_outcome outcome = {policy, &decision.plain()};
@@ -282,8 +295,8 @@ public:
     }
 
     /** The HTTP status and the body of the response to a denied request; nothing when it was allowed. */
-    std::optional<std::pair<unsigned, std::string>> problem(const Decision &decision, const Ask &ask = {},
-                                                            bool json = true) const {
+    [[nodiscard]] std::optional<std::pair<unsigned, std::string>>
+    problem(const Decision &decision, const Ask &ask = {}, bool json = true) const {
         polylimit_outcome outcome = {ask.policy, &decision.plain()};
         std::uint32_t status = 0;
         std::string body =
@@ -298,7 +311,7 @@ public:
     }
 
     /** What an operator should know, one finding a line. */
-    std::string doctor() const {
+    [[nodiscard]] std::string doctor() const {
         return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
             return polylimit_limiter_doctor(get(), buffer, capacity, length, message.start(), message.capacity());
         });
@@ -307,7 +320,7 @@ public:
     /** Ends its use: operations after it throw closed. */
     void close() const noexcept { polylimit_limiter_close(get()); }
 
-    const polylimit_limiter *get() const noexcept { return handle_.get(); }
+    [[nodiscard]] const polylimit_limiter *get() const noexcept { return handle_.get(); }
 
 private:
     template <typename Call> Decision decide(Call call, std::string_view key, const Ask &ask) const {
@@ -340,13 +353,13 @@ public:
     }
 
     /** The file descriptor to watch: readable when something can be drained. */
-    int fd() const noexcept { return polylimit_completions_fd(get()); }
-    std::size_t pending() const noexcept { return polylimit_completions_pending(get()); }
+    [[nodiscard]] int fd() const noexcept { return polylimit_completions_fd(get()); }
+    [[nodiscard]] std::size_t pending() const noexcept { return polylimit_completions_pending(get()); }
 
     /** Starts an operation (one of POLYLIMIT_CHECK to POLYLIMIT_ACQUIRE); its result if it is known at once. */
-    std::optional<polylimit_result> submit(const Limiter &limiter, std::uint32_t operation, std::string_view key,
-                                           std::uint64_t tag, const Ask &ask = {},
-                                           std::chrono::microseconds timeout = {}) const {
+    [[nodiscard]] std::optional<polylimit_result>
+    submit(const Limiter &limiter, std::uint32_t operation, std::string_view key, std::uint64_t tag,
+           const Ask &ask = {}, std::chrono::microseconds timeout = {}) const {
         auto request = detail::sized<polylimit_request>();
         request.operation = operation;
         request.policy = ask.policy;
@@ -387,7 +400,7 @@ public:
         return given_up != 0;
     }
 
-    const polylimit_completions *get() const noexcept { return handle_.get(); }
+    [[nodiscard]] const polylimit_completions *get() const noexcept { return handle_.get(); }
 
 private:
     std::unique_ptr<polylimit_completions, detail::Freed<polylimit_completions_free>> handle_;

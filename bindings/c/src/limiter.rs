@@ -114,7 +114,39 @@ pub unsafe extern "C" fn polylimit_limiter_set_policy(
     })
 }
 
-/// Writes the quotas of a policy, or of the only one when `name` is NULL, as text, in their canonical form and separated by "; ", such as "10/second; 1000/hour".
+/// Finds the policy by which requests that name `policy` are decided, or the only one when that is NULL, and writes its
+/// name (1 to 64 bytes), which requests may use from then on. Programs call it when they start, so that mistakes are found
+/// before the first request.
+///
+/// Quotas as text become a policy of the limiter. In a `scope` (1 to 256 bytes, such as "/login"; NULL is none) they have a
+/// budget of their own, in every store and process; a policy with a name is shared whatever the scope. Two texts whose names are
+/// equal are the same policy.
+/// The length without the NUL goes to `length_out`, which may be NULL, also when the buffer is too small for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_policy_for(
+    limiter: *const polylimit_limiter,
+    policy: *const c_char,
+    scope: *const c_char,
+    buffer: *mut c_char,
+    capacity: usize,
+    length_out: *mut usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller owes the buffer.
+    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller owes a limiter and texts, or NULL.
+        let (limiter, policy, scope) = unsafe {
+            (handle(limiter, "limiter")?, optional_text(policy, "policy")?, optional_text(scope, "scope")?)
+        };
+        let policy = limiter.limiter.asynchronous().policy_for(policy, scope)?;
+        // SAFETY: the caller owes the buffer.
+        unsafe { TextBuffer { start: buffer, capacity, length_out }.write(policy.name()) }
+    })
+}
+
+/// Writes the quotas of a policy, or of the only one when `name` is NULL, as text, in their canonical form and separated by
+/// "; ", such as "10/second; 1000/hour".
 /// The length without the NUL goes to `length_out`, which may be NULL, also when the buffer is too small for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_policy(

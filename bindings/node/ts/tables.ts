@@ -105,6 +105,14 @@ export interface StoreOptions {
    */
   readonly localShare?: number | string;
   /**
+   * For how long the first decisions of a process, or of another runtime or event loop in it, wait for the
+   * first connection instead of being answered by the outage policy; then they have their deadline. It ends at
+   * once when Redis refuses or fails.
+   *
+   * Allowed: 0 (no longer than the deadline), or 1ms to 60s. A number is of milliseconds. Unless told otherwise: 1s.
+   */
+  readonly firstConnectMax?: number | string;
+  /**
    * For how long a key that Redis has denied may be denied without asking again, and never for longer than
    * Redis would. It ends at once when this process gives something back, and when the server tells that
    * another one did, which may fail: then after this time at the latest.

@@ -1,14 +1,16 @@
 //! Keys and costs as a caller gives them.
 
+use polylimit::Request;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
 use crate::error::invalid_argument;
 use crate::utf8::Utf8;
 
-/// Text or bytes; the same bytes are the same key.
+/// Text, bytes, or a whole number, which stands for its decimal text; the same bytes are the same key.
 pub(crate) enum Key {
     Text(Utf8),
     Bytes(PyBackedBytes),
@@ -36,18 +38,28 @@ impl<'py> FromPyObject<'_, 'py> for Key {
         if let Ok(bytes) = value.cast::<PyBytes>() {
             return Ok(Self::Bytes(bytes.to_owned().into()));
         }
+        if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
+            return Ok(Self::Own(decimal(&value)?.into_bytes().into()));
+        }
         Err(PyTypeError::new_err(format!(
-            "key is of type {}: allowed are str and bytes",
+            "key is of type {}: allowed are str, bytes and int",
             value.get_type().name()?
         )))
     }
+}
+
+/// A whole number as text, whatever a subclass such as an enumeration shows.
+fn decimal(number: &Bound<'_, PyAny>) -> PyResult<String> {
+    let text = number.call_method0(intern!(number.py(), "__index__"))?.str();
+    text.map(|text| text.to_string())
+        .map_err(|_| invalid_argument(number.py(), "key is a number of more digits than Python writes out"))
 }
 
 /// Reads a cost; what is no whole number of units is refused as one that is out of range is.
 pub(crate) fn cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = value.py();
     if value.is_instance_of::<PyInt>() {
-        if let Ok(cost) = value.extract() {
+        if let Some(cost) = value.extract().ok().filter(|cost| *cost <= Request::MAX_COST) {
             return Ok(cost);
         }
     } else if !value.is_instance_of::<PyFloat>() {
@@ -58,11 +70,7 @@ pub(crate) fn cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     Err(invalid_argument(
         py,
-        &format!(
-            "cost is {}: allowed is a whole number from 0 to {}",
-            shown(value),
-            polylimit::Request::MAX_COST
-        ),
+        &format!("cost is {}: allowed is a whole number from 0 to {}", shown(value), Request::MAX_COST),
     ))
 }
 
@@ -73,6 +81,10 @@ where
     N: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
 {
     let py = value.py();
+    if !value.is_instance_of::<PyInt>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed is int")));
+    }
     value.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(py) {
             invalid_argument(py, &format!("{name} is {}: it is out of bounds", shown(value)))

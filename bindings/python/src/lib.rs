@@ -61,6 +61,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;
+    module.add_function(wrap_pyfunction!(options::suggestion, module)?)?;
     module.add("Operation", operation_type::make(module.py())?)?;
     plain_call::install(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

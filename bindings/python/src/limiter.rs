@@ -7,11 +7,13 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::async_limiter::PyAsyncLimiter;
 use crate::call::{Asked, Job, Operation, PolicyText, answer};
+use crate::duration;
 use crate::error::guarded;
 use crate::key::Key;
 use crate::policy::{self, PyPolicy};
+use crate::settings::{self, Url};
+use crate::utf8::Utf8;
 use crate::waiting::wait;
-use crate::{duration, settings};
 
 /// Decides whether requests may proceed.
 ///
@@ -77,15 +79,18 @@ impl PyLimiter {
 #[pymethods]
 impl PyLimiter {
     #[new]
-    #[pyo3(signature = (url = "memory:", policies = None, *, clock = None, **options))]
+    #[pyo3(
+        signature = (url = Url::default(), policies = None, *, clock = None, **options),
+        text_signature = "(url='memory:', policies=None, *, clock=None, **options)"
+    )]
     fn new(
         py: Python<'_>,
-        url: &str,
+        url: Url,
         policies: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Ok(Self::of(&settings::build(py, url, policies, clock, options)?))
+        Ok(Self::of(&settings::build(py, &url, policies, clock, options)?))
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.
@@ -93,7 +98,7 @@ impl PyLimiter {
     /// Parameters
     /// ----------
     /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB.
+    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
     /// policy
     ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
     /// cost
@@ -121,7 +126,7 @@ impl PyLimiter {
     /// Parameters
     /// ----------
     /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB.
+    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
     /// policy
     ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
     /// cost
@@ -149,7 +154,7 @@ impl PyLimiter {
     /// Parameters
     /// ----------
     /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB.
+    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
     /// policy
     ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
     /// cost
@@ -179,7 +184,7 @@ impl PyLimiter {
     /// Parameters
     /// ----------
     /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB.
+    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
     /// policy
     ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
     /// cost
@@ -207,7 +212,7 @@ impl PyLimiter {
     /// Parameters
     /// ----------
     /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB.
+    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
     /// policy
     ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
     /// cost
@@ -317,8 +322,8 @@ impl PyLimiter {
 
     /// Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
     /// algorithm, period, step and buckets stay.
-    fn set_policy(&self, py: Python<'_>, name: &str, quotas: &Bound<'_, PyAny>) -> PyResult<()> {
-        let policy = policy::read(py, name, quotas)?;
+    fn set_policy(&self, py: Python<'_>, name: &Bound<'_, PyAny>, quotas: &Bound<'_, PyAny>) -> PyResult<()> {
+        let policy = policy::read(py, &Utf8::read(name, "name")?, quotas)?;
         guarded(py, || self.limiter.asynchronous().set_policy(policy))
     }
 
@@ -327,17 +332,34 @@ impl PyLimiter {
         self.limiter.asynchronous().policy(policy.as_str()).map(PyPolicy)
     }
 
-    /// The policy by which a request that names this one, or none, is decided, with its current numbers; quotas as text count
-    /// once somebody has asked for them.
+    /// The policy by which a request that names this one, these quotas, or none, is decided, with its current numbers. Its
+    /// ``name`` is what requests may use as their policy from then on.
+    ///
+    /// Parameters
+    /// ----------
+    /// policy
+    ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+    /// scope
+    ///     1 to 256 bytes of text, such as ``"/login"``. Quotas without a name get a budget of their own in each scope; a
+    ///     policy with a name is shared by all scopes.
     ///
     /// Raises
     /// ------
     /// InvalidArgumentError
-    ///     When the policy is not known, or none is named and there are several.
-    #[pyo3(signature = (policy = None))]
-    fn policy_for(&self, py: Python<'_>, policy: Option<PolicyText>) -> PyResult<PyPolicy> {
+    ///     When the policy is not known, its quotas cannot be read, none is named and there are several, or the scope is not
+    ///     valid.
+    /// ClosedError
+    ///     When the limiter was closed.
+    #[pyo3(signature = (policy = None, scope = None))]
+    fn policy_for(
+        &self,
+        py: Python<'_>,
+        policy: Option<PolicyText>,
+        scope: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyPolicy> {
+        let scope = scope.map(|scope| Utf8::read(scope, "scope")).transpose()?;
         let name = policy.as_ref().map(PolicyText::as_str);
-        guarded(py, || self.face().policy_for(name, None)).map(PyPolicy)
+        guarded(py, || self.face().policy_for(name, scope.as_deref())).map(PyPolicy)
     }
 
     /// All policies, in the order in which they were registered.
@@ -361,8 +383,15 @@ impl PyLimiter {
 
     /// Authenticates new connections with another password, and user name if there is one, from now on.
     #[pyo3(signature = (password, *, username = None))]
-    fn set_credentials(&self, py: Python<'_>, password: &str, username: Option<&str>) -> PyResult<()> {
-        guarded(py, || self.limiter.asynchronous().set_credentials(username, password))
+    fn set_credentials(
+        &self,
+        py: Python<'_>,
+        password: &Bound<'_, PyAny>,
+        username: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let password = Utf8::read(password, "password")?;
+        let username = username.map(|username| Utf8::read(username, "username")).transpose()?;
+        guarded(py, || self.limiter.asynchronous().set_credentials(username.as_deref(), &password))
     }
 
     /// The asynchronous face of the same limiter.

@@ -1,6 +1,6 @@
 //! The list of the store's options.
 
-use polylimit::{LimiterBuilder, OptionKind, StoreOption};
+use polylimit::{LimiterBuilder, OptionKind, StoreOption, Suggestion};
 use pyo3::prelude::*;
 
 /// Every option of a limiter that is given by its name.
@@ -59,4 +59,11 @@ impl PyOption {
     fn __repr__(&self) -> String {
         format!("Option(name='{}')", self.0.name)
     }
+}
+
+/// What to use in place of an option of another rate limiter, such as ``"use key"`` for ``key_func``.
+#[pyfunction]
+pub(crate) fn suggestion(name: &str) -> Option<String> {
+    let ours = Suggestion::for_option(name)?;
+    Some(if ours.name == "store" { "use the URL of the limiter".to_owned() } else { ours.to_string() })
 }

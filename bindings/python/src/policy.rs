@@ -29,8 +29,8 @@ pub(crate) struct PyPolicy(pub(crate) Policy);
 #[pymethods]
 impl PyPolicy {
     #[new]
-    fn new(py: Python<'_>, name: &str, quotas: &Bound<'_, PyAny>) -> PyResult<Self> {
-        read(py, name, quotas).map(Self)
+    fn new(py: Python<'_>, name: &Bound<'_, PyAny>, quotas: &Bound<'_, PyAny>) -> PyResult<Self> {
+        read(py, &Utf8::read(name, "name")?, quotas).map(Self)
     }
 
     /// The name.

@@ -51,12 +51,12 @@ impl PyQuota {
         py: Python<'_>,
         limit: &Bound<'_, PyAny>,
         period: Option<&Bound<'_, PyAny>>,
-        algorithm: Option<&str>,
+        algorithm: Option<&Bound<'_, PyAny>>,
         burst: Option<&Bound<'_, PyAny>>,
         step: Option<&Bound<'_, PyAny>>,
         buckets: Option<&Bound<'_, PyAny>>,
-        aligned: Option<bool>,
-        count_denied: Option<bool>,
+        aligned: Option<&Bound<'_, PyAny>>,
+        count_denied: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let Some(period) = period else {
             let is_alone = algorithm.is_none() && burst.or(step).is_none() && buckets.is_none();
@@ -73,6 +73,7 @@ impl PyQuota {
         };
         let limit = key::whole("limit", limit)?;
         let period = duration::read("period", period)?;
+        let algorithm = algorithm.map(|name| Utf8::read(name, "algorithm")).transpose()?;
         let algorithm = algorithm.map(|name| guarded(py, || name.parse::<Algorithm>())).transpose()?;
         let mut builder = Quota::builder(limit, period);
         if let Some(algorithm) = algorithm {
@@ -88,10 +89,10 @@ impl PyQuota {
             builder = builder.buckets(key::whole("buckets", buckets)?);
         }
         if let Some(aligned) = aligned {
-            builder = builder.aligned(aligned);
+            builder = builder.aligned(yes_or_no("aligned", aligned)?);
         }
         if let Some(count_denied) = count_denied {
-            builder = builder.count_denied(count_denied);
+            builder = builder.count_denied(yes_or_no("count_denied", count_denied)?);
         }
         Ok(Self(guarded(py, || builder.build())?))
     }
@@ -155,6 +156,11 @@ impl PyQuota {
     fn __getnewargs__(&self) -> (String,) {
         (self.0.to_string(),)
     }
+}
+
+fn yes_or_no(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let kind = value.get_type().name()?;
+    value.extract().map_err(|_| PyTypeError::new_err(format!("{name} is of type {kind}: allowed is bool")))
 }
 
 /// The text of quotas: a text, a quota, or several of either.

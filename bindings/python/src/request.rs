@@ -10,7 +10,7 @@ use crate::key::{self, Key};
 /// Parameters
 /// ----------
 /// key
-///     Whom or what the policy is applied to: text or bytes, up to 1 MiB.
+///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
 /// policy
 ///     A policy's name, or quotas; it may be left out where the limiter has one policy.
 /// cost

@@ -1,5 +1,7 @@
 //! How a limiter is made: URL, policies, clock, outage policies and options.
 
+use std::ops::Deref;
+
 use polylimit::{Limiter, LimiterBuilder, OptionKind};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -8,6 +10,33 @@ use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
 use crate::error::guarded;
 use crate::utf8::Utf8;
 use crate::{clock, duration, policy};
+
+/// The URL of a store: that of the memory store unless told otherwise. `None` is refused, as it is what is found where an
+/// environment names no URL.
+#[derive(Default)]
+pub(crate) struct Url(Option<Utf8>);
+
+impl<'py> FromPyObject<'_, 'py> for Url {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let text = value.cast::<PyString>().map_err(|_| {
+            let kind = value.get_type().name().map_or_else(|_| "another".to_owned(), |kind| kind.to_string());
+            PyTypeError::new_err(format!(
+                "url is of type {kind}: allowed is str, such as \"memory:\", \"local:name\" or \"redis://host:port\""
+            ))
+        })?;
+        Utf8::of(&text, "url").map(|url| Self(Some(url)))
+    }
+}
+
+impl Deref for Url {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_deref().unwrap_or("memory:")
+    }
+}
 
 /// Makes the limiter of both faces.
 pub(crate) fn build(
@@ -34,10 +63,20 @@ pub(crate) fn build(
         }
         builder = match value.cast::<PyMapping>() {
             Ok(each) if matches!(&*name, "outage" | "lease") => of_policies(builder, &name, each)?,
+            // The core refuses the name; its value may be of any type.
+            _ if !is_known(&name) => builder.option(&name, ""),
             _ => builder.option(&name, &text(&name, &value)?),
         };
     }
     guarded(py, || builder.build())
+}
+
+/// Whether there is an option of that name, or for a policy of that name.
+fn is_known(name: &str) -> bool {
+    let known = LimiterBuilder::options();
+    name.starts_with("outage.")
+        || name.starts_with("lease.")
+        || known.iter().any(|option| option.name == name)
 }
 
 /// An option of single policies.

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::ops::Deref;
 
-use pyo3::exceptions::PyUnicodeEncodeError;
+use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -42,6 +42,15 @@ impl Utf8 {
             return Err(error);
         };
         Ok(Self::holding(text, read))
+    }
+
+    /// Reads what the caller calls `name`, which has to be a text.
+    pub(crate) fn read(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        let Ok(text) = value.cast::<PyString>() else {
+            let kind = value.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed is str")));
+        };
+        Self::of(text, name)
     }
 
     /// Keeps what was read of a text.

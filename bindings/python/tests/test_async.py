@@ -140,7 +140,7 @@ def test_errors_come_where_it_is_awaited_or_sooner(run):
         with pytest.raises(InvalidArgumentError):
             await limiter.check("a", "1/s", cost=-1)
         with pytest.raises(TypeError):
-            await limiter.check(5)
+            await limiter.check(5.0)
 
     run(main())
 

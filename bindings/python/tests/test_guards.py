@@ -1,16 +1,74 @@
 """What the options of a limit may be, the same for every framework."""
 
+import asyncio
+import math
 from functools import partial
 
 import flask
 import pytest
-from polylimit import AsyncLimiter, InvalidArgumentError, Limiter, Quota
+from fastapi import FastAPI
+from polylimit import AsyncLimiter, ClosedError, InvalidArgumentError, Limiter, Quota
 from polylimit.asgi import RateLimitMiddleware
 from polylimit.django import limit as limit_of_django
 from polylimit.fastapi import RateLimit as Dependency
+from polylimit.fastapi import RateLimitMiddleware as MiddlewareOfStarlette
 from polylimit.flask import RateLimit, limit
+from test_process import python
 
 POLICIES = {"a": "3/day", "b": "3/day"}
+WRONG = [
+    ({"policy": "unknown"}, InvalidArgumentError, r"policy \"unknown\" is not known: this limiter has a, b"),
+    ({"policy": None}, InvalidArgumentError, "several"),
+    ({"policy": "100/minut"}, InvalidArgumentError, "minut"),
+    ({"policy": ["a", "100/minut"]}, InvalidArgumentError, "minut"),
+    ({"policy": 5}, TypeError, "policy is of type int: allowed are str and Quota"),
+    ({"cost": -1}, InvalidArgumentError, "cost is -1: allowed is a whole number from 0 to 1000000000000"),
+    ({"cost": math.nan}, InvalidArgumentError, "cost is nan: allowed is a whole number"),
+    ({"cost": 10**12 + 1}, InvalidArgumentError, "cost is 1000000000001: allowed is a whole number"),
+    ({"cost": "1"}, TypeError, "cost is of type str"),
+    (
+        {"key": "address"},
+        TypeError,
+        "key is of type str: allowed is a function of the request, or one of polylimit.keys",
+    ),
+    ({"skip": True}, TypeError, "skip is of type bool: allowed is a function"),
+    ({"count": 401}, TypeError, "count is of type int: allowed is a function"),
+    ({"on_denied": "denied"}, TypeError, "on_denied is of type str: allowed is a function"),
+    ({"on_outage": 503}, TypeError, "on_outage is of type int: allowed is a function"),
+    ({"headers": "all"}, InvalidArgumentError, "all"),
+    ({"policy": "1/s", "scope": ""}, InvalidArgumentError, "scope .* allowed is a text of 1 to 256 bytes"),
+    ({"policy": "1/s", "scope": 5}, TypeError, "scope is of type int: allowed is str"),
+    ({"limiter": "redis://localhost"}, TypeError, "limiter is of type str: allowed is a .*Limiter of polylimit"),
+    ({"limiter": "closed"}, ClosedError, "closed"),
+    ({"key_func": str}, TypeError, '^unknown option "key_func": use key$'),
+    ({"exempt_when": bool}, TypeError, '^unknown option "exempt_when": use skip$'),
+    ({"deduct_when": bool}, TypeError, '^unknown option "deduct_when": use count$'),
+    ({"storage_uri": "memory://"}, TypeError, '^unknown option "storage_uri": use the URL of the limiter$'),
+    ({"colour": "red"}, TypeError, '^unknown option "colour": allowed are limiter, policy, key, .* and scope$'),
+]
+
+
+def of_options(options, face):
+    """The options with a limiter, unless they have one."""
+    limiter = options.get("limiter")
+    if limiter in (None, "closed"):
+        limiter = Limiter(policies=POLICIES)
+        if "limiter" in options:
+            limiter.close()
+        limiter = limiter if face is Limiter else limiter.asynchronous
+    return {"policy": "a", **options, "limiter": limiter}
+
+
+MAKERS = {
+    "asgi": lambda options: RateLimitMiddleware(None, **of_options(options, AsyncLimiter)),
+    "starlette": lambda options: MiddlewareOfStarlette(None, **of_options(options, AsyncLimiter)),
+    "fastapi": lambda options: Dependency(**of_options(options, AsyncLimiter)),
+    "flask": lambda options: RateLimit(flask.Flask("app"), **of_options(options, Limiter)),
+    "blueprint of flask": lambda options: RateLimit(flask.Blueprint("b", "app"), **of_options(options, Limiter)),
+    "view of flask": lambda options: limit(**of_options(options, Limiter)),
+    "view of django": lambda options: limit_of_django(**of_options(options, Limiter)),
+}
+
 FACES = {
     "asgi": lambda policy, **others: RateLimitMiddleware(
         None, limiter=AsyncLimiter(policies=POLICIES), policy=policy, **others
@@ -63,9 +121,8 @@ def test_no_policy_at_all_is_refused(face, none):
         (["100/minute", "a", "100/60s"], "'100/60s'"),
         (["100/minute", Quota(100, 60)], r"Quota\('100/m"),
         (["10/s; 100/minute", "10/s;100/m"], "'10/s;100/m'"),
-        ([None, None], "None"),
-        # Neither is known yet.
-        (["later", "later"], "'later'"),
+        # What requests for this policy make of it.
+        (["3/day", "3/day", "a"], "'3/day'"),
     ],
 )
 def test_a_policy_that_is_there_twice_is_refused(face, policies, again):
@@ -82,7 +139,6 @@ def test_a_policy_that_is_there_twice_is_refused(face, policies, again):
         # The same numbers by two names are two budgets.
         ["a", "3/day"],
         ["3/day", "3/day sliding_log"],
-        ["a", "later"],
         [Quota(100, 60), Quota(100, 61)],
     ],
 )
@@ -110,3 +166,64 @@ def test_a_count_that_would_have_to_be_awaited_is_refused(face, count, called):
 @pytest.mark.parametrize("count", [None, bool, lambda _response: False, Blocking(), partial(Blocking())])
 def test_a_count_that_is_called_is_allowed(face, count):
     face("a", count=count)
+
+
+@pytest.mark.parametrize("made", MAKERS)
+@pytest.mark.parametrize(("options", "kind", "said"), WRONG, ids=lambda value: str(value)[:30])
+def test_a_mistake_in_the_options_is_refused_when_they_are_given(made, options, kind, said):
+    with pytest.raises(kind, match=said):
+        MAKERS[made](options)
+
+
+@pytest.mark.parametrize("made", ["flask", "blueprint of flask", "view of flask", "view of django"])
+def test_an_asynchronous_limiter_where_a_blocking_one_belongs_is_refused(made):
+    with pytest.raises(TypeError, match=r"^limiter is an AsyncLimiter: allowed is a Limiter, such as its \.blocking$"):
+        MAKERS[made]({"limiter": AsyncLimiter(policies=POLICIES)})
+
+
+def test_a_policy_without_a_limiter_is_refused():
+    with pytest.raises(TypeError, match=r"^policy needs a limiter"):
+        RateLimitMiddleware(None, policy="1/s")
+
+
+def test_the_setting_of_django_is_refused_when_the_site_starts():
+    printed = python(
+        """
+        from django.conf import settings
+        from polylimit import AsyncLimiter, Limiter
+        settings.configure()
+        from django.core.exceptions import ImproperlyConfigured
+        from django.test import override_settings
+        from polylimit.django import RateLimitMiddleware
+        limiter = Limiter(policies={"a": "3/day"})
+        for options in (
+            {"policy": "unknown"}, {"policy": "1/minut"}, {"cost": -1}, {"limiter": AsyncLimiter()}, {"key_func": str},
+            {"limiter": 5},
+        ):
+            with override_settings(POLYLIMIT={"limiter": limiter, **options}):
+                try:
+                    RateLimitMiddleware(None)
+                    print("made")
+                except ImproperlyConfigured as error:
+                    print(error)
+        """
+    )
+    said = ["not known", "minut", "cost is -1", "is an AsyncLimiter", '"key_func": use key', "is of type int"]
+    assert len(printed.splitlines()) == len(said)
+    for line, words in zip(printed.splitlines(), said):
+        assert line.startswith("the setting POLYLIMIT: ")
+        assert words in line
+
+
+def test_an_application_of_starlette_with_a_mistake_does_not_start():
+    app = FastAPI()
+    app.add_middleware(MiddlewareOfStarlette, limiter=AsyncLimiter(), policy="1/minut")
+
+    async def receive():
+        return {"type": "lifespan.startup"}
+
+    async def send(message):
+        raise AssertionError(message)
+
+    with pytest.raises(InvalidArgumentError, match="minut"):
+        asyncio.run(app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send))

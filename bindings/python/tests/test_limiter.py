@@ -1,4 +1,6 @@
+import asyncio
 import copy
+import enum
 import math
 import pickle
 import threading
@@ -95,7 +97,8 @@ def test_a_cost_that_is_none(cost):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda limiter: limiter.check(5), "key is of type int"),
+        (lambda limiter: limiter.check(5.0), "key is of type float: allowed are str, bytes and int"),
+        (lambda limiter: limiter.check(key=True), "key is of type bool: allowed are str, bytes and int"),
         (lambda limiter: limiter.check(None), "key is of type NoneType"),
         (lambda limiter: limiter.check("a", 5), "policy is of type int"),
         (lambda limiter: limiter.check("a", cost="1"), "cost is of type str"),
@@ -105,6 +108,18 @@ def test_a_cost_that_is_none(cost):
         (lambda limiter: Limiter(deadline=b"1s"), "option deadline is of type bytes"),
         (lambda limiter: Limiter(clock=5), "clock"),
         (lambda limiter: Quota(5), "needs a period"),
+        (lambda limiter: Quota(5.0, 60), "^limit is of type float: allowed is int$"),
+        (lambda limiter: Quota("5", 60), "^limit is of type str: allowed is int$"),
+        (lambda limiter: Quota(5, 60, algorithm="token_bucket", burst=5.0), "^burst is of type float: allowed is int$"),
+        (lambda limiter: Quota(5, 60, algorithm=5), "algorithm is of type int: allowed is str$"),
+        (lambda limiter: Quota(5, 60, aligned=1), "aligned is of type int: allowed is bool$"),
+        (lambda limiter: Limiter(url=None), 'url is of type NoneType: allowed is str, such as "memory:", "local:name"'),
+        (lambda limiter: Limiter(5), "url is of type int: allowed is str"),
+        (lambda limiter: AsyncLimiter(None), "url is of type NoneType: allowed is str"),
+        (lambda limiter: Policy(5, "1/s"), "name is of type int: allowed is str$"),
+        (lambda limiter: limiter.set_policy(None, "1/s"), "name is of type NoneType: allowed is str$"),
+        (lambda limiter: limiter.set_credentials(None), "password is of type NoneType: allowed is str$"),
+        (lambda limiter: limiter.policy_for("1/s", 5), "scope is of type int: allowed is str$"),
     ],
 )
 def test_what_has_another_type(call, said):
@@ -396,7 +411,7 @@ def test_every_form_of_arguments(make):
         lambda: check("a", "api", 1),
         lambda: check("a", price=1),
         lambda: check("a", "api", policy="api"),
-        lambda: check(7),
+        lambda: check(7.0),
         lambda: check("a", 7),
         lambda: check("a", cost="1"),
         lambda: make.check(object(), "a"),
@@ -415,3 +430,45 @@ def test_every_form_of_arguments(make):
         with pytest.raises(InvalidArgumentError):
             settled(wrong())
     assert settled(limiter.peek("a")).remaining == 100 - len(calls)
+
+
+class Number(enum.IntEnum):
+    SEVEN = 7
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [(42, "42"), (-1, "-1"), (0, "0"), (2**200, str(2**200)), (Number.SEVEN, "7")], ids=str
+)
+def test_a_whole_number_is_the_key_of_its_text(key, text):
+    limiter = Limiter(policies={"api": "9/day"})
+    limiter.check(key)
+    limiter.check_many([key, Request(key)])
+    assert limiter.peek(text).remaining == 6
+    assert asyncio.run(awaited(limiter.asynchronous.check(key))).remaining == 5
+    assert limiter.reset(key).remaining == 9
+
+
+def test_a_key_of_too_many_digits():
+    with pytest.raises(InvalidArgumentError, match="key is a number of more digits"):
+        Limiter().check(10**5000, "1/s")
+
+
+def test_an_option_of_another_library_is_answered_with_ours():
+    for name, ours in [("key_func", "use key"), ("default_limits", "use policy"), ("strategy", "use policy")]:
+        with pytest.raises(InvalidArgumentError, match=f"option .?{name}.? is not known: {ours}"):
+            Limiter(**{name: lambda: None})
+
+
+def test_a_scope_is_a_budget_of_its_own():
+    limiter = Limiter(policies={"api": "9/day"})
+    policy = limiter.policy_for("3/day", scope="/login")
+    assert policy.name == "3|day^%2Flogin"
+    assert limiter.policy_for(Quota(3, 86_400), "/login") == policy
+    assert limiter.policy_for("api", "/login").name == "api"
+    assert limiter.asynchronous.policy_for(None, scope="/login").name == "api"
+    limiter.check("a", policy.name)
+    assert (limiter.peek("a", policy.name).remaining, limiter.peek("a", "3/day").remaining) == (2, 3)
+
+
+async def awaited(operation):
+    return await operation

@@ -1,6 +1,9 @@
 """The public behaviour of `limits`, Flask-Limiter and slowapi over our storage."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 
 import limits
@@ -221,3 +224,69 @@ def test_flask_limiter_goes_on_where_the_outage_policy_denies(options, statuses)
 
     web = app.test_client()
     assert [web.get("/").status_code for _ in range(3)] == statuses
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        # Each is read as the URL of a limiter: only those of sentinels need the name of a service.
+        ("redis+sentinel://127.0.0.1:1/service", None),
+        ("rediss+sentinel://127.0.0.1:1/service", None),
+        ("redis-sentinel://127.0.0.1:1/service", None),
+        ("redis+sentinel://127.0.0.1:1", "service"),
+        ("redis+cluster://127.0.0.1:1,127.0.0.1:2", None),
+        ("rediss+cluster://127.0.0.1:1", None),
+        ("redis+cluster://127.0.0.1:1?db=1", "cluster"),
+        ("redis+unix:///nowhere", None),
+    ],
+)
+def test_urls_of_other_storages_with_polylimit_before_them(uri, said):
+    for prefix in ("polylimit+", "async+polylimit+"):
+        if said is None:
+            assert storage_from_string(f"{prefix}{uri}").limiter.policies() == []
+        else:
+            with pytest.raises(InvalidArgumentError, match=said):
+                storage_from_string(f"{prefix}{uri}")
+
+
+def test_a_storage_in_a_file(tmp_path):
+    uri = f"polylimit+file://{tmp_path}/counts?size=1MiB"
+    item = limits.parse("2/hour")
+    one, two = (strategies.FixedWindowRateLimiter(storage_from_string(uri)) for _ in range(2))
+    assert [one.hit(item, "a"), two.hit(item, "a"), one.hit(item, "a")] == [True, True, False]
+    assert (tmp_path / "counts").exists()
+
+
+ODD = ["odd-key", "", "a/b/c/d", "LIMITER/a/1/1/month of sundays", "LIMITER/a/x/1/minute", None]
+
+
+@pytest.mark.parametrize("name", ["get", "get_expiry", "clear", "get_sliding_window", "clear_sliding_window"])
+@pytest.mark.parametrize("odd", ODD)
+def test_a_key_that_is_none_of_limits(name, odd):
+    arguments = () if name in ("get", "get_expiry", "clear") else (60,)
+    said = r"^the key is none of limits: allowed are those that end in amount, multiples and unit"
+    with pytest.raises(InvalidArgumentError, match=said):
+        getattr(storage_from_string("polylimit+memory://"), name)(odd, *arguments)
+    with pytest.raises(InvalidArgumentError, match=said):
+        asyncio.run(getattr(storage_from_string("async+polylimit+memory://"), name)(odd, *arguments))
+
+
+def test_the_commands_of_flask_limiter(redis, tmp_path):
+    (tmp_path / "app.py").write_text(
+        f"""
+import flask, polylimit.limits
+from flask_limiter import Limiter
+app = flask.Flask(__name__)
+limiter = Limiter(lambda: "one", app=app, storage_uri="polylimit+{redis}", default_limits=["5/hour"])
+@app.get("/")
+def root():
+    return "root"
+"""
+    )
+    command = [sys.executable, "-m", "flask", "--app", "app", "limiter"]
+    for arguments, shown in (("config", "PolylimitStorage"), ("limits", "5 per 1 hour")):
+        env = {**os.environ, "COLUMNS": "200"}
+        done = subprocess.run([*command, arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert shown in done.stdout
+        assert "Traceback" not in done.stdout

@@ -62,6 +62,19 @@ impl Place {
             format!("option {} is not known: allowed are {known}", excerpt(name))
         }))
     }
+
+    /// Refuses what is given for a policy and only a store in Redis heeds.
+    fn has_use_for(&self, what: &str, policy: &str) -> Result<(), Error> {
+        let store = match self {
+            Self::Redis(_) => return Ok(()),
+            Self::Local(_) => "local",
+            Self::Memory => "memory",
+        };
+        Err(Error::invalid_argument(format!(
+            "{what} is given for policy {}: it is for a Redis store, and this is the {store} store: leave it out",
+            excerpt(policy)
+        )))
+    }
 }
 
 const MAX_KEYS: StoreOption = StoreOption {
@@ -163,14 +176,15 @@ impl LimiterBuilder {
         self
     }
 
-    /// What the policy of that name answers while the store cannot be asked, in place of what the store's options say.
+    /// What the policy of that name answers while the store cannot be asked, in place of what the store's options say. Only
+    /// a store in Redis has use for it: the others answer themselves.
     pub fn outage(mut self, policy: &str, outage: Outage) -> Self {
         self.outages.push((policy.into(), outage));
         self
     }
 
-    /// Leases busy keys of the policy of that name: units are taken ahead from the store and spent in this process. Stores
-    /// that need no network have no use for it.
+    /// Leases busy keys of the policy of that name: units are taken ahead from the store and spent in this process. Only a
+    /// store in Redis has use for it: the others are asked without a network.
     pub fn lease(mut self, policy: &str, lease: Lease) -> Self {
         self.leases.push((policy.into(), lease));
         self
@@ -228,7 +242,8 @@ impl LimiterBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage
-    /// policy or a lease is given for a policy that there is not, a policy cannot be leased, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
+    /// policy or a lease is given for a policy that there is not or for a store that is not in Redis, a policy cannot be
+    /// leased, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
         let Self { policies, mut outages, mut leases, store, local_size, clock, mut max_keys, hook, options } =
             self;
@@ -246,9 +261,11 @@ impl LimiterBuilder {
         }
         for (name, outage) in &outages {
             named(&policies, name, "outage", outage)?;
+            place.has_use_for("outage", name)?;
         }
         for (name, lease) in &leases {
             Lease::check(named(&policies, name, "lease", lease)?)?;
+            place.has_use_for("lease", name)?;
         }
         if local_size.is_some() && !matches!(place, Place::Local(_)) {
             return Err(Error::invalid_argument(

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, ManualClock, micros};
 use crate::error::Error;
+use crate::sleep::{sleep, sleep_until};
 
 /// Longer timeouts are as good as none: 100 years.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
@@ -38,7 +39,7 @@ impl Deadline {
     /// Waits until it has come.
     pub(super) async fn reached(&self) {
         match self {
-            Self::Monotonic(at) => tokio::time::sleep_until(*at).await,
+            Self::Monotonic(at) => sleep_until(*at).await,
             Self::Manual(clock, at_us) => clock.reached(*at_us).await,
         }
     }
@@ -46,7 +47,7 @@ impl Deadline {
     /// Waits for so long, by the same clock.
     pub(super) async fn sleep(&self, for_us: u64) {
         match self {
-            Self::Monotonic(_) => tokio::time::sleep(Duration::from_micros(for_us)).await,
+            Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
             // A wait beyond what the clock can show never ends.
             Self::Manual(clock, _) => match clock.now_us().checked_add(for_us) {
                 Some(target_us) => clock.reached(target_us).await,

@@ -7,7 +7,6 @@
 //!   of a [`cluster`]. [`link`]: the connection to a server, and the task that drives it on one of the [`runtimes`].
 //! - [`failure`], [`health`]: what to make of an error, and when to stop asking.
 
-mod access;
 mod call;
 mod channel;
 mod cluster;
@@ -17,14 +16,13 @@ mod counters;
 mod doctor;
 mod failure;
 mod health;
-mod hub;
 mod key;
 mod leases;
 mod link;
-mod member;
 mod numbers;
 mod options;
 mod outage_answer;
+mod outstanding;
 mod policies;
 mod question;
 mod reply;
@@ -46,9 +44,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::access::Access;
+use tokio::time::timeout_at;
+
 pub(crate) use self::call::PolicyCall;
-use self::channel::Listener;
+use self::channel::Channel;
+use self::context::Context;
 pub use self::counters::Stats;
 pub(crate) use self::doctor::{Doctor, Look};
 pub use self::doctor::{Finding, Severity};
@@ -60,13 +60,15 @@ pub use self::options::{OptionKind, RedisOptions, StoreOption};
 use self::outage_answer::OutageAnswer;
 use self::policies::{Policies, RedisPolicy};
 use self::question::Asked;
+use self::runtimes::Runtimes;
 use self::secret::Secret;
-use self::target::Credentials;
+use self::target::{Credentials, Endpoints};
 use self::ticket::Reply;
 use super::history::History;
 use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
-use crate::driver::{Driver, Running};
+use crate::decision::Degradation;
+use crate::driver::{Driver, InUse};
 use crate::error::{Error, ErrorKind};
 use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
@@ -80,12 +82,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 #[derive(Debug)]
 pub(crate) struct RedisStore {
-    access: Arc<Access>,
+    context: Arc<Context>,
+    runtimes: Arc<Runtimes>,
+    endpoints: Endpoints,
+    prefix: Box<str>,
     keys: KeyEncoder,
     policies: Arc<Policies>,
     outage: Arc<OutageAnswer>,
     known_denied: Arc<KnownDenied>,
-    listener: Arc<Listener>,
+    channel: Arc<Channel>,
     leases: Arc<Leases>,
 }
 
@@ -94,55 +99,65 @@ impl RedisStore {
     /// keys are followed here.
     pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
         let settings = options.settings()?;
-        Ok(Self::of(Means {
+        let context = Arc::new(Context::new(&settings, clock.clone())?);
+        let means = Means {
+            runtimes: Arc::new(Runtimes::new(settings.target.endpoints.clone(), Arc::clone(&context))),
+            context,
             policies: Arc::new(Policies::new(settings.outage)),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
             outage: Arc::new(OutageAnswer::new(settings.local_share_ppm, clock.clone(), max_keys)),
-            known_denied: Arc::new(KnownDenied::new(settings.known_denied_max, clock.clone())),
-            access: Access::new(settings, clock)?,
-        }))
+            known_denied: Arc::new(KnownDenied::new(settings.known_denied_max, clock)),
+        };
+        Ok(Self::of(means, settings.target.endpoints, settings.prefix))
     }
 
     /// The same store for a process that was forked from the one that uses this: with connections of its own.
     pub(crate) fn successor(&self) -> Self {
+        let context = Arc::new(self.context.successor());
         let policies = Arc::new(self.policies.successor());
-        Self::of(Means {
-            access: self.access.successor(),
+        let means = Means {
+            runtimes: Arc::new(self.runtimes.successor(Arc::clone(&context))),
+            context,
             keys: self.keys.clone(),
             outage: Arc::new(self.outage.successor(&policies.all())),
             known_denied: Arc::new(self.known_denied.successor()),
             policies,
-        })
+        };
+        Self::of(means, self.endpoints.clone(), self.prefix.clone())
     }
 
-    fn of(means: Means) -> Self {
-        let Means { access, policies, known_denied, .. } = &means;
-        let listener = Listener::new(Arc::clone(access), Arc::clone(policies), Arc::clone(known_denied));
+    fn of(means: Means, endpoints: Endpoints, prefix: Box<str>) -> Self {
+        let Means { context, policies, keys, known_denied, .. } = &means;
+        let channel = Channel::new(
+            endpoints.clone(),
+            Arc::clone(context),
+            keys.clone(),
+            Arc::clone(policies),
+            Arc::clone(known_denied),
+        );
         Self {
-            access: Arc::clone(&means.access),
+            channel,
+            context: Arc::clone(&means.context),
+            runtimes: Arc::clone(&means.runtimes),
+            endpoints,
+            prefix,
             keys: means.keys.clone(),
             policies: Arc::clone(&means.policies),
             outage: Arc::clone(&means.outage),
             known_denied: Arc::clone(&means.known_denied),
-            listener,
             leases: Leases::new(means),
         }
     }
 
-    /// Has those told that wait for an answer, gives leases back, and lets go of all that it holds.
+    /// Lets go of all connections.
     pub(crate) fn close(&self) {
-        self.access.end_waiting();
-        if let Ok(hub) = self.access.hub() {
-            hub.channel.remove(&self.listener);
-        }
+        self.channel.close();
         self.leases.give_back_all();
-        self.access.leave();
-        self.known_denied.forget_all();
-        self.outage.clear();
+        self.runtimes.close();
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.access.clock
+        &self.context.clock
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -153,14 +168,14 @@ impl RedisStore {
             lease_units_held: held,
             lease_units_returned: returned,
             lease_units_lost: lost,
-            ..self.access.stats()
+            ..self.context.counters.read()
         }
     }
 
     /// Registers a policy, or changes its numbers.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
         let before = self.policies.get(id);
-        self.policies.set(id, policy, options, &self.keys, &self.access.clock);
+        self.policies.set(id, policy, options, &self.keys, &self.context.clock);
         self.outage.set_policy(id, policy);
         self.known_denied.forget_all();
         if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
@@ -169,25 +184,25 @@ impl RedisStore {
     }
 
     /// Authenticates new connections with other credentials from now on.
-    pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
+    pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) {
         let secret = |text: &str| Secret::from(Box::from(text));
         let credentials = Credentials { username: username.map(secret), password: secret(password) };
-        let before = self.access.hub()?;
-        self.access.set_credentials(credentials)?;
-        if !Arc::ptr_eq(&before, &self.access.hub()?) {
-            before.channel.remove(&self.listener);
-            self.listener.moved();
-            self.leases.moved();
-        }
-        Ok(())
+        self.context.connector.set_credentials(credentials);
     }
 
     /// Waits until the store answers.
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         let until = Instant::now() + timeout.min(LONGEST_WAIT);
         loop {
-            let Err(Failure { reason, .. }) = self.try_out(Action::Apply(Operation::Peek)).await? else {
-                return Ok(());
+            // The first attempt may have longer than its deadline, but not longer than there is.
+            let longest = until.max(Instant::now() + self.context.deadline);
+            let answer = timeout_at(longest.into(), self.try_out(Action::Apply(Operation::Peek))).await;
+            let reason = match answer {
+                Ok(answer) => match answer? {
+                    Ok(_) => return Ok(()),
+                    Err(Failure { reason, .. }) => reason,
+                },
+                Err(_) => Degradation::Unreachable,
             };
             if Instant::now() >= until {
                 return Err(Error::new(
@@ -205,12 +220,12 @@ impl RedisStore {
 
     /// How long after the first decision it is looked at.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
-        self.access.settings().doctor_after
+        self.context.doctor_after
     }
 
     /// Asks something of a key that no user has.
     async fn try_out(&self, action: Action) -> Result<Reply, Error> {
-        let topology = self.access.hub()?.runtimes.here()?;
+        let topology = self.runtimes.here()?;
         let question = Question { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
         let policy = if let Some(policy) = self.policies.get(question.id) {
             policy
@@ -222,18 +237,18 @@ impl RedisStore {
     }
 
     /// The runtime of its own.
-    pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
-        self.access.hub()?.runtimes.driver().cloned()
+    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
+        self.runtimes.driver()
     }
 
     /// The runtime of its own, for a thread that waits on it.
-    pub(crate) fn running_to_wait_on(&self) -> Result<Arc<Running>, Error> {
-        self.access.hub()?.runtimes.to_wait_on().map(|(running, _)| running)
+    pub(crate) fn driver_to_wait_on(&self) -> Result<InUse<'_>, Error> {
+        self.runtimes.to_wait_on().map(|(running, _)| running)
     }
 
     /// Waits on this thread for a future that asks this store.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        self.driver()?.block_on(future)
+        self.runtimes.driver()?.block_on(future)
     }
 }
 

@@ -51,8 +51,9 @@ static bool open_case(struct run *run, const cJSON *item) {
     /* What the store does not answer must not look as if it did. */
     polylimit_option options[] = {{"policy.case", quotas}, {"outage.case", "deny"}};
     const char *url = strcmp(run->store, "memory") == 0 ? "memory:" : run->store;
+    size_t count = strncmp(url, "redis", 5) == 0 ? 2 : 1;
     return polylimit_clock_new(0, &run->clock, run->message, sizeof run->message) == POLYLIMIT_OK &&
-           polylimit_limiter_open(url, options, 2, run->clock, &run->limiter, run->message, sizeof run->message) ==
+           polylimit_limiter_open(url, options, count, run->clock, &run->limiter, run->message, sizeof run->message) ==
                POLYLIMIT_OK;
 }
 

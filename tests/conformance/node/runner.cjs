@@ -52,7 +52,8 @@ async function main([path, store, ...more]) {
 async function runCase(one, key, face, store) {
   const clock = new ManualClock(0);
   // What the store does not answer must not look as if it did.
-  const policies = { case: { quotas: one.quotas.map(quotaOf), outage: "deny" } };
+  const outage = store.startsWith("redis") ? "deny" : undefined;
+  const policies = { case: { quotas: one.quotas.map(quotaOf), outage } };
   const limiter = new Limiter(store === "memory" ? "memory:" : store, { policies, clock });
   try {
     return await differs(one, key, face, limiter, clock);

@@ -143,7 +143,7 @@ static void mistakes_are_named(void) {
     } wrong[] = {
         {"nonsense", "policy.a", "1/s", "no known scheme"},
         {"redis://:hunter2@localhost:0", "policy.a", "1/s", ""},
-        {"memory:", "policy.a", "1 per year", "100/minute"},
+        {"memory:", "policy.a", "1 per year", "say days"},
         {"memory:", "policy.a b", "1/s", "policy name"},
         {"memory:", "outage.a", "deny", "which there is not"},
         {"memory:", "outage.a", "open", "is not known"},
@@ -163,6 +163,54 @@ static void mistakes_are_named(void) {
         CHECK(limiter == NULL && strstr(message, wrong[at].shown) != NULL && strstr(message, "hunter2") == NULL);
         CHECK(strchr(message, '\n') == NULL);
     }
+}
+
+/* A store that heeds neither takes neither. */
+static void outages_and_leases_are_for_redis(void) {
+    const char *wrong[][3] = {
+        {"memory:", "outage.a", "allow"}, {"memory:", "lease.a", "auto"}, {"local:unused", "outage.a", "deny"},
+        {"local:unused", "lease.a", "10"},
+    };
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
+        polylimit_limiter *limiter = NULL;
+        polylimit_option options[] = {{"policy.a", "1/s"}, {wrong[at][1], wrong[at][2]}};
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_open(wrong[at][0], options, 2, NULL, &limiter, MESSAGE));
+        CHECK(limiter == NULL && strstr(message, "it is for a Redis store") != NULL);
+    }
+}
+
+static void a_policy_is_found_before_it_is_used(void) {
+    polylimit_option options[] = {{"policy.api", "100/minute"}, {"policy.login", "5/minute"}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open("memory:", options, 2, NULL, &limiter, MESSAGE));
+    struct {
+        const char *policy, *scope, *name;
+    } found[] = {
+        {"api", NULL, "api"}, {"api", "/login", "api"}, {"100/minute", NULL, "100|minute"},
+        {"100 per 60s", NULL, "100|minute"}, {"100/minute", "login", "100|minute^login"},
+    };
+    char name[65];
+    size_t length = 0;
+    for (size_t at = 0; at < sizeof found / sizeof *found; at++) {
+        OK(polylimit_limiter_policy_for(limiter, found[at].policy, found[at].scope, name, sizeof name, &length, MESSAGE));
+        CHECK(strcmp(name, found[at].name) == 0 && length == strlen(name));
+        polylimit_decision decision = {.size = sizeof decision};
+        OK(polylimit_limiter_peek(limiter, name, "k", 1, 1, &decision, MESSAGE));
+    }
+    struct {
+        const char *policy, *scope, *shown;
+    } wrong[] = {
+        {NULL, NULL, "there are several"}, {"nobody", NULL, "is not known"}, {"100/minut", NULL, "read \"minut\""},
+        {"100/minute", "", "scope"}, {"\xff", NULL, "is not UTF-8"}, {"api", "\xff", "is not UTF-8"},
+    };
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
+        IS(POLYLIMIT_INVALID_ARGUMENT,
+           polylimit_limiter_policy_for(limiter, wrong[at].policy, wrong[at].scope, name, sizeof name, NULL, MESSAGE));
+        CHECK(strstr(message, wrong[at].shown) != NULL);
+    }
+    polylimit_limiter_close(limiter);
+    IS(POLYLIMIT_CLOSED, polylimit_limiter_policy_for(limiter, "api", NULL, name, sizeof name, NULL, MESSAGE));
+    polylimit_limiter_free(limiter);
 }
 
 static void a_small_buffer_is_told_what_it_needs(void) {
@@ -198,6 +246,8 @@ int main(void) {
         {"a size that is too small is refused", a_size_that_is_too_small_is_refused},
         {"a bigger struct is used as far as it is known", a_bigger_struct_is_used_as_far_as_it_is_known},
         {"mistakes are named", mistakes_are_named},
+        {"outages and leases are for Redis", outages_and_leases_are_for_redis},
+        {"a policy is found before it is used", a_policy_is_found_before_it_is_used},
         {"a small buffer is told what it needs", a_small_buffer_is_told_what_it_needs},
         {"names are there for every number", names_are_there_for_every_number},
     };

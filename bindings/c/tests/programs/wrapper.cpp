@@ -45,18 +45,19 @@ static void decides() {
     CHECK(limiter.peek("user:42") && limiter.take("user:42", {nullptr, 5}).taken() == 3);
     CHECK(limiter.refund("user:42").remaining() == 1 && limiter.charge("user:42").remaining() == 0);
     CHECK(!limiter.acquire("user:42", 1s) && limiter.reset("user:42").remaining() == 3);
+    CHECK(limiter.policy_for() == "api" && limiter.policy_for("1/s", "here") == "1|second^here");
     CHECK(limiter.check("x", {"1/s; 2/m"}).remaining() == 0 && limiter.doctor().empty());
     limiter.set_policy("api", "9/minute fixed_window");
     auto moved = std::move(limiter);
     CHECK(moved.check("user:42").remaining() == 8);
     moved.close();
-    CHECK(status_of([&] { moved.check("user:42"); }) == POLYLIMIT_CLOSED);
+    CHECK(status_of([&] { (void)moved.check("user:42"); }) == POLYLIMIT_CLOSED);
 }
 
 static void refuses() {
     polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute"}});
     auto refused = [&](auto cost) {
-        return status_of([&] { limiter.check("k", {nullptr, cost}); }) == POLYLIMIT_INVALID_ARGUMENT;
+        return status_of([&] { (void)limiter.check("k", {nullptr, cost}); }) == POLYLIMIT_INVALID_ARGUMENT;
     };
     CHECK(refused(-1) && refused(-1L) && refused(std::nan("")) && refused(1e308) && refused(18446744073709551616.0));
     CHECK(refused(-0.5f) && refused(1.5) && refused(1000000000001) && refused(UINT64_MAX) && refused(INFINITY));

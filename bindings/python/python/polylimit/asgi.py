@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Callable
 
-from polylimit import guard, keys
+from polylimit import keys
+from polylimit import outcomes as decided
 from polylimit._core import Passed, Sender
-from polylimit.guard import Asked, Cost, Denial, Guard, Key, Policies
+from polylimit.guard import Cost, Denial, Guard, Key, Policies, cost_of, key_of, key_or_address, refuse_unknown
+from polylimit.outcomes import Asked, decide_async, give_back_async
 
 if TYPE_CHECKING:
-    from polylimit import AsyncLimiter
+    from typing_extensions import Never
+
+    from polylimit import AsyncLimiter, Limiter
 
 __all__ = ["Denial", "RateLimitMiddleware", "ResponseStart"]
 
@@ -66,6 +70,17 @@ class ScopeFacts:
         except NotImplementedError:
             return str(user.display_name)
 
+    def route(self) -> str | None:
+        """Give the method and the path of the route, as they are written in the application."""
+        route = self._scope.get("route")
+        path = getattr(route, "path_format", None) or getattr(route, "path", None)
+        if path is None:
+            return None
+        # Where the application is mounted in another one, without what a proxy leaves out of the path.
+        root = self._scope.get("root_path", "")
+        mounted_at = root[len(self._scope.get("app_root_path", root)) :]
+        return f"{','.join(sorted(getattr(route, 'methods', None) or ()))} {mounted_at}{path}"
+
 
 class RateLimitMiddleware:
     """Limits every request of an ASGI application.
@@ -97,8 +112,19 @@ class RateLimitMiddleware:
         over its limit (429), and for one that is denied because the store cannot be asked (503).
     headers
         Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+    scope
+        Quotas without a name have a budget of their own in each scope: 1 to 256 bytes of text. Unless told otherwise,
+        a dependency's are those of its route, such as ``"GET /users/{id}"``, and a middleware's are shared by all
+        requests for the same quotas. A policy with a name is shared by all limits that name it.
 
     A function of the request gets the ASGI scope. All but ``count`` may be asynchronous.
+
+    Raises
+    ------
+    InvalidArgumentError
+        When a policy is not known, quotas cannot be read, or another option is not valid.
+    TypeError
+        When the limiter is none, or an option is unknown or of another type.
 
     """
 
@@ -106,7 +132,7 @@ class RateLimitMiddleware:
         self,
         app: App,
         *,
-        limiter: AsyncLimiter | None = None,
+        limiter: AsyncLimiter | Limiter | None = None,
         policy: Policies = None,
         key: Key | None = None,
         cost: Cost = 1,
@@ -115,10 +141,13 @@ class RateLimitMiddleware:
         on_denied: Callable[[Any, Denial], Any] | None = None,
         on_outage: Callable[[Any, Denial], Any] | None = None,
         headers: str = "ietf",
+        scope: str | None = None,
+        **unknown: Never,
     ) -> None:
         self.app = app
-        guards = [
-            Guard(
+        self._guards: list[Guard] = []
+        if limiter is not None:
+            own = Guard(
                 limiter,
                 policy,
                 key=key,
@@ -128,12 +157,16 @@ class RateLimitMiddleware:
                 on_denied=on_denied,
                 on_outage=on_outage,
                 headers=headers,
+                scope=scope,
+                **unknown,
             )
-        ]
-        self._guards = [] if limiter is None else guards
+            self._guards.append(own)
+        elif policy is not None:
+            raise TypeError("policy needs a limiter: without one nothing would be limited")
+        refuse_unknown(unknown)
         self._asks_request = any(one.asks_request for one in self._guards)
-        self._plain = guards[0].plain
-        self._is_by_peer = guards[0].is_by_peer
+        self._plain = self._guards[0].plain if self._guards else None
+        self._is_by_peer = any(one.is_by_peer for one in self._guards)
 
     def request_of(self, scope: Scope, receive: Receive) -> Any:  # noqa: ARG002
         """Make what functions of the request get."""
@@ -150,7 +183,8 @@ class RateLimitMiddleware:
             passed = plain.of_peer(client[0] if client else None)
         else:
             request = self.request_of(scope, receive) if self._asks_request else None
-            passed = plain.of_key(await _settled(guard.key_of(self._guards[0], request, ScopeFacts(scope))))
+            facts = ScopeFacts(scope)
+            passed = plain.of_key(key_or_address(await _settled(key_of(self._guards[0], request, facts)), facts))
         if passed.is_waiting:
             passed.note(await passed.ask())
         scope[OUTCOMES] = passed
@@ -191,18 +225,18 @@ class RateLimitMiddleware:
         await app(scope, receive, send)
 
 
-class Outcomes(guard.Outcomes):
+class Outcomes(decided.Outcomes):
     """What the guards of one request decided, and how its response starts."""
 
     async def start(self, send: Send, message: Message) -> None:
         """Send the start of the response with the fields, and give back what does not count."""
         headers = list(message.get("headers", ()))
-        await guard.give_back_async(self, ResponseStart(message["status"], headers))
+        await give_back_async(self, ResponseStart(message["status"], headers))
         await send({**message, "headers": headers + encoded(self.fields())})
 
     async def fail(self) -> None:
         """Give back what does not count, as an application that fails has no response that could."""
-        await guard.give_back_async(self, ResponseStart(_INTERNAL_SERVER_ERROR, []))
+        await give_back_async(self, ResponseStart(_INTERNAL_SERVER_ERROR, []))
 
 
 def outcomes_in(scope: Scope) -> Outcomes | None:
@@ -216,22 +250,22 @@ def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields]
 
 
-async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes: guard.Outcomes) -> None:
+async def decide(guards: list[Guard], request: Any, facts: keys.Facts, outcomes: decided.Outcomes) -> None:
     """Decide about a request."""
     asked = []
     for one in guards:
         if not one.asks_request:
-            asked.append(Asked(one, guard.key_of(one, request, facts), guard.cost_of(one, request)))
+            asked.append(Asked(one, key_of(one, request, facts), cost_of(one, request), one.policies_of(facts)))
             continue
         if one.skip is not None and await _settled(one.skip(request)):
             continue
-        key = await _settled(guard.key_of(one, request, facts))
-        asked.append(Asked(one, key, await _settled(guard.cost_of(one, request))))
+        key = key_or_address(await _settled(key_of(one, request, facts)), facts)
+        asked.append(Asked(one, key, await _settled(cost_of(one, request)), one.policies_of(facts)))
     if asked:
-        await guard.decide_async(asked, outcomes)
+        await decide_async(asked, outcomes)
 
 
-async def answer(request: Any, denial: Denial, outcomes: guard.Outcomes, scope: Scope) -> App:
+async def answer(request: Any, denial: Denial, outcomes: decided.Outcomes, scope: Scope) -> App:
     """Give the response to a denial, as an application."""
     own = outcomes.answer_of(denial)
     if own is not None:

@@ -20,16 +20,17 @@ from django.http.multipartparser import MultiPartParserError
 from django.urls import resolve
 from django.utils.module_loading import import_string
 
-from polylimit import guard
-from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
+from polylimit import InvalidArgumentError, Limiter
+from polylimit.guard import Cost, Denial, Guard, Key, Policies, cost_of, key_of, key_or_address
+from polylimit.outcomes import Asked, Outcomes, decide, decide_async, give_back, give_back_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
-
-    from polylimit import Limiter
+    from django.urls import ResolverMatch
+    from typing_extensions import Never
 
 __all__ = ["Denial", "RateLimitMiddleware", "limit"]
 
@@ -66,6 +67,11 @@ class _Facts:
         user = getattr(self._request, "user", None)
         return str(user.pk) if user is not None and user.is_authenticated else None
 
+    def route(self) -> str | None:
+        # Set before views are called, and here before that for the middleware.
+        match = self._request.resolver_match or _match(self._request)
+        return None if match is None else match.view_name
+
 
 def limit(
     limiter: Limiter,
@@ -78,10 +84,12 @@ def limit(
     on_denied: Callable[[HttpRequest, Denial], Any] | None = None,
     on_outage: Callable[[HttpRequest, Denial], Any] | None = None,
     headers: str = "ietf",
+    scope: str | None = None,
+    **unknown: Never,
 ) -> Callable[[View], View]:
     """Limit one view; the options are those of :class:`RateLimitMiddleware`.
 
-    Several on one view, and that of the middleware, are decided together.
+    Several on one view, and that of the middleware, are decided together; the same policy is charged once for a key.
     """
     own = Guard(
         limiter,
@@ -93,6 +101,10 @@ def limit(
         on_denied=on_denied,
         on_outage=on_outage,
         headers=headers,
+        scope=scope,
+        faces=(Limiter,),
+        is_of_routes=True,
+        **unknown,
     )
 
     def decorate(view: View) -> View:
@@ -156,6 +168,13 @@ class RateLimitMiddleware:
         and for one that is denied because the store cannot be asked (503).
     ``headers``
         Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+    ``scope``
+        Quotas without a name have a budget of their own in each scope: 1 to 256 bytes of text. Unless told otherwise,
+        a view's (:func:`limit`) are those of its ``view_name``, and the middleware's are shared by all requests for
+        the same quotas. A policy with a name is shared by all limits that name it.
+
+    What is wrong in them raises ``ImproperlyConfigured`` when the site starts, and in :func:`limit`
+    :class:`polylimit.InvalidArgumentError` or ``TypeError``.
     """
 
     sync_capable = True
@@ -194,11 +213,8 @@ class RateLimitMiddleware:
         return _add_fields(request, await _give_back_async(request, response))
 
     def _guards(self, request: HttpRequest) -> list[Guard]:
-        try:
-            view = resolve(request.path_info, getattr(request, "urlconf", None)).func
-        except Http404:
-            return [self._guard]
-        return [self._guard, *getattr(view, _GUARDS, [])]
+        match = _match(request)
+        return [self._guard] if match is None else [self._guard, *getattr(match.func, _GUARDS, [])]
 
 
 def _guard_of_settings() -> Guard:
@@ -207,13 +223,20 @@ def _guard_of_settings() -> Guard:
         raise ImproperlyConfigured("the setting POLYLIMIT needs to be a dict with a limiter")
     options = {name: _meant(name, value) for name, value in given.items()}
     try:
-        return Guard(**options)
-    except TypeError as error:
+        return Guard(**options, faces=(Limiter,))
+    except (InvalidArgumentError, TypeError) as error:
         raise ImproperlyConfigured(f"the setting POLYLIMIT: {error}") from error
 
 
+def _match(request: HttpRequest) -> ResolverMatch | None:
+    try:
+        return resolve(request.path_info, getattr(request, "urlconf", None))
+    except Http404:
+        return None
+
+
 def _meant(name: str, value: Any) -> Any:
-    is_path = isinstance(value, str) and name not in ("policy", "headers")
+    is_path = isinstance(value, str) and name not in ("policy", "headers", "scope")
     return import_string(value) if is_path else value
 
 
@@ -235,14 +258,15 @@ def _decide(request: HttpRequest, guards: list[Guard]) -> HttpResponseBase | Non
     """Decide what was not decided for this request yet; give the response if it is denied."""
     outcomes = _outcomes_of(request)
     facts = _Facts(request)
-    asked = [
-        Asked(one, _settled_now(guard.key_of(one, request, facts)), _settled_now(guard.cost_of(one, request)))
-        for one in _unseen(outcomes, guards)
-        if one.skip is None or not _settled_now(one.skip(request))
-    ]
+    asked = []
+    for one in _unseen(outcomes, guards):
+        if one.skip is not None and _settled_now(one.skip(request)):
+            continue
+        key = key_or_address(_settled_now(key_of(one, request, facts)), facts)
+        asked.append(Asked(one, key, _settled_now(cost_of(one, request)), one.policies_of(facts)))
     if not asked:
         return None
-    guard.decide(asked, outcomes)
+    decide(asked, outcomes)
     denial = outcomes.denial()
     if denial is None:
         return None
@@ -257,11 +281,11 @@ async def _decide_async(request: HttpRequest, guards: list[Guard]) -> HttpRespon
     for one in _unseen(outcomes, guards):
         if one.skip is not None and await _settled(one.skip(request)):
             continue
-        key = await _settled(guard.key_of(one, request, facts))
-        asked.append(Asked(one, key, await _settled(guard.cost_of(one, request))))
+        key = key_or_address(await _settled(key_of(one, request, facts)), facts)
+        asked.append(Asked(one, key, await _settled(cost_of(one, request)), one.policies_of(facts)))
     if not asked:
         return None
-    await guard.decide_async(asked, outcomes)
+    await decide_async(asked, outcomes)
     denial = outcomes.denial()
     if denial is None:
         return None
@@ -312,12 +336,12 @@ async def _finish_async(request: HttpRequest, response: HttpResponseBase) -> Htt
 
 
 def _give_back(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    guard.give_back(_outcomes_of(request), response)
+    give_back(_outcomes_of(request), response)
     return response
 
 
 async def _give_back_async(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    await guard.give_back_async(_outcomes_of(request), response)
+    await give_back_async(_outcomes_of(request), response)
     return response
 
 

@@ -24,7 +24,9 @@ from polylimit.asgi import Receive, ResponseStart, Scope, ScopeFacts
 from polylimit.guard import Cost, Denial, Guard, Key, Policies
 
 if TYPE_CHECKING:
-    from polylimit import AsyncLimiter
+    from typing_extensions import Never
+
+    from polylimit import AsyncLimiter, Limiter
 
 __all__ = ["Denial", "DeniedError", "RateLimit", "RateLimitMiddleware", "ResponseStart"]
 
@@ -54,13 +56,14 @@ class DeniedError(HTTPException):
 class RateLimit:
     """Limits the routes that depend on it: ``Depends(RateLimit(limiter, "login"))``.
 
-    The options are those of :class:`RateLimitMiddleware`. ``count`` needs that middleware on the application, with or
-    without a limiter of its own; so do the fields of responses that a route makes itself.
+    The options are those of :class:`RateLimitMiddleware`, and looked at when it is made. ``count`` needs that
+    middleware on the application, with or without a limiter of its own; so do the fields of responses that a route
+    makes itself.
     """
 
     def __init__(
         self,
-        limiter: AsyncLimiter,
+        limiter: AsyncLimiter | Limiter,
         policy: Policies = None,
         *,
         key: Key | None = None,
@@ -70,6 +73,8 @@ class RateLimit:
         on_denied: Callable[[Any, Denial], Any] | None = None,
         on_outage: Callable[[Any, Denial], Any] | None = None,
         headers: str = "ietf",
+        scope: str | None = None,
+        **unknown: Never,
     ) -> None:
         self._guard = Guard(
             limiter,
@@ -81,6 +86,9 @@ class RateLimit:
             on_denied=on_denied,
             on_outage=on_outage,
             headers=headers,
+            scope=scope,
+            is_of_routes=True,
+            **unknown,
         )
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:

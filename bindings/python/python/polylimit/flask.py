@@ -9,18 +9,20 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import flask
 from flask.globals import request_ctx
 
-from polylimit import guard
+from polylimit import Limiter
 from polylimit._core import Passed
-from polylimit.guard import Asked, Cost, Denial, Guard, Key, Outcomes, Policies
+from polylimit.guard import Cost, Denial, Guard, Key, Policies, cost_of, key_of, key_or_address
+from polylimit.outcomes import Asked, Outcomes, decide, give_back
 
 if TYPE_CHECKING:
-    from polylimit import Limiter
+    from typing_extensions import Never
+
     from polylimit._core import PlainGuard
 
 __all__ = ["Denial", "RateLimit", "limit"]
@@ -52,6 +54,9 @@ class _Facts:
 
         return str(current_user.get_id()) if current_user.is_authenticated else None
 
+    def route(self) -> str | None:
+        return self._request.endpoint
+
 
 class RateLimit:
     """Limits every request of an application or a blueprint, and with it those that views ask for by :func:`limit`.
@@ -81,6 +86,17 @@ class RateLimit:
         and for one that is denied because the store cannot be asked (503).
     headers
         Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+    scope
+        Quotas without a name have a budget of their own in each scope: 1 to 256 bytes of text. Unless told otherwise,
+        a view's (:func:`limit`) are those of its endpoint, a blueprint's those of the blueprint, and an application's
+        are shared by all requests for the same quotas. A policy with a name is shared by all limits that name it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        When a policy is not known, quotas cannot be read, or another option is not valid.
+    TypeError
+        When the limiter is no :class:`polylimit.Limiter`, or an option is unknown or of another type.
 
     """
 
@@ -97,20 +113,26 @@ class RateLimit:
         on_denied: Callable[[flask.Request, Denial], Any] | None = None,
         on_outage: Callable[[flask.Request, Denial], Any] | None = None,
         headers: str = "ietf",
+        scope: str | None = None,
+        **unknown: Never,
     ) -> None:
-        self._guards = [
-            Guard(
-                limiter,
-                policy,
-                key=key,
-                cost=cost,
-                count=count,
-                skip=skip,
-                on_denied=on_denied,
-                on_outage=on_outage,
-                headers=headers,
-            )
-        ]
+        self._guard_in = partial(
+            Guard,
+            limiter,
+            policy,
+            key=key,
+            cost=cost,
+            count=count,
+            skip=skip,
+            on_denied=on_denied,
+            on_outage=on_outage,
+            headers=headers,
+            faces=(Limiter,),
+            **unknown,
+        )
+        self._scope = scope
+        # Refuses what is wrong now.
+        self._guard = self._guard_in(scope=scope)
         _watch(count)
         if app is not None:
             self.init_app(app)
@@ -118,6 +140,10 @@ class RateLimit:
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
         known_app = app if isinstance(app, flask.Flask) else None
+        own = self._guard
+        if known_app is None and self._scope is None:
+            own = self._guard_in(scope=app.name)
+        plain = own.plain
 
         # A function is told apart from a coroutine's sooner than any other object is.
         def before() -> Any:
@@ -128,10 +154,10 @@ class RateLimit:
                 view = (known_app or flask.current_app).view_functions.get(rule.endpoint)
                 guards = getattr(view, _GUARDS, None)
             if guards is not None:
-                return _decide(request, [*self._guards, *guards])
-            if self._guards[0].plain is None or _OUTCOMES in request.environ:
-                return _decide(request, self._guards)
-            return _pass(request, self._guards[0], self._guards[0].plain)
+                return _decide(request, [own, *guards])
+            if plain is None or _OUTCOMES in request.environ:
+                return _decide(request, [own])
+            return _pass(request, own, plain)
 
         app.before_request(before)
 
@@ -147,10 +173,12 @@ def limit(
     on_denied: Callable[[flask.Request, Denial], Any] | None = None,
     on_outage: Callable[[flask.Request, Denial], Any] | None = None,
     headers: str = "ietf",
+    scope: str | None = None,
+    **unknown: Never,
 ) -> Callable[[View], View]:
     """Limit one view; the options are those of :class:`RateLimit`. It stands below ``@app.route``.
 
-    Several on one view, and that of the application, are decided together.
+    Several on one view, and that of the application, are decided together; the same policy is charged once for a key.
     """
     own = Guard(
         limiter,
@@ -162,6 +190,10 @@ def limit(
         on_denied=on_denied,
         on_outage=on_outage,
         headers=headers,
+        scope=scope,
+        faces=(Limiter,),
+        is_of_routes=True,
+        **unknown,
     )
     _watch(count)
 
@@ -193,7 +225,8 @@ def _pass(request: flask.Request, one: Guard, plain: PlainGuard) -> Any:
     if one.is_by_peer:
         passed = plain.of_peer(environ.get("REMOTE_ADDR"))
     else:
-        passed = plain.of_key(guard.key_of(one, request, _Facts(request)))
+        facts = _Facts(request)
+        passed = plain.of_key(key_or_address(key_of(one, request, facts), facts))
     if passed.is_waiting:
         passed.wait()
     # Not in `flask.g`, which several requests of a test may share.
@@ -239,10 +272,11 @@ def _decide(request: flask.Request, guards: list[Guard]) -> Any:
         known.append(one)
         # What an asynchronous function gives would be true as it is, and skip every request.
         if one.skip is None or not flask.current_app.ensure_sync(one.skip)(request):
-            asked.append(Asked(one, guard.key_of(one, request, facts), guard.cost_of(one, request)))
+            key = key_or_address(key_of(one, request, facts), facts)
+            asked.append(Asked(one, key, cost_of(one, request), one.policies_of(facts)))
     if not asked:
         return None
-    guard.decide(asked, outcomes)
+    decide(asked, outcomes)
     denial = outcomes.denial()
     return None if denial is None else _denied(outcomes, denial)
 
@@ -257,7 +291,7 @@ def _denied(outcomes: Outcomes, denial: Denial) -> Any:
 
 def _finish(context: object, outcomes: Outcomes, response: flask.Response) -> flask.Response:
     setattr(context, _UNANSWERED, None)
-    guard.give_back(outcomes, response)
+    give_back(outcomes, response)
     for name, value in outcomes.fields():
         response.headers[name] = value
     return response
@@ -279,4 +313,4 @@ def _tear_down(app: flask.Flask, **_details: Any) -> None:
     setattr(context, _UNANSWERED, None)
     outcomes = found.outcomes if isinstance(found, Passed) else found
     if outcomes is not None:
-        guard.give_back(outcomes, app.response_class(status=_INTERNAL_SERVER_ERROR))
+        give_back(outcomes, app.response_class(status=_INTERNAL_SERVER_ERROR))

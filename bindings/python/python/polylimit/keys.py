@@ -22,6 +22,9 @@ class Facts(Protocol):
     def user(self) -> str | None:
         """Give the identity of the authenticated user, if there is one."""
 
+    def route(self) -> str | None:
+        """Give what the framework calls the route of the request; the same in every process."""
+
 
 class ReadyKey(Protocol):
     """A key that is read from any framework's request."""

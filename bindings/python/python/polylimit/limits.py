@@ -1,7 +1,8 @@
 """A storage for the ``limits`` package: services that use it (Flask-Limiter, slowapi) move by changing one URL.
 
 Import this module once; then ``polylimit+redis://host:port`` and the other URLs of :class:`polylimit.Limiter` with
-``polylimit+`` before them are URLs of storages, and ``async+polylimit+...`` of asynchronous ones.
+``polylimit+`` before them are URLs of storages, and ``async+polylimit+...`` of asynchronous ones. Sentinels and clusters
+may be written as ``limits`` does (``redis+sentinel://``).
 
 What the interface of ``limits`` allows is exact: a window is counted and decided in one atomic step. What it does not
 allow stays as it is there: the fixed window strategy counts what it denies, ``reset`` is refused (it would have to
@@ -24,7 +25,7 @@ from limits.aio.storage import Storage as AsyncStorage
 from limits.limits import GRANULARITIES
 from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
 
-from polylimit._core import AsyncLimiter, Limiter, PolylimitError, StoreUnavailableError
+from polylimit._core import AsyncLimiter, InvalidArgumentError, Limiter, PolylimitError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from polylimit._core import Decision, Usage
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["AsyncPolylimitStorage", "PolylimitStorage"]
 
 _Answer = TypeVar("_Answer", bound="Decision | Usage")
+
+#: As that package writes them, and ours.
+_SCHEMES_OF_LIMITS = {
+    "redis+sentinel": "redis-sentinel",
+    "rediss+sentinel": "rediss-sentinel",
+    "redis+cluster": "redis-cluster",
+    "rediss+cluster": "rediss-cluster",
+}
 
 _SCHEMES = [
     f"polylimit+{scheme}"
@@ -45,6 +54,8 @@ _SCHEMES = [
         "rediss-sentinel",
         "redis-cluster",
         "rediss-cluster",
+        "file",
+        *_SCHEMES_OF_LIMITS,
     )
 ]
 
@@ -59,6 +70,8 @@ _CHECK_SECONDS = 1.0
 
 def _url(uri: str | None) -> str:
     url = (uri or "").removeprefix("async+").removeprefix("polylimit+")
+    scheme, separator, rest = url.partition("://")
+    url = _SCHEMES_OF_LIMITS.get(scheme.lower(), scheme) + separator + rest
     # Others write the store of this process as memory://
     return "memory:" if url in ("", "memory://", "memory:") else url
 
@@ -75,14 +88,24 @@ def _sliding_window(limit: int, expiry: int) -> str:
     return f"{limit}/{expiry}s buckets=1"
 
 
+def _window_of(key: str) -> tuple[int, int]:
+    """Give limit and seconds of a key's window: its last parts are amount, multiples and unit."""
+    try:
+        _, amount, multiples, granularity = key.rsplit("/", 3)
+        return int(amount), int(multiples) * int(GRANULARITIES[granularity].GRANULARITY.seconds)
+    except (AttributeError, KeyError, ValueError):
+        raise InvalidArgumentError(
+            "the key is none of limits: allowed are those that end in amount, multiples and unit, "
+            'as key_for of a RateLimitItem writes them, such as ".../100/1/minute"'
+        ) from None
+
+
 def _expiry_of(key: str) -> int:
-    """Give the seconds of a key's window: its last parts are amount, multiples and unit."""
-    _, multiples, granularity = key.rsplit("/", 2)
-    return int(multiples) * int(GRANULARITIES[granularity].GRANULARITY.seconds)
+    return _window_of(key)[1]
 
 
 def _limit_of(key: str) -> int:
-    return int(key.rsplit("/", 3)[1])
+    return _window_of(key)[0]
 
 
 def _answered(answer: _Answer) -> _Answer:
@@ -107,6 +130,11 @@ class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         super().__init__(uri, wrap_exceptions=wrap_exceptions, **options)
         #: The limiter that does the counting.
         self.limiter = Limiter(_url(uri), **options)
+
+    @property
+    def storage(self) -> Limiter:
+        """Give what keeps the counts, as other storages do; Flask-Limiter shows it."""
+        return self.limiter
 
     @property
     def base_exceptions(self) -> type[Exception]:
@@ -180,6 +208,11 @@ class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSliding
         super().__init__(uri, wrap_exceptions=wrap_exceptions, **options)
         #: The limiter that does the counting.
         self.limiter = AsyncLimiter(_url(uri), **options)
+
+    @property
+    def storage(self) -> AsyncLimiter:
+        """Give what keeps the counts, as other storages do; Flask-Limiter shows it."""
+        return self.limiter
 
     @property
     def base_exceptions(self) -> type[Exception]:

@@ -24,8 +24,7 @@ use self::slots::Slots;
 use super::connect::{Address, staggered};
 use super::context::Context;
 use super::failure::Failure;
-use super::link::{Link, Queue, expiring};
-use super::member::Member;
+use super::link::{Beginning, Link, Queue, expiring};
 use super::target::Endpoint;
 use super::ticket::Ticket;
 use crate::decision::Degradation;
@@ -50,6 +49,9 @@ struct Shared {
     runtime: tokio::runtime::Handle,
     /// Tickets whose slot has no known owner.
     unrouted: Queue,
+    beginning: Beginning,
+    /// Until when the first connection to a node is waited for.
+    first_until: Instant,
     task: AtomicWaker,
     outdated: Notify,
     closed: AtomicBool,
@@ -68,7 +70,7 @@ pub(crate) struct Redirect(Weak<Shared>);
 
 impl Cluster {
     /// A cluster whose tasks run on the current runtime.
-    pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>) -> Self {
+    pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>, first_until: Instant) -> Self {
         let shared = Arc::new(Shared {
             seeds,
             context,
@@ -76,6 +78,8 @@ impl Cluster {
             links: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             unrouted: Queue::default(),
+            beginning: Beginning::new(first_until),
+            first_until,
             task: AtomicWaker::new(),
             outdated: Notify::new(),
             closed: AtomicBool::new(false),
@@ -89,18 +93,16 @@ impl Cluster {
         self.shared.submit(ticket);
     }
 
+    /// Until when a first connection to the server of a slot is waited for; `None` where there has been one.
+    pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
+        let table = self.shared.table.load();
+        let owner = table.slots.owner(slot).and_then(|at| table.links.get(at));
+        owner.map_or_else(|| self.shared.beginning.until(), Link::first_connect_until)
+    }
+
     /// Whether every known node answers, as far as is known.
     pub(crate) fn is_healthy(&self) -> bool {
         self.shared.table.load().links.iter().all(Link::is_healthy)
-    }
-
-    /// Tells those that wait for an answer to a limiter that is closed.
-    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
-        for link in links {
-            link.end_waiting(member);
-        }
-        self.shared.unrouted.end_waiting(member);
     }
 
     /// Ends all of it now; its tasks find that out when their runtime has them run.
@@ -139,25 +141,26 @@ impl Shared {
             link.submit(ticket);
             return;
         }
+        let first = ticket.is_first.then(|| Arc::clone(&ticket));
         if self.unrouted.push(ticket) {
+            self.task.wake();
+        }
+        if let Some(first) = first
+            && !self.beginning.lasts()
+        {
+            first.bring_forward(Instant::now() + self.context.deadline);
             self.task.wake();
         }
         self.outdated.notify_one();
         // The table may have come just before, and then nobody sends on what waits until it is read again.
         if !Arc::ptr_eq(&table, &self.table.load()) {
-            self.submit_again();
+            for ticket in self.unrouted.take_all() {
+                self.submit(ticket);
+            }
         }
         // The task may have ended just before, and then nobody else answers.
         if self.closed.load(Ordering::Acquire) {
             self.unrouted.answer_all(UNKNOWN_OWNER);
-        }
-    }
-
-    /// Submits what had no known owner.
-    fn submit_again(&self) {
-        for ticket in self.unrouted.take_all() {
-            self.submit(Arc::clone(&ticket));
-            ticket.end_if_closed();
         }
     }
 
@@ -167,7 +170,12 @@ impl Shared {
         let made = || {
             let _entered = self.runtime.enter();
             let redirect = Redirect(Arc::downgrade(self));
-            Link::spawn(Address::Tcp(node.clone()), Arc::clone(&self.context), Some(redirect))
+            Link::spawn(
+                Address::Tcp(node.clone()),
+                Arc::clone(&self.context),
+                Some(redirect),
+                self.first_until,
+            )
         };
         let link = links.entry(node.clone()).or_insert_with(made).clone();
         if self.closed.load(Ordering::Acquire) {
@@ -223,14 +231,13 @@ impl Redirect {
     }
 
     /// Sends a ticket to a node; `asking` when the slot is only on its way there.
-    pub(crate) fn send(&self, ticket: &Arc<Ticket>, address: &str, told_by: &Address, asking: bool) {
+    pub(crate) fn send(&self, ticket: Arc<Ticket>, address: &str, told_by: &Address, asking: bool) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
             ticket.answer(Err(UNKNOWN_OWNER));
             return;
         };
         ticket.set_asking(asking);
-        shared.link(&node).submit(Arc::clone(ticket));
-        ticket.end_if_closed();
+        shared.link(&node).submit(ticket);
     }
 }
 
@@ -268,11 +275,18 @@ impl Refreshing {
             match self.expiring(shared.read_table()).await {
                 Ok(changed) => {
                     failed = 0;
+                    shared.beginning.end();
                     pause = if changed || !in_demand { LEAST_PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
-                    shared.submit_again();
+                    for ticket in shared.unrouted.take_all() {
+                        shared.submit(ticket);
+                    }
                 }
                 Err(failure) => {
                     failed += 1;
+                    shared.context.set_failing(true);
+                    if shared.beginning.end() {
+                        shared.unrouted.bring_forward(Instant::now() + shared.context.deadline);
+                    }
                     if failed >= shared.context.breaker_failures {
                         shared.unrouted.answer_all(failure);
                     }

@@ -109,13 +109,23 @@ impl Connector {
         }
     }
 
+    pub(crate) fn database(&self) -> u32 {
+        self.database
+    }
+
     /// Authenticates new connections with other credentials from now on.
     pub(crate) fn set_credentials(&self, credentials: Credentials) {
         self.credentials.store(Some(Arc::new(credentials)));
     }
 
     /// Connects to the server at an address, and learns what time it is there.
-    pub(crate) async fn connect(&self, address: &Address, time: &ServerTime) -> Result<Connected, Failure> {
+    /// It takes no longer than `longest` or, if that is more, [`LONGEST`].
+    pub(crate) async fn connect(
+        &self,
+        address: &Address,
+        time: &ServerTime,
+        longest: Duration,
+    ) -> Result<Connected, Failure> {
         let connecting = async {
             let mut primary = None;
             let stream = match address {
@@ -132,12 +142,12 @@ impl Connector {
             };
             Ok(Connected { stream: self.greet(stream, time).await?, primary })
         };
-        timeout(LONGEST, connecting).await.unwrap_or(Err(UNREACHABLE))
+        timeout(longest.max(LONGEST), connecting).await.unwrap_or(Err(UNREACHABLE))
     }
 
     /// Connects to a server for a few commands.
     pub(crate) async fn session(&self, address: &Address) -> Result<Session, Failure> {
-        let connected = self.connect(address, &ServerTime::default()).await?;
+        let connected = self.connect(address, &ServerTime::default(), LONGEST).await?;
         Ok(Session::new(connected.stream))
     }
 

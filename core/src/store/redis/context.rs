@@ -1,29 +1,37 @@
 //! What all connections of a store have in common.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::connect::Connector;
 use super::counters::Counters;
 use super::options::Settings;
+use super::outstanding::Outstanding;
 use crate::backoff::{self, Backoff};
-use crate::clock::ManualClock;
+use crate::clock::Clock;
 use crate::error::Error;
 
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) connector: Connector,
-    /// The clock that decides, if it is not the server's.
-    pub(crate) manual: Option<ManualClock>,
+    pub(crate) clock: Clock,
+    pub(crate) deadline: Duration,
+    first_connect_max: Duration,
+    /// Whether a server last failed.
+    failing: AtomicBool,
     pub(crate) breaker_failures: u32,
     pub(crate) topology_refresh: Duration,
-    /// Of what belongs to no single limiter.
+    pub(crate) doctor_after: Option<Duration>,
+    pub(crate) outstanding: Arc<Outstanding>,
     pub(crate) counters: Counters,
     reconnect: Backoff,
     max_connection_age: Option<Duration>,
 }
 
 impl Context {
-    pub(crate) fn new(settings: &Settings, manual: Option<ManualClock>) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &Settings, clock: Clock) -> Result<Self, Error> {
+        let most = usize::try_from(settings.max_in_flight).unwrap_or(usize::MAX);
         let reconnect = Backoff::builder()
             .base(settings.reconnect_min)
             .cap(settings.reconnect_max)
@@ -32,9 +40,14 @@ impl Context {
             .build()?;
         Ok(Self {
             connector: Connector::new(settings)?,
-            manual,
+            clock,
+            deadline: settings.deadline,
+            first_connect_max: settings.first_connect_max,
+            failing: AtomicBool::new(false),
             breaker_failures: settings.breaker_failures,
             topology_refresh: settings.topology_refresh,
+            doctor_after: settings.doctor_after,
+            outstanding: Arc::new(Outstanding::new(most, settings.max_outstanding_bytes)),
             counters: Counters::default(),
             reconnect,
             max_connection_age: settings.max_connection_age,
@@ -45,10 +58,33 @@ impl Context {
     pub(crate) fn successor(&self) -> Self {
         Self {
             connector: self.connector.successor(),
-            manual: self.manual.clone(),
+            clock: self.clock.clone(),
+            failing: AtomicBool::new(false),
+            outstanding: Arc::new(self.outstanding.successor()),
             counters: Counters::default(),
             reconnect: self.reconnect.clone(),
             ..*self
+        }
+    }
+
+    /// Until when callers on a runtime that was not used before wait for its first connections: not at all where the
+    /// server is known to fail.
+    pub(crate) fn first_connect_until(&self) -> Instant {
+        let is_failing = self.failing.load(Ordering::Relaxed);
+        Instant::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
+    }
+
+    /// Until when something may still arrive at a server that is asked now.
+    pub(crate) fn may_arrive_for(&self) -> Duration {
+        2 * self.deadline + self.first_connect_max
+    }
+
+    /// Notes whether a server failed.
+    #[inline]
+    pub(crate) fn set_failing(&self, failing: bool) {
+        // Mostly it is as before, and the line is shared.
+        if self.failing.load(Ordering::Relaxed) != failing {
+            self.failing.store(failing, Ordering::Relaxed);
         }
     }
 

@@ -6,6 +6,7 @@
 //! own, callers send from theirs while nothing is under way.
 
 mod batch;
+mod beginning;
 mod expiring;
 mod flight;
 mod queue;
@@ -16,10 +17,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, ready};
+use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
 
+pub(crate) use self::beginning::Beginning;
 pub(crate) use self::expiring::expiring;
 pub(crate) use self::queue::Queue;
 use self::serving::{End, Serving};
@@ -28,7 +31,6 @@ use super::connect::{Address, Connected};
 use super::context::Context;
 use super::failure::{Class, Failure};
 use super::health::{Admission, Health};
-use super::member::Member;
 use super::server_time::ServerTime;
 use super::stream::Stream;
 use super::ticket::Ticket;
@@ -53,6 +55,7 @@ struct Shared {
     redirect: Option<Redirect>,
     queue: Queue,
     health: Health,
+    beginning: Beginning,
     time: ServerTime,
     /// The task that drives the connection.
     task: AtomicWaker,
@@ -69,12 +72,19 @@ struct Shared {
 
 impl Link {
     /// A link whose task runs on the current runtime.
-    pub(crate) fn spawn(address: Address, context: Arc<Context>, redirect: Option<Redirect>) -> Self {
+    /// Callers wait for its first connection until `first_until`.
+    pub(crate) fn spawn(
+        address: Address,
+        context: Arc<Context>,
+        redirect: Option<Redirect>,
+        first_until: Instant,
+    ) -> Self {
         let shared = Arc::new(Shared {
             address,
             redirect,
             queue: Queue::default(),
             health: Health::new(context.breaker_failures),
+            beginning: Beginning::new(first_until),
             context,
             time: ServerTime::default(),
             task: AtomicWaker::new(),
@@ -99,6 +109,12 @@ impl Link {
         self.held.0.health.is_closed()
     }
 
+    /// Until when its first connection is waited for; `None` when that is over.
+    #[inline]
+    pub(crate) fn first_connect_until(&self) -> Option<Instant> {
+        self.held.0.beginning.until()
+    }
+
     /// Whether somebody waits for an answer.
     pub(crate) fn is_waited_for(&self) -> bool {
         let Held(shared) = &*self.held;
@@ -108,17 +124,6 @@ impl Link {
     /// Whether both lead over the same connection.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.held, &other.held)
-    }
-
-    /// Tells those that wait for an answer to a limiter that is closed.
-    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        let Held(shared) = &*self.held;
-        // What moves between the connection and the queue does so under this lock.
-        let serving = shared.serving.lock();
-        if let Some(serving) = &*serving {
-            serving.end_waiting(member);
-        }
-        shared.queue.end_waiting(member);
     }
 
     /// Ends the connection now; its task finds that out when its runtime has it run.
@@ -159,7 +164,15 @@ impl Shared {
             ticket.answer(Err(Failure::not_applied(reason)));
             return;
         }
+        let first = ticket.is_first.then(|| Arc::clone(&ticket));
         if self.queue.push(ticket) && !self.send_from_caller() {
+            self.task.wake();
+        }
+        if let Some(first) = first
+            && !self.beginning.lasts()
+        {
+            // It came too late to be told along with the others.
+            first.bring_forward(self.deadline());
             self.task.wake();
         }
         // The task may have ended just before, and then nobody else answers.
@@ -176,8 +189,24 @@ impl Shared {
         serving.is_some_and(|mut serving| serving.as_mut().is_some_and(Serving::send_from_caller))
     }
 
+    /// When something has to be answered that is asked now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.context.deadline
+    }
+
+    /// Notes that the server has decided something.
+    fn succeeded(&self) {
+        self.health.succeeded();
+        self.beginning.end();
+        self.context.set_failing(false);
+    }
+
     /// Notes a failure of the server; while the breaker is open nobody waits.
     fn failed(&self, reason: Degradation) {
+        self.context.set_failing(true);
+        if self.beginning.end() {
+            self.queue.bring_forward(self.deadline());
+        }
         if self.health.failed(reason) {
             self.context.counters.breaker_opened.add(1);
         }
@@ -216,7 +245,8 @@ impl Task {
             if !self.expiring(self.wanted()).await {
                 return;
             }
-            let connecting = context.connector.connect(&shared.address, &shared.time);
+            let connecting =
+                context.connector.connect(&shared.address, &shared.time, shared.beginning.left());
             match self.expiring(connecting).await {
                 Ok(Connected { stream, primary }) => {
                     context.counters.connections.add(1);

@@ -11,11 +11,10 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 
 use super::context::Context;
-use super::member::Member;
 use super::target::Endpoints;
 use super::topology::Topology;
 use crate::closing::{Closing, closed};
-use crate::driver::{Driver, Running};
+use crate::driver::{Driver, InUse};
 use crate::error::Error;
 
 /// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
@@ -31,7 +30,7 @@ pub(crate) struct Runtimes {
     changing: Mutex<()>,
     /// Closed when none may be made any more.
     closing: Closing,
-    driver: OnceLock<Arc<Driver>>,
+    driver: OnceLock<Driver>,
 }
 
 impl Runtimes {
@@ -44,6 +43,11 @@ impl Runtimes {
             closing: Closing::default(),
             driver: OnceLock::new(),
         }
+    }
+
+    /// No connections, to the same servers.
+    pub(crate) fn successor(&self, context: Arc<Context>) -> Self {
+        Self::new(self.endpoints.clone(), context)
     }
 
     /// The connections of the current runtime, or where there is none those of our own, driven by a thread.
@@ -84,9 +88,9 @@ impl Runtimes {
 
     /// Our own runtime and its connections, for a thread that waits on them. A server that is out of reach is looked for
     /// after it has gone, too.
-    pub(crate) fn to_wait_on(&self) -> Result<(Arc<Running>, Arc<Topology>), Error> {
+    pub(crate) fn to_wait_on(&self) -> Result<(InUse<'_>, Arc<Topology>), Error> {
         let driver = self.driver()?;
-        let running = driver.running()?;
+        let running = driver.to_wait_on()?;
         let topology = self.of(running.handle())?;
         if !topology.is_healthy() {
             let topology = Arc::clone(&topology);
@@ -101,11 +105,11 @@ impl Runtimes {
     }
 
     /// Our own runtime, made when it is first needed.
-    pub(crate) fn driver(&self) -> Result<&Arc<Driver>, Error> {
+    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
         let driver = if let Some(driver) = self.driver.get() {
             driver
         } else {
-            let driver = Arc::new(Driver::new()?);
+            let driver = Driver::new()?;
             self.driver.get_or_init(|| driver)
         };
         if self.closing.is_closed() {
@@ -128,13 +132,6 @@ impl Runtimes {
         }
         if let Some(driver) = self.driver.get() {
             driver.close();
-        }
-    }
-
-    /// Has those told that wait for an answer to a limiter that is closed; others use the connections on.
-    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        for (_, topology) in self.topologies.load().iter() {
-            topology.end_waiting(member);
         }
     }
 

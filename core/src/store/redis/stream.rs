@@ -1,15 +1,19 @@
 //! The byte stream to a server, whatever it runs over.
 
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
+
+/// So many bytes are read at a time of what is not seen.
+const UNSEEN_BYTES: usize = 4 << 10;
 
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -29,6 +33,26 @@ impl Stream {
         };
         // Nothing to read yet is how it has to be: what a server says that is asked nothing is, in TLS, that it closes.
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Reads what has arrived and the runtime has not seen: it looks only when all tasks have had their turn.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) when there is nothing.
+    pub(crate) fn read_unseen(&mut self, into: &mut BytesMut) -> io::Result<usize> {
+        let mut bytes = [0; UNSEEN_BYTES];
+        let read = match self {
+            Self::Tcp(tcp) => (&*SockRef::from(&*tcp)).read(&mut bytes)?,
+            Self::Unix(unix) => (&*SockRef::from(&*unix)).read(&mut bytes)?,
+            Self::Tls(tls) => {
+                let (tcp, session) = tls.get_mut();
+                if session.read_tls(&mut &*SockRef::from(&*tcp))? == 0 {
+                    return Ok(0);
+                }
+                session.process_new_packets().map_err(io::Error::other)?;
+                session.reader().read(&mut bytes)?
+            }
+        };
+        into.extend_from_slice(&bytes[..read]);
+        Ok(read)
     }
 
     /// Whether a write that failed may have sent part of what it was given: TLS divides it into records, of which each is

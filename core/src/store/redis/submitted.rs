@@ -7,13 +7,22 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use super::call::PolicyCall;
+use super::context::Context;
 use super::failure::Failure;
-use super::member::Member;
 use super::slot;
 use super::ticket::{Pending, Reply, Ticket, Wanted};
 use super::topology::Topology;
 use crate::decision::Degradation;
 use crate::store::Action;
+
+/// How long something may take.
+#[derive(Clone, Copy)]
+pub(super) enum Until {
+    /// No longer than this.
+    Deadline(Instant),
+    /// Longer where the server was never connected to.
+    DeadlineOrFirst(Instant),
+}
 
 /// What will have its answer by its deadline.
 #[derive(Debug)]
@@ -23,25 +32,30 @@ pub(super) enum Submitted {
 }
 
 impl Submitted {
-    /// Asks something of a key, as Redis knows it, to be answered until then.
+    /// Asks something of a key, as Redis knows it, to be answered by then.
     pub(super) fn new(
-        member: &Arc<Member>,
+        context: &Context,
         topology: &Topology,
         call: &Arc<PolicyCall>,
         key: Vec<u8>,
         (action, cost): (Action, u64),
-        deadline: Instant,
-        in_background: bool,
+        until: Until,
     ) -> Self {
-        let Some(share) = member.share(key.len()) else {
-            member.counters.shed.add(1);
+        let Some(share) = context.outstanding.share(key.len()) else {
+            context.counters.shed.add(1);
             return Self::Refused(Failure::not_applied(Degradation::Shed));
         };
         let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
-        let wanted = Wanted { call: Arc::clone(call), key, slot, action, cost, deadline, in_background };
+        let (until, is_first) = match until {
+            Until::Deadline(until) => (until, false),
+            Until::DeadlineOrFirst(deadline) => match topology.first_connect_until(slot) {
+                Some(first) => (deadline.max(first + context.deadline), true),
+                None => (deadline, false),
+            },
+        };
+        let wanted = Wanted { call: Arc::clone(call), key, slot, action, cost, until, is_first };
         let ticket = Ticket::new(wanted, share);
         topology.submit(Arc::clone(&ticket));
-        ticket.end_if_closed();
         Self::Pending(Pending(ticket))
     }
 }

@@ -11,9 +11,10 @@ use atomic_waker::AtomicWaker;
 
 use super::call::PolicyCall;
 use super::failure::Failure;
-use super::member::{Member, Share};
+use super::outstanding::Share;
 use crate::decision::{Decision, Degradation};
 use crate::known_denied::Denied;
+use crate::park;
 use crate::store::Action;
 
 /// What the store answered, or why it did not.
@@ -40,13 +41,11 @@ pub(crate) struct Wanted {
     pub(crate) slot: u16,
     pub(crate) action: Action,
     pub(crate) cost: u64,
-    pub(crate) deadline: Instant,
-    /// Whether it goes on while its limiter is being closed: no caller waits for it.
-    pub(crate) in_background: bool,
+    /// When it has to be answered at the latest.
+    pub(crate) until: Instant,
+    /// Whether that is later than its deadline, since it may have to wait for a first connection.
+    pub(crate) is_first: bool,
 }
-
-/// What becomes of it is not known any more; the caller is told that the limiter is closed.
-const ENDED: Failure = Failure::unknown(Degradation::Unreachable);
 
 /// How often an operation that provably did not run is tried again.
 const MOST_RETRIES: u8 = 5;
@@ -56,9 +55,11 @@ pub(crate) struct Ticket {
     pub(crate) wanted: Wanted,
     retries: AtomicU8,
     asking: AtomicBool,
+    /// A sooner deadline than `until`.
+    brought_forward: OnceLock<Instant>,
     answer: OnceLock<Reply>,
     caller: AtomicWaker,
-    share: Share,
+    _share: Share,
 }
 
 impl Ticket {
@@ -67,9 +68,10 @@ impl Ticket {
             wanted,
             retries: AtomicU8::new(0),
             asking: AtomicBool::new(false),
+            brought_forward: OnceLock::new(),
             answer: OnceLock::new(),
             caller: AtomicWaker::new(),
-            share,
+            _share: share,
         })
     }
 
@@ -80,24 +82,15 @@ impl Ticket {
         }
     }
 
-    /// Whose it is.
-    pub(crate) fn member(&self) -> &Member {
-        self.share.member()
-    }
-
-    /// Answers a caller of that limiter, which is closed.
-    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        if !self.in_background && Arc::ptr_eq(self.share.member(), member) {
-            self.answer(Err(ENDED));
-        }
-    }
-
-    /// Answers a caller whose limiter was closed before the ticket was where those are that wait.
+    /// When it has to be answered.
     #[inline]
-    pub(crate) fn end_if_closed(&self) {
-        if !self.in_background && self.member().is_closed() {
-            self.answer(Err(ENDED));
-        }
+    pub(crate) fn deadline(&self) -> Instant {
+        if self.is_first { self.brought_forward.get().copied().unwrap_or(self.until) } else { self.until }
+    }
+
+    /// Has it wait no longer for a first connection than until then. The first time counts.
+    pub(crate) fn bring_forward(&self, deadline: Instant) {
+        let _ = self.brought_forward.set(deadline.min(self.until));
     }
 
     /// Whether nobody waits any more: the caller has gone or is answered.
@@ -141,6 +134,10 @@ impl Future for Pending {
             return Poll::Ready(answer.clone());
         }
         self.0.caller.register(cx.waker());
+        if park::is_overdue(self.0.deadline()) {
+            // The thread that drives the connection does not come to it. It may have been sent.
+            self.0.answer(Err(Failure::unknown(Degradation::Timeout)));
+        }
         // It may have been answered in between.
         self.0.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
     }

@@ -21,9 +21,10 @@ fn main() {
     let [url, count] = arguments.as_slice() else { panic!("usage: polylimit-forks URL COUNT") };
     let policy = Policy::parse("forks", "1000000/52w fixed_window").unwrap();
     // A loaded machine is no reason for an answer without the store.
-    let limiter = Limiter::builder().store(url).policy(policy).outage("forks", Outage::Deny);
-    let limiter = limiter.build().unwrap().blocking();
     let is_shared = url != "memory:";
+    let limiter = Limiter::builder().store(url).policy(policy);
+    let limiter = if is_shared { limiter.outage("forks", Outage::Deny) } else { limiter };
+    let limiter = limiter.build().unwrap().blocking();
     let used = || 1_000_000 - limiter.peek("key").unwrap().remaining();
     let decides = || limiter.check("key").is_ok_and(|it| it.allowed() && it.source() == Source::Store);
     assert_eq!(used(), 0);

@@ -59,13 +59,14 @@ impl<'a> Case<'a> {
             if near_epoch { random.below(10_000_000) } else { 1_700_000_000_000_000 + random.below(1 << 43) };
         let clock = ManualClock::new(now_us).unwrap();
         let builder = || {
-            policies.iter().fold(Limiter::builder().clock(clock.clone()), |builder, policy| {
-                builder.policy(policy.clone()).outage(policy.name(), Outage::Deny)
-            })
+            let builder = Limiter::builder().clock(clock.clone());
+            policies.iter().fold(builder, |builder, policy| builder.policy(policy.clone()))
         };
         let stores = urls.iter().map(|url| {
             let url = format!("{url}&prefix=case{seed}");
-            builder().store(&url).build().unwrap()
+            let names = policies.iter().map(Policy::name);
+            let builder = builder().store(&url);
+            names.fold(builder, |builder, name| builder.outage(name, Outage::Deny)).build().unwrap()
         });
         Self {
             memory: KEYS.map(|_| POLICIES.map(|_| builder().max_keys(1_000).build().unwrap().blocking())),

@@ -15,7 +15,6 @@ mod run_queue;
 mod runtimes;
 mod sentinel;
 mod shards;
-mod sharing;
 
 use polylimit::{Limiter, Outage, Policy};
 

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hashbrown::HashTable;
-
 use super::holding::Holding;
 use super::{Leases, Whose};
 use crate::policy::Policy;
@@ -65,26 +63,22 @@ impl Leases {
         }
         let leases = Arc::clone(self);
         // There was a thread when they were taken, so this does not fail.
-        let _ = self.spawn(async move {
+        let _ = self.means.runtimes.spawn(async move {
             leases.refund_all(returned, || leases.deadline()).await;
         });
     }
 
-    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as one decision may take.
+    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as two decisions may take.
     pub(in crate::store::redis) fn give_back_all(self: &Arc<Self>) {
-        if !self.closed.swap(true, Ordering::AcqRel) && self.holdings.load(Ordering::Relaxed) > 0 {
-            let until = self.deadline();
-            let giving_back = async {
-                self.all_taken().await;
-                self.refund_all(self.give_up_all(), || until).await;
-            };
-            // What has not arrived by then counts as lost by those who look at the store.
-            let _ = crate::park::block_on_for(self.means.access.deadline, giving_back);
+        if self.closed.swap(true, Ordering::AcqRel) || self.holdings.load(Ordering::Relaxed) == 0 {
+            return;
         }
-        for shard in &self.shards {
-            shard.lock().table = HashTable::new();
-        }
-        self.holdings.store(0, Ordering::Relaxed);
+        let giving_back = async {
+            self.all_taken().await;
+            self.refund_all(self.give_up_all(), || self.deadline()).await;
+        };
+        // What has not arrived by then counts as lost by those who look at the store.
+        let _ = crate::park::block_on_for(2 * self.means.context.deadline, giving_back);
     }
 }
 

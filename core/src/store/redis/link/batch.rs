@@ -12,7 +12,6 @@ use hashbrown::HashTable;
 
 use crate::store::Action;
 use crate::store::redis::call::{self, PolicyCall};
-use crate::store::redis::counters::Counters;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::ticket::{Ticket, Wanted};
 use crate::transition::Operation;
@@ -74,13 +73,6 @@ impl Command {
         Arc::ptr_eq(&self.call, &ticket.call) && self.slot == ticket.slot && self.asking == ticket.is_asking()
     }
 
-    /// Counts something for its limiter, of which there is one: a limiter's calls are made of its own policies.
-    pub(super) fn count(&self, counted: impl FnOnce(&Counters)) {
-        if let Some(entry) = self.entries.first() {
-            counted(&entry.first.member().counters);
-        }
-    }
-
     /// Answers all of its tickets.
     pub(super) fn answer(&self, failure: Failure) {
         for ticket in self.tickets() {
@@ -105,7 +97,7 @@ impl Command {
 
     /// When the first of its tickets has to be answered.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.tickets().map(|ticket| ticket.deadline).min()
+        self.tickets().map(|ticket| ticket.deadline()).min()
     }
 }
 

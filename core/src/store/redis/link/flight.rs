@@ -39,8 +39,8 @@ impl Flight {
         }
         let (mut next, mut first) = (None::<Instant>, false);
         for ticket in self.command.tickets() {
-            if ticket.deadline > now {
-                next = Some(next.map_or(ticket.deadline, |next| next.min(ticket.deadline)));
+            if ticket.deadline() > now {
+                next = Some(next.map_or(ticket.deadline(), |next| next.min(ticket.deadline())));
             } else {
                 first = !self.overdue;
                 give_out(ticket);

@@ -8,7 +8,6 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::store::redis::failure::Failure;
-use crate::store::redis::member::Member;
 use crate::store::redis::ticket::Ticket;
 
 #[derive(Debug, Default)]
@@ -20,11 +19,11 @@ impl Queue {
     /// Adds a ticket, and says whether it is the first, for whom nobody may be awake in time.
     pub(crate) fn push(&self, ticket: Arc<Ticket>) -> bool {
         let mut waiting = self.waiting.lock();
-        let is_last = waiting.back().is_none_or(|last| last.deadline <= ticket.deadline);
+        let is_last = waiting.back().is_none_or(|last| last.deadline() <= ticket.deadline());
         let place = if is_last {
             waiting.len()
         } else {
-            waiting.partition_point(|at| at.deadline <= ticket.deadline)
+            waiting.partition_point(|at| at.deadline() <= ticket.deadline())
         };
         waiting.insert(place, ticket);
         place == 0
@@ -34,9 +33,16 @@ impl Queue {
     pub(crate) fn put_back(&self, tickets: impl DoubleEndedIterator<Item = Arc<Ticket>>) {
         let mut waiting = self.waiting.lock();
         for ticket in tickets.rev() {
-            let place = waiting.partition_point(|at| at.deadline < ticket.deadline);
+            let place = waiting.partition_point(|at| at.deadline() < ticket.deadline());
             waiting.insert(place, ticket);
         }
+    }
+
+    /// Has none of them wait for a first connection any longer than until then.
+    pub(crate) fn bring_forward(&self, deadline: Instant) {
+        let mut waiting = self.waiting.lock();
+        waiting.iter().for_each(|ticket| ticket.bring_forward(deadline));
+        waiting.make_contiguous().sort_by_key(|ticket| ticket.deadline());
     }
 
     /// Takes all of them.
@@ -58,7 +64,7 @@ impl Queue {
 
     /// When the first of them has to be answered.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.lock().front().map(|first| first.deadline)
+        self.waiting.lock().front().map(|first| first.deadline())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -67,13 +73,6 @@ impl Queue {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
-    }
-
-    /// Tells those that wait for an answer to a limiter that is closed.
-    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        for ticket in &*self.waiting.lock() {
-            ticket.end_waiting(member);
-        }
     }
 
     /// Answers everybody.
@@ -90,7 +89,9 @@ impl Queue {
             let mut waiting = self.waiting.lock();
             loop {
                 match waiting.front() {
-                    Some(first) if first.deadline > now && !first.is_over() => break Some(first.deadline),
+                    Some(first) if first.deadline() > now && !first.is_over() => {
+                        break Some(first.deadline());
+                    }
                     Some(_) => expired.extend(waiting.pop_front()),
                     None => break None,
                 }
@@ -113,6 +114,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::store::Action;
     use crate::store::redis::call::PolicyCall;
+    use crate::store::redis::outstanding::Outstanding;
     use crate::store::redis::ticket::{Pending, Wanted};
     use crate::transition::Operation;
 
@@ -122,8 +124,8 @@ mod tests {
         let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
         let action = Action::Apply(Operation::Check);
         let wanted =
-            Wanted { call, key: Vec::new(), slot: 0, action, cost: 1, deadline, in_background: false };
-        let ticket = Ticket::new(wanted, Member::new(1, 1_000).share(0).unwrap());
+            Wanted { call, key: Vec::new(), slot: 0, action, cost: 1, until: deadline, is_first: false };
+        let ticket = Ticket::new(wanted, Arc::new(Outstanding::new(1, 1_000)).share(0).unwrap());
         (Arc::clone(&ticket), Pending(ticket))
     }
 

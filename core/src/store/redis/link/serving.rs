@@ -4,6 +4,7 @@ mod outcome;
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -20,7 +21,6 @@ use crate::clock::ManualClock;
 use crate::decision::Degradation;
 use crate::store::redis::call::{Head, Naming};
 use crate::store::redis::failure::{Failure, Refusal};
-use crate::store::redis::member::Member;
 use crate::store::redis::reply::{Reply, read_reply};
 use crate::store::redis::resp::{self, Value};
 use crate::store::redis::stream::Stream;
@@ -126,14 +126,6 @@ impl Serving {
         self.leaving.is_some()
     }
 
-    /// Tells those that wait for an answer to a limiter that is closed.
-    pub(super) fn end_waiting(&self, member: &Arc<Member>) {
-        let flying = self.flights.iter().flat_map(|flight| flight.command.tickets());
-        for ticket in flying.chain(self.later.iter().map(|(_, ticket)| ticket)) {
-            ticket.end_waiting(member);
-        }
-    }
-
     /// Whether somebody waits for an answer from it.
     pub(super) fn is_waited_for(&self) -> bool {
         self.flights.iter().any(|flight| flight.expires().is_some()) || !self.later.is_empty()
@@ -179,7 +171,11 @@ impl Serving {
                     return Poll::Pending;
                 }
             }
-            self.expire(Instant::now())?;
+            let now = Instant::now();
+            if self.is_overdue(now) && self.read_unseen()? {
+                continue;
+            }
+            self.expire(now)?;
             if let Some(end) = self.end() {
                 return Poll::Ready(Ok(end));
             }
@@ -264,14 +260,14 @@ impl Serving {
         let head = Head {
             nonce,
             deadline_us: deadline_us.unwrap_or(0),
-            manual_now_us: self.shared.context.manual.as_ref().map(ManualClock::now_us),
+            manual_now_us: self.shared.context.clock.manual().map(ManualClock::now_us),
         };
         if command.asking {
             resp::write(&mut self.write, &[b"ASKING"]);
         }
         let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
         command.call.write_call(&mut self.write, naming, &head, &entries);
-        command.count(|counters| counters.calls.add(1));
+        self.shared.context.counters.calls.add(1);
         let ends_at = self.written_before + self.write.len() as u64;
         self.flights.push_back(Flight::new(command, nonce, ends_at, self.batches));
     }
@@ -353,6 +349,24 @@ impl Serving {
         Ok(if self.has_more { Read::Enough } else { Read::All })
     }
 
+    /// Whether the deadline of something under way has passed.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.flights.iter().filter_map(Flight::expires).any(|expires| expires <= now)
+    }
+
+    /// Reads what has arrived while this thread was busy with something else: that is not the server's fault. Says whether
+    /// there was anything.
+    fn read_unseen(&mut self) -> Result<bool, Degradation> {
+        match self.stream.read_unseen(&mut self.read) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Ok(0) | Err(_) => return Err(Degradation::ConnectionLost),
+        }
+        self.last_used = Instant::now();
+        self.has_more = true;
+        Ok(true)
+    }
+
     /// Answers the oldest command under way.
     fn replied(&mut self, value: &Value<'_>) -> Result<(), Degradation> {
         let Some(mut flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
@@ -367,11 +381,11 @@ impl Serving {
                 Ok(Reply::Decided { now_us, entries }) => {
                     self.has_decided = true;
                     // A manual clock says nothing about the server's.
-                    if self.shared.context.manual.is_none() {
+                    if self.shared.context.clock.manual().is_none() {
                         self.shared.time.learn(now_us, flight.sent, self.last_used);
                     }
-                    self.shared.health.succeeded();
-                    return Self::decided(&flight.command, now_us, entries);
+                    self.shared.succeeded();
+                    return self.decided(&flight.command, now_us, entries);
                 }
                 Ok(Reply::Late { server_now_us }) => {
                     self.shared.time.learn(server_now_us, flight.sent, self.last_used);
@@ -399,7 +413,7 @@ impl Drop for Serving {
     /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
     fn drop(&mut self) {
         if !self.flights.is_empty() {
-            // Nobody hears of it any more: what the server has not read of it does not run.
+            // The other side hears of it though it does not read what was sent.
             self.stream.reset_when_closed();
         }
         self.leave(End::Closed, Degradation::ConnectionLost);

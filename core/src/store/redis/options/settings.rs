@@ -11,10 +11,12 @@ use crate::store::redis::target::{Credentials, Endpoints, Identity, Location, Ta
 
 /// Every setting with its value. What each means stands with the setters of [`RedisOptions`](crate::RedisOptions), which
 /// also know what must not be shown: there is no `Debug` here.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) target: Target,
     pub(crate) deadline: Duration,
+    /// Zero: no longer than the deadline.
+    pub(crate) first_connect_max: Duration,
     pub(crate) outage: Outage,
     /// Parts per million, 1 to 1,000,000.
     pub(crate) local_share_ppm: u32,
@@ -60,6 +62,7 @@ impl Settings {
         Ok(Self {
             target,
             deadline: settled.deadline,
+            first_connect_max: settled.first_connect_max,
             outage: settled.outage,
             local_share_ppm: settled.local_share,
             known_denied_max: settled.known_denied_max,

@@ -126,6 +126,10 @@ options! {
         local_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
             "Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is local; \
              one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
+        first_connect_max(Duration): Time, "0 (no longer than the deadline), or 1ms to 60s", default "1s",
+            "For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first \
+             connection instead of being answered by the outage policy; then they have their deadline. It ends at once when \
+             Redis refuses or fails.";
         known_denied_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
             "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
              It ends at once when this process gives something back, and when the server tells that another one did, which may \

@@ -49,6 +49,7 @@ fn names_are_unique() {
 fn the_defaults() {
     let settings = options("redis://h").settings().unwrap();
     assert_eq!(settings.deadline, Duration::from_millis(50));
+    assert_eq!(settings.first_connect_max, Duration::from_secs(1));
     assert_eq!((settings.outage, settings.local_share_ppm), (Outage::Local, 1_000_000));
     assert_eq!((&*settings.prefix, &*settings.client_name), ("polylimit", "polylimit"));
     assert!(settings.key_secret.is_none());

@@ -19,8 +19,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Serving {
     /// The store decided: every ticket is answered, in order.
-    pub(super) fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
-        if Self::answer_each(command, now_us, answers).is_some() {
+    pub(super) fn decided(
+        &mut self,
+        command: &Command,
+        now_us: u64,
+        answers: Answers<'_>,
+    ) -> Result<(), Degradation> {
+        if self.answer_each(command, now_us, answers).is_some() {
             return Ok(());
         }
         command.answer(Failure::unknown(Degradation::Protocol));
@@ -28,13 +33,13 @@ impl Serving {
     }
 
     /// `None` when the reply makes no sense.
-    fn answer_each(command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
+    fn answer_each(&self, command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
         for entry in &command.entries {
             let wanted = entry.wanted();
             let answer = command.call.next_answer(&mut answers, &wanted).ok()?;
             match answer.found {
                 Found::States => {}
-                Found::Malformed => entry.first.member().counters.healed.add(1),
+                Found::Malformed => self.shared.context.counters.healed.add(1),
                 Found::Foreign => {
                     let failure = Failure::permanent(Degradation::WrongType);
                     entry.tickets().for_each(|ticket| ticket.answer(Err(failure)));
@@ -56,7 +61,7 @@ impl Serving {
     pub(super) fn refused(&mut self, command: Command, refusal: Refusal) {
         match refusal {
             Refusal::NoScript => {
-                command.count(|counters| counters.scripts_sent.add(1));
+                self.shared.context.counters.scripts_sent.add(1);
                 self.send(command, Naming::BySource);
             }
             Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address),
@@ -94,8 +99,8 @@ impl Serving {
         }
         for ticket in into_tickets(command) {
             if ticket.may_retry() {
-                ticket.member().counters.redirected.add(1);
-                redirect.send(&ticket, address, &self.shared.address, moved.is_none());
+                self.shared.context.counters.redirected.add(1);
+                redirect.send(ticket, address, &self.shared.address, moved.is_none());
             } else {
                 ticket.answer(Err(Failure::not_applied(Degradation::ClusterDown)));
             }
@@ -107,22 +112,20 @@ impl Serving {
     /// failure of the server, and lasts as long as it lasts.
     fn while_keys_move(&mut self, command: Command) {
         if command.entries.len() > 1 {
-            command.count(|counters| counters.retried.add(command.tickets().count() as u64));
+            self.shared.context.counters.retried.add(command.tickets().count() as u64);
             for command in command.split() {
                 self.send(command, Naming::ByHash);
             }
             return;
         }
         let tickets: Vec<_> = into_tickets(command).filter(|ticket| !ticket.is_over()).collect();
-        for ticket in &tickets {
-            ticket.member().counters.retried.add(1);
-        }
+        self.shared.context.counters.retried.add(tickets.len() as u64);
         self.in_a_moment(tickets, Failure::not_applied(Degradation::ClusterDown));
     }
 
     /// What provably did not run goes first in the queue again.
     pub(super) fn again(&mut self, command: Command, failure: Failure) {
-        let tickets = Self::retried(command, failure);
+        let tickets = self.retried(command, failure);
         self.shared.queue.put_back(tickets.into_iter());
     }
 
@@ -132,14 +135,14 @@ impl Serving {
             command.answer(failure);
             return;
         }
-        let tickets = Self::retried(command, failure);
+        let tickets = self.retried(command, failure);
         self.in_a_moment(tickets, failure);
     }
 
     fn in_a_moment(&mut self, tickets: Vec<Arc<Ticket>>, failure: Failure) {
         let at = Instant::now() + PAUSE / 2 + backoff::part_of(PAUSE / 2);
         for ticket in tickets {
-            if at < ticket.deadline {
+            if at < ticket.deadline() {
                 self.later.push((at, ticket));
             } else {
                 ticket.answer(Err(failure));
@@ -148,19 +151,17 @@ impl Serving {
     }
 
     /// The tickets that may be tried again; the others are answered.
-    fn retried(command: Command, failure: Failure) -> Vec<Arc<Ticket>> {
+    fn retried(&self, command: Command, failure: Failure) -> Vec<Arc<Ticket>> {
         let mut tickets: Vec<_> = into_tickets(command).collect();
         let now = Instant::now();
         tickets.retain(|ticket| {
-            let retried = !ticket.is_over() && ticket.deadline > now && ticket.may_retry();
+            let retried = !ticket.is_over() && ticket.deadline() > now && ticket.may_retry();
             if !retried {
                 ticket.answer(Err(failure));
             }
             retried
         });
-        for ticket in &tickets {
-            ticket.member().counters.retried.add(1);
-        }
+        self.shared.context.counters.retried.add(tickets.len() as u64);
         tickets
     }
 
@@ -191,7 +192,7 @@ impl Serving {
             if flight.ends_at <= written {
                 flight.command.answer(Failure::unknown(reason));
             } else {
-                unsent.extend(Self::retried(flight.command, Failure::not_applied(reason)));
+                unsent.extend(self.retried(flight.command, Failure::not_applied(reason)));
             }
         }
         unsent.extend(self.later.drain(..).map(|(_, ticket)| ticket));
