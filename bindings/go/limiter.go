@@ -27,6 +27,9 @@ type Limiter struct {
 	closing sync.Once
 	freeing sync.Once
 	freed   chan struct{}
+	// By which its events are told.
+	number  uint64
+	hearing *C.polylimit_go_hearing
 }
 
 // closed is the bit of uses that says so.
@@ -48,7 +51,11 @@ func Open(url string, options ...Option) (*Limiter, error) {
 	array := inC(plain)
 	defer C.free(unsafe.Pointer(array))
 	var clock *C.polylimit_clock
+	var hook func(DegradedEvent)
 	for _, option := range options {
+		if option.onDegraded != nil {
+			hook = option.onDegraded
+		}
 		if option.clock != nil {
 			clock = option.clock.clock
 		}
@@ -63,6 +70,10 @@ func Open(url string, options ...Option) (*Limiter, error) {
 	}
 	if limiter.waiting, err = startWaiting(); err != nil {
 		C.polylimit_limiter_free(limiter.limiter)
+		return nil, err
+	}
+	if err = limiter.hear(hook); err != nil {
+		limiter.Close()
 		return nil, err
 	}
 	return limiter, nil
@@ -95,6 +106,7 @@ func (l *Limiter) leave() {
 		l.freeing.Do(func() {
 			l.waiting.stop()
 			C.polylimit_limiter_free(l.limiter)
+			l.deafen()
 			close(l.freed)
 		})
 	}

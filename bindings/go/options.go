@@ -9,6 +9,7 @@ import "unsafe"
 type Option struct {
 	name, value string
 	clock       *ManualClock
+	onDegraded  func(DegradedEvent)
 }
 
 // WithPolicy adds a policy: a name, and its quotas as text, such as "10/second; 1000/hour". Without any, requests give
@@ -32,7 +33,7 @@ func WithClock(clock *ManualClock) Option { return Option{clock: clock} }
 func plainOptions(options []Option) ([]C.polylimit_option, error) {
 	plain := make([]C.polylimit_option, 0, len(options))
 	for _, option := range options {
-		if option.clock != nil {
+		if option.clock != nil || option.onDegraded != nil {
 			continue
 		}
 		name, err := cText(option.name, "the name of an option")

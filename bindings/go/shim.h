@@ -2,9 +2,12 @@
 #ifndef POLYLIMIT_GO_SHIM_H
 #define POLYLIMIT_GO_SHIM_H
 
+#include <inttypes.h>
 #include <polylimit.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if POLYLIMIT_ABI_VERSION != 0
 #error "this Go module is written for another polylimit.h"
@@ -74,6 +77,57 @@ static inline polylimit_status polylimit_go_call(const polylimit_limiter *limite
                                                      sizeof result->message);
     polylimit_go_release(&request, text);
     return status;
+}
+
+// Where the events of a limiter are written to, and the number of the limiter.
+typedef struct polylimit_go_hearing {
+    int write;
+    uint64_t number;
+} polylimit_go_hearing;
+
+static inline polylimit_go_hearing *polylimit_go_hearing_new(int write, uint64_t number) {
+    polylimit_go_hearing *hearing = malloc(sizeof *hearing);
+    if (hearing != NULL) {
+        hearing->write = write;
+        hearing->number = number;
+    }
+    return hearing;
+}
+
+// Writes a line of at most 1024 bytes, which goes in one piece. One that finds the pipe full is lost.
+static inline void polylimit_go_write(int end, const char *line, int length) {
+    if (length > 0 && length < 1024) {
+        ssize_t written = write(end, line, (size_t)length);
+        (void)written;
+    }
+}
+
+// Says after its last event that a limiter is gone.
+static inline void polylimit_go_hearing_end(polylimit_go_hearing *hearing) {
+    if (hearing != NULL) {
+        char line[32];
+        polylimit_go_write(hearing->write, line, snprintf(line, sizeof line, "%" PRIu64 "\n", hearing->number));
+        free(hearing);
+    }
+}
+
+// Writes an event as a line.
+static inline void polylimit_go_tell(const polylimit_degraded_event *event, void *context) {
+    const polylimit_go_hearing *hearing = context;
+    if (hearing == NULL) {
+        return;
+    }
+    char line[1024];
+    int length = snprintf(line, sizeof line, "%" PRIu64 "\x1f%s\x1f%s\x1f%" PRIu64 "\x1f%" PRIu64 "\x1f%s\x1f%s\x1f%s\n",
+                          hearing->number, event->kind, event->reason != NULL ? event->reason : "", event->lasted_us,
+                          event->decisions, event->severity, event->subject != NULL ? event->subject : "", event->message);
+    polylimit_go_write(hearing->write, line, length);
+}
+
+// Has the events of a limiter written.
+static inline polylimit_status polylimit_go_hear(const polylimit_limiter *limiter, polylimit_go_hearing *hearing,
+                                                 char *message, size_t capacity) {
+    return polylimit_limiter_set_on_degraded(limiter, polylimit_go_tell, hearing, message, capacity);
 }
 
 #endif

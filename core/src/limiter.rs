@@ -16,7 +16,7 @@ pub use builder::LimiterBuilder;
 pub(crate) use self::shared::{CHECK, Shared, usage};
 use crate::decision::{Decision, Usage};
 use crate::error::Error;
-use crate::event::DegradedEvent;
+use crate::event::{DegradedEvent, Hook};
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::store::redis::{Finding, Stats};
@@ -252,6 +252,15 @@ impl Limiter {
                 in_tokio("doctor")?;
                 shared.closing.unless_closed(store.examine()).await
             }
+        }
+    }
+
+    /// Calls this in place of what [`LimiterBuilder::on_degraded`] was given, from now on; with the same duties. Once this
+    /// returns, that is called no more, and neither is this once [`close`](Self::close) has returned.
+    pub fn on_degraded(&self, hook: impl Fn(&DegradedEvent) + Send + Sync + 'static) {
+        let watch = &self.shared().watch;
+        if self.shared().registry.check_open().is_ok() {
+            watch.set_hook(Some(Hook::new(hook)));
         }
     }
 

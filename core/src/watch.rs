@@ -2,12 +2,13 @@
 //!
 //! It looks at every decision that is not made in the shortest way. While all is well that is one load of a byte.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -41,7 +42,7 @@ pub(crate) struct Watch {
     doctor_after: Option<Duration>,
     first_us: AtomicU64,
     /// Let go of when the limiter is closed, along with what it holds.
-    hook: Mutex<Option<Hook>>,
+    hook: ReentrantMutex<RefCell<Option<Hook>>>,
     kept: Mutex<VecDeque<DegradedEvent>>,
     keeps_any: AtomicBool,
     /// Has no permits; closed along with the limiter.
@@ -59,7 +60,7 @@ impl Watch {
             decisions: AtomicU64::new(0),
             doctor_after,
             first_us: AtomicU64::new(0),
-            hook: Mutex::new(hook),
+            hook: ReentrantMutex::new(RefCell::new(hook)),
             kept: Mutex::default(),
             keeps_any: AtomicBool::new(false),
             open: Arc::new(Semaphore::new(0)),
@@ -69,7 +70,7 @@ impl Watch {
     /// The same for a process that was forked from this one.
     pub(crate) fn successor(&self) -> Arc<Self> {
         // A thread that is not in this process may hold it.
-        let hook = self.hook.try_lock().and_then(|hook| hook.clone());
+        let hook = self.hook.try_lock().and_then(|hook| hook.borrow().clone());
         Self::new(self.doctor_after, hook)
     }
 
@@ -166,9 +167,14 @@ impl Watch {
     /// Ends a look at the store that is under way, and calls the hook no more.
     pub(crate) fn close(&self) {
         self.open.close();
-        let hook = self.hook.lock().take();
+        self.set_hook(None);
+    }
+
+    /// Calls another hook from now on: once this returns, the one before is called no more, unless it is what calls this.
+    pub(crate) fn set_hook(&self, hook: Option<Hook>) {
+        let before = self.hook.lock().replace(hook);
         // It may be the last owner of things that call others.
-        drop(hook);
+        drop(before);
     }
 
     /// Whether [`take`](Self::take) has something to give.
@@ -187,9 +193,13 @@ impl Watch {
     fn tell(&self, event: DegradedEvent) {
         #[cfg(feature = "tracing")]
         tracing::warn!(target: "polylimit", event = event.name(), "{event}");
-        let hook = self.hook.lock().clone();
-        if let Some(hook) = hook {
-            hook.call(&event);
+        {
+            let hook = self.hook.lock();
+            // It may itself come here, or set another.
+            let current = hook.borrow().clone();
+            if let Some(current) = current {
+                current.call(&event);
+            }
         }
         let mut kept = self.kept.lock();
         if kept.len() == MOST_KEPT {

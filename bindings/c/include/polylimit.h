@@ -410,6 +410,46 @@ typedef struct polylimit_line {
 } polylimit_line;
 
 /**
+ * What a limiter tells its operators. Nothing in it outlasts the call that it is passed to. Fields may be added at the end.
+ */
+typedef struct polylimit_degraded_event {
+    /**
+     * "started": decisions are made without the store; "ended": the store has decided everything for 3 seconds again;
+     * "finding": the doctor, which looks once in the background, sees why limits cannot always be held.
+     */
+    const char *kind;
+    /**
+     * Why the first decision was made without the store, such as "timeout"; NULL for a finding.
+     */
+    const char *reason;
+    /**
+     * Microseconds from the first decision that was made without the store to the last one; 0 unless it has ended.
+     */
+    uint64_t lasted_us;
+    /**
+     * How many decisions were made without the store; 0 unless it has ended.
+     */
+    uint64_t decisions;
+    /**
+     * How much it matters: "fine" when it is over, otherwise "advice" or "problem".
+     */
+    const char *severity;
+    /**
+     * What the doctor looked at, such as "memory"; NULL unless it is a finding.
+     */
+    const char *subject;
+    /**
+     * A sentence for a log. It holds no key, password or URL.
+     */
+    const char *message;
+} polylimit_degraded_event;
+
+/**
+ * A function that is told events, with the context that it was set with.
+ */
+typedef void (*polylimit_on_degraded)(const struct polylimit_degraded_event *event, void *context);
+
+/**
  * A policy, and what it decided about a request.
  */
 typedef struct polylimit_outcome {
@@ -787,6 +827,21 @@ size_t polylimit_completions_pending(const struct polylimit_completions *complet
  * up. NULL is allowed.
  */
 void polylimit_completions_free(struct polylimit_completions *completions);
+
+/**
+ * Has a function called when the limiter begins to decide without its store, when it decides with it again, and with what its
+ * doctor finds. It takes the place of the one before; NULL has none called. Set it right after opening, and nothing is missed.
+ *
+ * It is called on the thread that notices, which is one that uses the limiter or one of the limiter's own, never on two at
+ * once, and holds up what that thread does: it must not block, throw or jump out. It may use the limiter. Once this function,
+ * polylimit_limiter_close or polylimit_limiter_free has returned, the one before is called no more, so its context may be freed,
+ * unless they were called by that very function.
+ */
+polylimit_status polylimit_limiter_set_on_degraded(const struct polylimit_limiter *limiter,
+                                                   polylimit_on_degraded on_degraded,
+                                                   void *context,
+                                                   char *error_buffer,
+                                                   size_t error_capacity);
 
 /**
  * Writes the header fields of the response to a request, each as "name: value\r\n" with the name in lower case and a value of

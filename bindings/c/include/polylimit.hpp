@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -229,6 +230,14 @@ public:
         handle_.reset(limiter);
     }
 
+    Limiter(Limiter &&) noexcept = default;
+    Limiter &operator=(Limiter &&other) noexcept {
+        // Freed before what it may call.
+        handle_ = std::move(other.handle_);
+        on_degraded_ = std::move(other.on_degraded_);
+        return *this;
+    }
+
     [[nodiscard]] Decision check(std::string_view key, const Ask &ask = {}) const {
         return decide(polylimit_limiter_check, key, ask);
     }
@@ -317,6 +326,26 @@ public:
         });
     }
 
+    /**
+     * Calls a function with every event, in place of the one before; an empty one has none called. It is called on the thread
+     * that notices, and must not block. What it throws is dropped. See polylimit_limiter_set_on_degraded.
+     */
+    void on_degraded(std::function<void(const polylimit_degraded_event &)> hook) {
+        detail::Message message;
+        auto next = std::make_unique<std::function<void(const polylimit_degraded_event &)>>(std::move(hook));
+        auto call = [](const polylimit_degraded_event *event, void *context) noexcept {
+            try {
+                (*static_cast<std::function<void(const polylimit_degraded_event &)> *>(context))(*event);
+            } catch (...) {
+                // Nothing that goes wrong there disturbs a decision.
+            }
+        };
+        message.check(polylimit_limiter_set_on_degraded(get(), *next ? static_cast<polylimit_on_degraded>(call) : nullptr,
+                                                        next.get(), message.start(), message.capacity()));
+        // From here on the one before is called no more.
+        on_degraded_.swap(next);
+    }
+
     /** Ends its use: operations after it throw closed. */
     void close() const noexcept { polylimit_limiter_close(get()); }
 
@@ -339,6 +368,8 @@ private:
         return Usage(usage);
     }
 
+    /** Outlives the handle, which may call it. */
+    std::unique_ptr<std::function<void(const polylimit_degraded_event &)>> on_degraded_;
     std::unique_ptr<polylimit_limiter, detail::Freed<polylimit_limiter_free>> handle_;
 };
 

@@ -25,6 +25,7 @@ pub mod client_address;
 pub mod clock;
 pub mod completions;
 pub mod decision;
+pub mod degraded;
 mod event;
 mod failure;
 pub mod headers;

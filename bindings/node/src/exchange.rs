@@ -11,10 +11,11 @@ use std::rc::Rc;
 use napi::bindgen_prelude::{Float64Array, Function, Int32Array, Uint8Array, Unknown};
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{Answer, Completions, Decision, Error, Policy};
+use polylimit::{Answer, Completions, Decision, DegradedEvent, Error, Finding, Policy};
 
 use crate::answer::{Fields, Kind};
 use crate::callback::{self, ARGUMENTS, Callback};
+use crate::event::{NativeEvent, Untold};
 use crate::failure::{Result, failure, guarded, internal};
 use crate::wake::Wake;
 
@@ -31,6 +32,9 @@ pub(crate) struct Exchange {
     /// The decisions that the next response is about.
     pub(crate) outcomes: RefCell<Vec<(Policy, Decision)>>,
     wake: Wake,
+    /// Tells of events.
+    untold: Untold,
+    tell: Wake,
     ticket: Cell<u32>,
 }
 
@@ -40,6 +44,15 @@ impl Exchange {
         let ticket = if self.ticket.get() == u32::MAX { 1 } else { self.ticket.get() + 1 };
         self.ticket.set(ticket);
         ticket
+    }
+
+    /// What a limiter of that number calls with its events, on any thread.
+    pub(crate) fn teller(&self, limiter: u32) -> impl Fn(&DegradedEvent) + Send + Sync + use<> {
+        let (untold, wake) = (self.untold.clone(), self.tell.caller());
+        move |event| {
+            untold.push(limiter, event.clone());
+            wake();
+        }
     }
 
     /// Shows an answer to JavaScript; an error is one only when somebody asks for it.
@@ -70,9 +83,16 @@ pub struct NativeFinding {
     pub message: String,
 }
 
+impl NativeFinding {
+    pub(crate) fn of(finding: Finding) -> Self {
+        Self { severity: finding.severity.name(), subject: finding.subject, message: finding.message }
+    }
+}
+
 #[napi]
 impl NativeExchange {
-    /// `drain` is called on JavaScript's thread after operations have finished, once for many.
+    /// `drain` is called on JavaScript's thread after operations have finished, once for many, and `tell` after a limiter has
+    /// something to tell.
     #[napi(constructor)]
     pub fn new(
         env: Env,
@@ -80,9 +100,10 @@ impl NativeExchange {
         question: Int32Array,
         short_key: Uint8Array,
         drain: Function<'_, (), ()>,
+        tell: Function<'_, (), ()>,
     ) -> Result<Self> {
         guarded(|| {
-            let wake = Wake::new(env, drain)?;
+            let (wake, tell) = (Wake::new(env, drain)?, Wake::new(env, tell)?);
             let exchange = Exchange {
                 fields: Fields::new(fields, question, short_key)?,
                 completions: Completions::new(wake.caller()),
@@ -90,6 +111,8 @@ impl NativeExchange {
                 rest: RefCell::default(),
                 outcomes: RefCell::default(),
                 wake,
+                untold: Untold::default(),
+                tell,
                 ticket: Cell::new(0),
             };
             Ok(Self { exchange: Rc::new(exchange) })
@@ -139,13 +162,14 @@ impl NativeExchange {
     pub fn findings(&self) -> Result<Vec<NativeFinding>> {
         guarded(|| {
             let Some(Ok(Answer::Findings(findings))) = self.exchange.rest.take() else { return Err(lost()) };
-            let native = findings.into_iter().map(|finding| NativeFinding {
-                severity: finding.severity.name(),
-                subject: finding.subject,
-                message: finding.message,
-            });
-            Ok(native.collect())
+            Ok(findings.into_iter().map(NativeFinding::of).collect())
         })
+    }
+
+    /// What limiters have to tell, the oldest first.
+    #[napi]
+    pub fn events(&self) -> Vec<NativeEvent> {
+        self.exchange.untold.take()
     }
 
     /// The failure that was shown.

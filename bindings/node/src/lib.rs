@@ -20,6 +20,7 @@ mod asked;
 mod callback;
 mod client_address;
 mod clock;
+mod event;
 mod exchange;
 mod failure;
 mod headers;

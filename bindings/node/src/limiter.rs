@@ -85,13 +85,15 @@ impl NativeLimiter {
     #[napi(constructor)]
     pub fn new(
         exchange: &NativeExchange,
+        number: u32,
         url: String,
         policies: Vec<PolicyRow>,
         options: Vec<OptionText>,
         clock: Option<&NativeClock>,
     ) -> Result<Self> {
         guarded(|| {
-            let mut builder = Limiter::builder().store(&url);
+            let told = exchange.exchange.teller(number);
+            let mut builder = Limiter::builder().store(&url).on_degraded(told);
             for PolicyRow { name, quotas, outage, lease } in policies {
                 for (option, text) in [("outage", outage), ("lease", lease)] {
                     if let Some(text) = text {

@@ -21,8 +21,11 @@ export declare class NativeClock {
 }
 
 export declare class NativeExchange {
-  /** `drain` is called on JavaScript's thread after operations have finished, once for many. */
-  constructor(fields: Float64Array, question: Int32Array, shortKey: Uint8Array, drain: () => void)
+  /**
+   * `drain` is called on JavaScript's thread after operations have finished, once for many, and `tell` after a limiter has
+   * something to tell.
+   */
+  constructor(fields: Float64Array, question: Int32Array, shortKey: Uint8Array, drain: () => void, tell: () => void)
   /** The function that starts the operations that are pending and were not started yet. */
   starter(): () => void
   /** The function that shows the next finished operation and its ticket, which is 0 when there is none. */
@@ -38,6 +41,8 @@ export declare class NativeExchange {
   item(at: number): void
   /** What `doctor` has found. */
   findings(): Array<NativeFinding>
+  /** What limiters have to tell, the oldest first. */
+  events(): Array<NativeEvent>
   /**
    * The failure that was shown.
    *
@@ -67,7 +72,7 @@ export declare class NativeExchange {
 }
 
 export declare class NativeLimiter {
-  constructor(exchange: NativeExchange, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, clock?: NativeClock | undefined | null)
+  constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, clock?: NativeClock | undefined | null)
   /** The function that does the operations on one key. */
   operate(): (key?: string | Uint8Array, policy?: string) => void
   /**
@@ -161,6 +166,17 @@ export declare function limiterOptions(): Array<OptionRow>
 export interface NativeClient {
   address: string
   key: string
+}
+
+export interface NativeEvent {
+  limiter: number
+  kind: string
+  reason?: string
+  lastedMs: number
+  decisions: number
+  severity: string
+  finding?: NativeFinding
+  message: string
 }
 
 export interface NativeFinding {

@@ -5,6 +5,7 @@
  */
 
 import { Field, Kind, Question } from "./addon";
+import { deliver } from "./degraded";
 import { failure, setErrorCodes } from "./failure";
 import { native } from "./native";
 
@@ -27,7 +28,7 @@ const shortKey = new Uint8Array(SHORT);
 /** Bound here: once some package has touched the prototype of strings, looking it up there takes longer than all the rest. */
 const unitAt: (text: string, at: number) => number = Function.prototype.call.bind(String.prototype.charCodeAt);
 
-export const exchange = new native.NativeExchange(fields, question, shortKey, drain);
+export const exchange = new native.NativeExchange(fields, question, shortKey, drain, tell);
 const start = exchange.starter();
 const next = exchange.finished();
 
@@ -92,6 +93,11 @@ function drain(): void {
     if (waiter !== undefined) settle(waiter);
   }
   if (waiters.size === 0) exchange.keepAlive(false);
+}
+
+/** Called by the addon when limiters have something to tell. */
+function tell(): void {
+  for (const event of exchange.events()) deliver(event);
 }
 
 function settle({ read, resolve, reject }: Waiter): void {

@@ -2,12 +2,12 @@
 
 export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } from "./client_address";
 export type { Decision, QuotaUsage, Usage } from "./decision";
+export type { DegradedEvent, Finding } from "./degraded";
 export { PolylimitError } from "./failure";
 export type { Key } from "./key";
 export {
   type AcquireOptions,
   type Check,
-  type Finding,
   Limiter,
   type LimiterOptions,
   type RequestOptions,

@@ -1,6 +1,7 @@
 import { Field, type NativeLimiter, Operation, Question } from "./addon";
-import { camelCase, invalidArgument, known, number, refused, text, unknownOption } from "./argument";
+import { camelCase, invalidArgument, known, number, optionalFunction, refused, text, unknownOption } from "./argument";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
+import { type DegradedEvent, type Finding, hearing } from "./degraded";
 import { answered, exchange, isWritten, later, fields as sharedFields, question as sharedQuestion } from "./exchange";
 import { calling, failure, failureOf, PolylimitError } from "./failure";
 import { type Key, keyOf } from "./key";
@@ -16,6 +17,11 @@ export interface LimiterOptions extends StoreOptions {
   readonly policies?: Policies;
   /** By which clock to decide; the server's for Redis and the system's otherwise, unless told otherwise. */
   readonly clock?: ManualClock;
+  /**
+   * Called when the limiter begins to decide without its store, when it decides with it again, and with what its doctor
+   * finds. What it throws is emitted as a warning, as is each event itself, with or without it: see `process.emitWarning`.
+   */
+  readonly onDegraded?: (event: DegradedEvent) => void;
 }
 
 /** What a request says beside its key. */
@@ -34,14 +40,6 @@ export interface AcquireOptions extends RequestOptions {
 /** One of several checks. */
 export interface Check extends RequestOptions {
   readonly key: Key;
-}
-
-/** Something that `doctor` looked at. */
-export interface Finding {
-  readonly severity: "fine" | "advice" | "problem";
-  readonly subject: string;
-  /** What was found and what to do about it; holds no password and no key. */
-  readonly message: string;
 }
 
 const fields = sharedFields;
@@ -100,8 +98,9 @@ export class Limiter {
     const texts = optionTexts(options);
     const { policies = {}, clock } = options;
     if (clock !== undefined && !(clock instanceof ManualClock)) throw refused("clock", clock, "a ManualClock");
-    const rows = policyRows(policies);
-    this.#native = calling(() => new native.NativeLimiter(exchange, url, rows, texts, clock && nativeClock(clock)));
+    optionalFunction("onDegraded", options.onDegraded);
+    const [rows, id] = [policyRows(policies), hearing(this, options.onDegraded)];
+    this.#native = calling(() => new native.NativeLimiter(exchange, id, url, rows, texts, clock && nativeClock(clock)));
     this.#operate = this.#native.operate() as Operate;
     natives.set(this, this.#native);
     if (url.startsWith("memory:")) ofProcess.add(this);

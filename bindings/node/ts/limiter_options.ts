@@ -5,7 +5,7 @@ import { native } from "./native";
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
 
-const NAMES = ["policies", "clock", ...rows.keys()];
+const NAMES = ["policies", "clock", "onDegraded", ...rows.keys()];
 
 /** The texts of the options that were given, those that the object has inherited among them. */
 export function optionTexts(options: object): { name: string; text: string }[] {

@@ -30,6 +30,9 @@ use crate::{duration, operation_type};
 ///     Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
 /// clock
 ///     ``"system"``, ``"coarse"`` or a ``ManualClock``; the server's clock for Redis unless told otherwise.
+/// on_degraded
+///     Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with it again, and
+///     with what its doctor finds, on the thread of a call. The same is logged as a warning of the logger ``polylimit``.
 /// options
 ///     Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
 ///     durations. ``outage`` may be a dict of policies with their own.
@@ -80,17 +83,18 @@ fn one(
 impl PyAsyncLimiter {
     #[new]
     #[pyo3(
-        signature = (url = Url::default(), policies = None, *, clock = None, **options),
-        text_signature = "(url='memory:', policies=None, *, clock=None, **options)"
+        signature = (url = Url::default(), policies = None, *, clock = None, on_degraded = None, **options),
+        text_signature = "(url='memory:', policies=None, *, clock=None, on_degraded=None, **options)"
     )]
     fn new(
         py: Python<'_>,
         url: Url,
         policies: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, PyAny>>,
+        on_degraded: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Ok(Self { limiter: settings::build(py, &url, policies, clock, options)? })
+        Ok(Self { limiter: settings::build(py, &url, policies, clock, on_degraded, options)? })
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.

@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyList, PyString};
 use crate::decision::{PyDecision, PyUsage};
 use crate::doctor::PyFinding;
 use crate::error::{guarded, invalid_argument, to_python, unpanicked};
+use crate::event;
 use crate::key::{self, Key};
 use crate::quota::PyQuota;
 use crate::request::PyRequest;
@@ -165,7 +166,9 @@ fn each(requests: &[Asked]) -> Vec<Request<'_>> {
 
 /// The answer to a call if that is known at once. Nothing that pyo3 counts is dropped here before it attaches.
 pub(crate) fn known(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Option<PyResult<Py<PyAny>>> {
-    match catch_unwind(AssertUnwindSafe(|| limiter.try_call(call))) {
+    let tried = catch_unwind(AssertUnwindSafe(|| limiter.try_call(call)));
+    event::tell();
+    match tried {
         Ok(None) => None,
         Ok(Some(Ok(Answer::Decision(decision)))) => Some(Py::new(py, PyDecision(decision)).map(Py::into_any)),
         Ok(Some(other)) => Some(Python::attach(|py| answer(py, other, false))),
@@ -179,6 +182,7 @@ pub(crate) fn answer(
     answer: Result<Answer, Error>,
     return_exceptions: bool,
 ) -> PyResult<Py<PyAny>> {
+    event::tell();
     match guarded(py, || answer)? {
         Answer::Decision(decision) => Ok(Py::new(py, PyDecision(decision))?.into_any()),
         Answer::Usage(usage) => Ok(Py::new(py, PyUsage(usage))?.into_any()),

@@ -17,6 +17,7 @@ mod decision;
 mod doctor;
 mod duration;
 mod error;
+mod event;
 mod http;
 mod key;
 mod limiter;
@@ -48,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decision::PyQuotaUsage>()?;
     module.add_class::<decision::PyUsage>()?;
     module.add_class::<doctor::PyFinding>()?;
+    module.add_class::<event::PyDegradedEvent>()?;
     module.add_class::<http::PyProblem>()?;
     module.add_class::<limiter::PyLimiter>()?;
     module.add_class::<options::PyOption>()?;

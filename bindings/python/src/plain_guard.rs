@@ -19,6 +19,7 @@ use crate::call::{Asked, Job, PolicyText};
 use crate::client_address::PyClientAddressRules;
 use crate::decision::PyDecision;
 use crate::error::guarded;
+use crate::event;
 use crate::http;
 use crate::key::{self, Key};
 use crate::limiter::PyLimiter;
@@ -169,6 +170,7 @@ impl Passed {
         let call = Call::Check(this.request(key.as_bytes()));
         if let Some(Answer::Decision(known)) = guarded(py, || this.limiter.try_call(&call).transpose())? {
             let _ = decision.set(known);
+            event::tell();
         }
         Ok(Self { plain: plain.clone().unbind(), key, decision, outcomes: OnceLock::new() })
     }
@@ -218,6 +220,7 @@ impl Passed {
             && let Answer::Decision(decision) = guarded(py, || answered)?
         {
             let _ = self.decision.set(decision);
+            event::tell();
         }
         Ok(())
     }

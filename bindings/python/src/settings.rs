@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
 
 use crate::error::guarded;
 use crate::utf8::Utf8;
-use crate::{clock, duration, policy};
+use crate::{clock, duration, event, policy};
 
 /// The URL of a store: that of the memory store unless told otherwise. `None` is refused, as it is what is found where an
 /// environment names no URL.
@@ -44,9 +44,10 @@ pub(crate) fn build(
     url: &str,
     policies: Option<&Bound<'_, PyAny>>,
     clock: Option<&Bound<'_, PyAny>>,
+    on_degraded: Option<&Bound<'_, PyAny>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Limiter> {
-    let mut builder = Limiter::builder().store(url);
+    let mut builder = event::kept(Limiter::builder().store(url), on_degraded)?;
     if let Some(policies) = policies {
         for policy in policy::read_all(policies)? {
             builder = builder.policy(policy);

@@ -54,6 +54,24 @@ static void decides() {
     CHECK(status_of([&] { (void)moved.check("user:42"); }) == POLYLIMIT_CLOSED);
 }
 
+static void tells() {
+    polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute"}, {"max_keys", "1"}});
+    std::string told;
+    limiter.on_degraded([&](const polylimit_degraded_event &event) {
+        told += std::string(event.kind) + " " + event.reason;
+        throw 5;
+    });
+    auto moved = std::move(limiter);
+    moved.check("one");
+    CHECK(told.empty());
+    moved.check("another");
+    moved.check("a third");
+    CHECK(told == "started store_full");
+    moved.on_degraded({});
+    moved = polylimit::Limiter("memory:", {{"policy.api", "3/minute"}});
+    CHECK(moved.check("one"));
+}
+
 static void refuses() {
     polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute"}});
     auto refused = [&](auto cost) {
@@ -90,7 +108,8 @@ static void completes() {
 
 int main() {
     decides();
+    tells();
     refuses();
     completes();
-    std::printf("test result: ok. 3 passed; 0 failed;\n");
+    std::printf("test result: ok. 4 passed; 0 failed;\n");
 }

@@ -8,7 +8,10 @@ const { join } = require("node:path");
 /** Its exit code or signal, and what it wrote. */
 async function run(name, ...parameters) {
   const program = join(__dirname, "..", "programs", name);
-  const child = spawn(process.execPath, ["--expose-gc", program, ...parameters], { stdio: ["ignore", "pipe", "pipe"] });
+  // What limiters tell is looked at elsewhere.
+  const env = { ...process.env, NODE_NO_WARNINGS: "1" };
+  const stdio = ["ignore", "pipe", "pipe"];
+  const child = spawn(process.execPath, ["--expose-gc", program, ...parameters], { stdio, env });
   let [out, err] = ["", ""];
   child.stdout.on("data", (data) => {
     out += data;

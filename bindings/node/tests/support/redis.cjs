@@ -29,6 +29,14 @@ function answers(port) {
   });
 }
 
+/** Sends a command, and gives the beginning of its reply. */
+async function redisCommand(port, line) {
+  const socket = connect(port, "127.0.0.1", () => socket.write(`${line}\r\n`));
+  const [reply] = await once(socket, "data");
+  socket.destroy();
+  return reply.toString();
+}
+
 class Redis {
   constructor(port) {
     this.port = port;
@@ -65,4 +73,4 @@ async function withRedis(body) {
   }
 }
 
-module.exports = { Redis, withRedis, freePort };
+module.exports = { Redis, redisCommand, withRedis, freePort };

@@ -10,6 +10,7 @@ __all__ = [
     "ClientAddressRules",
     "ClosedError",
     "Decision",
+    "DegradedEvent",
     "Finding",
     "InternalError",
     "InvalidArgumentError",
@@ -59,6 +60,7 @@ class Limiter:
         policies: Mapping[str, _Quotas] | None = None,
         *,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
+        on_degraded: Callable[[DegradedEvent], object] | None = None,
         **options: str | float | timedelta | Mapping[str, str] | None,
     ) -> Self: ...
     def check(
@@ -116,6 +118,7 @@ class AsyncLimiter:
         policies: Mapping[str, _Quotas] | None = None,
         *,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
+        on_degraded: Callable[[DegradedEvent], object] | None = None,
         **options: str | float | timedelta | Mapping[str, str] | None,
     ) -> Self: ...
     def check(
@@ -305,6 +308,23 @@ class ManualClock:
     def now_us(self) -> int: ...
     def set(self, now: float | timedelta) -> None: ...
     def advance(self, by: float | timedelta) -> None: ...
+
+@final
+class DegradedEvent:
+    @property
+    def kind(self) -> Literal["started", "ended", "finding"]: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def lasted(self) -> float: ...
+    @property
+    def decisions(self) -> int: ...
+    @property
+    def finding(self) -> Finding | None: ...
+    @property
+    def severity(self) -> Literal["fine", "advice", "problem"]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
 
 @final
 class Finding:

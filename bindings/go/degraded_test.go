@@ -1,0 +1,159 @@
+package polylimit_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"polylimit.dev/polylimit"
+)
+
+const password = "p4ssw0rd-nobody-sees"
+
+// server is a Redis of a test's own, which asks for a password and forgets keys when it is full.
+func server(t *testing.T) (url string, process *exec.Cmd) {
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	process = exec.Command("redis-server", "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
+		"--logfile", filepath.Join(t.TempDir(), "log"), "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--requirepass", password)
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	url = fmt.Sprintf("redis://:%s@127.0.0.1:%d", password, port)
+	waiting := open(t, url, polylimit.WithPolicy("api", "5/hour"), polylimit.WithOption("doctor_after", "0"))
+	if err := waiting.Ready(ctx, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	return url, process
+}
+
+// log keeps what slog's default logger is told for as long as the test runs, and the events of a hook.
+type log struct {
+	mutex  sync.Mutex
+	text   bytes.Buffer
+	events []polylimit.DegradedEvent
+}
+
+func (l *log) Write(line []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *log) hook(event polylimit.DegradedEvent) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.events = append(l.events, event)
+}
+
+func (l *log) told() ([]polylimit.DegradedEvent, []string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return append([]polylimit.DegradedEvent{}, l.events...), strings.SplitAfter(l.text.String(), "\n")
+}
+
+func logging(t *testing.T) *log {
+	kept, before := &log{}, slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(kept, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return kept
+}
+
+func until(t *testing.T, what string, so func() bool) {
+	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain: " + what)
+		}
+	}
+}
+
+func TestAnOutageIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
+	kept := logging(t)
+	url, process := server(t)
+	limiter := open(t, url, polylimit.WithPolicy("api", "1000000/hour"), polylimit.WithOption("deadline", "500ms"),
+		polylimit.WithOption("doctor_after", "0"), polylimit.WithOnDegraded(kept.hook))
+	source := func() string { return must(limiter.Check(ctx, polylimit.Key("a key that nobody sees")))(t).Source }
+	if source() != "store" {
+		t.Fatal("the store was not asked")
+	}
+	_ = process.Process.Signal(syscall.SIGSTOP)
+	for range 10 {
+		if source() != "local" {
+			t.Fatal("the store has answered")
+		}
+	}
+	_ = process.Process.Signal(syscall.SIGCONT)
+	until(t, "the end is told", func() bool {
+		source()
+		events, _ := kept.told()
+		return len(events) > 1
+	})
+	limiter.Close()
+	events, lines := kept.told()
+	if len(events) != 2 || len(lines) != 3 {
+		t.Fatal(events, lines)
+	}
+	started, ended := events[0], events[1]
+	if started.Kind != "started" || started.Reason == "" || started.Lasted != 0 || started.Decisions != 0 || started.Severity != "problem" {
+		t.Error(started)
+	}
+	if ended.Kind != "ended" || ended.Reason != started.Reason || ended.Lasted <= 0 || ended.Decisions < 10 || ended.Severity != "fine" {
+		t.Error(ended)
+	}
+	for at, event := range events {
+		if !strings.Contains(lines[at], "level=WARN") || !strings.Contains(lines[at], event.Message) {
+			t.Error(lines[at])
+		}
+	}
+	if !strings.Contains(started.Message, "decides without its store") || strings.Contains(fmt.Sprint(events, lines), "nobody") {
+		t.Error(events, lines)
+	}
+}
+
+func TestWhatTheDoctorFindsIsTold(t *testing.T) {
+	kept := logging(t)
+	url, _ := server(t)
+	limiter := open(t, url, polylimit.WithPolicy("api", "1000000/hour"), polylimit.WithOption("deadline", "10s"),
+		polylimit.WithOption("doctor_after", "1ms"), polylimit.WithOnDegraded(kept.hook))
+	until(t, "the finding is told", func() bool {
+		must(limiter.Check(ctx, polylimit.Key("user:42")))(t)
+		events, _ := kept.told()
+		return len(events) > 0
+	})
+	limiter.Close()
+	events, lines := kept.told()
+	if len(events) != 1 || len(lines) != 2 || events[0].Kind != "finding" || events[0].Subject != "memory" || events[0].Reason != "" {
+		t.Fatal(events, lines)
+	}
+	if !strings.Contains(events[0].Message, "allkeys-lru") || strings.Contains(lines[0], password) {
+		t.Error(events, lines)
+	}
+}
+
+func TestAHookThatPanicsIsLogged(t *testing.T) {
+	kept := logging(t)
+	limiter := open(t, "memory:", polylimit.WithPolicy("api", "5/hour"), polylimit.WithOption("max_keys", "1"),
+		polylimit.WithOnDegraded(func(event polylimit.DegradedEvent) { panic("told " + event.Reason) }))
+	for _, key := range []string{"one", "another", "a third"} {
+		must(limiter.Check(ctx, polylimit.Key(key)))(t)
+	}
+	// What was told before it was closed is told all the same.
+	limiter.Close()
+	until(t, "the panic is logged", func() bool {
+		_, lines := kept.told()
+		return len(lines) == 3 && strings.Contains(lines[1], "OnDegraded panicked: told store_full")
+	})
+}
