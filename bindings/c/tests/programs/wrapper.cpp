@@ -62,10 +62,8 @@ static void tells() {
         throw 5;
     });
     auto moved = std::move(limiter);
-    moved.check("one");
-    CHECK(told.empty());
-    moved.check("another");
-    moved.check("a third");
+    CHECK(moved.check("one") && told.empty());
+    CHECK(moved.check("another") && moved.check("a third"));
     CHECK(told == "started store_full");
     moved.on_degraded({});
     moved = polylimit::Limiter("memory:", {{"policy.api", "3/minute"}});
