@@ -247,9 +247,14 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   }
 }
 
-/** The response is on its way: there is nobody else to tell. */
+/** The response is on its way, so that only the process can be told. */
 function tell(error: unknown): void {
-  process.emitWarning(error instanceof Error ? error : String(error));
+  try {
+    process.emitWarning(error as Error);
+  } catch {
+    // What is no error of the main context's realm is none to it.
+    process.emitWarning(String(error));
+  }
 }
 
 const NO_CHARGES: readonly Charge[] = [];
