@@ -29,6 +29,11 @@ pub(crate) fn internal(message: impl Into<String>) -> napi::Error<Code> {
     napi::Error::new(Code(ErrorKind::Internal), message.into())
 }
 
+/// What every operation of a limiter that was closed fails with.
+pub(crate) fn closed() -> napi::Error<Code> {
+    napi::Error::new(Code(ErrorKind::Closed), "the limiter is closed".to_owned())
+}
+
 /// An error of Node-API itself: these calls are right, so that it is a defect or the end of the environment.
 pub(crate) fn refused(error: napi::Error) -> napi::Error<Code> {
     internal(format!("Node-API refused: {}", error.reason))

@@ -57,7 +57,7 @@ impl NativeExchange {
             }
             let respond = Respond {
                 exchange: Rc::clone(&self.exchange),
-                limiter: limiter.bound.limiter.clone(),
+                bound: Rc::clone(&limiter.bound),
                 policy: policy.into(),
                 settings,
                 before: RefCell::default(),
@@ -70,7 +70,7 @@ impl NativeExchange {
     #[napi]
     pub fn add_outcome(&self, limiter: &NativeLimiter, policy: String) -> Result<()> {
         guarded(|| {
-            let policy = limiter.bound.limiter.policy_for(Some(&policy), None).map_err(failure)?;
+            let policy = limiter.bound.limiter()?.policy_for(Some(&policy), None).map_err(failure)?;
             let decision = self.exchange.fields.decision()?;
             self.exchange.outcomes.borrow_mut().push((policy, decision));
             Ok(())

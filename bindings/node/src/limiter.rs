@@ -1,5 +1,6 @@
 //! A limiter as JavaScript holds it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ pub struct OptionRow {
 
 /// One count.
 #[napi(object, object_from_js = false)]
+#[derive(Clone)]
 pub struct Count {
     pub name: &'static str,
     pub count: f64,
@@ -78,6 +80,14 @@ pub struct RefusedCheck {
 #[napi]
 pub struct NativeLimiter {
     pub(crate) bound: Rc<Bound>,
+    last: RefCell<Last>,
+}
+
+/// What a limiter that was closed still tells.
+#[derive(Default)]
+struct Last {
+    policies: Vec<Vec<String>>,
+    counts: Vec<Count>,
 }
 
 #[napi]
@@ -109,7 +119,8 @@ impl NativeLimiter {
                 builder = builder.clock(clock.clock.clone());
             }
             let limiter = builder.build().map_err(failure)?;
-            Ok(Self { bound: Rc::new(Bound::new(limiter, Rc::clone(&exchange.exchange))) })
+            let bound = Rc::new(Bound::new(limiter, Rc::clone(&exchange.exchange)));
+            Ok(Self { bound, last: RefCell::default() })
         })
     }
 
@@ -169,7 +180,7 @@ impl NativeLimiter {
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
         guarded(|| {
             let policy = Policy::parse(&name, &quotas).map_err(failure)?;
-            self.bound.limiter.set_policy(policy).map_err(failure)
+            self.bound.limiter()?.set_policy(policy).map_err(failure)
         })
     }
 
@@ -177,7 +188,7 @@ impl NativeLimiter {
     #[napi]
     pub fn policy_for(&self, policy: Option<String>, scope: Option<String>) -> Result<Vec<String>> {
         guarded(|| {
-            let found = self.bound.limiter.policy_for(policy.as_deref(), scope.as_deref());
+            let found = self.bound.limiter()?.policy_for(policy.as_deref(), scope.as_deref());
             found.as_ref().map(policy_row).map_err(|error| failure(error.clone()))
         })
     }
@@ -185,32 +196,49 @@ impl NativeLimiter {
     /// Each policy's name, and its quotas as text.
     #[napi]
     pub fn policies(&self) -> Vec<Vec<String>> {
-        self.bound.limiter.policies().iter().map(policy_row).collect()
+        match self.bound.limiter() {
+            Ok(limiter) => policy_rows(&limiter),
+            Err(_) => self.last.borrow().policies.clone(),
+        }
     }
 
     #[napi]
     pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
-        guarded(|| self.bound.limiter.set_credentials(username.as_deref(), &password).map_err(failure))
+        guarded(|| self.bound.limiter()?.set_credentials(username.as_deref(), &password).map_err(failure))
     }
 
     /// How many decisions came from where, and what they took.
     #[napi]
     pub fn stats(&self) -> Vec<Count> {
-        self.bound.limiter.stats().iter().map(|(name, count)| Count { name, count: number(count) }).collect()
+        match self.bound.limiter() {
+            Ok(limiter) => counts(&limiter),
+            Err(_) => self.last.borrow().counts.clone(),
+        }
     }
 
     #[napi]
     pub fn keys(&self) -> Option<f64> {
-        self.bound.limiter.keys().map(|keys| number(keys as u64))
+        let limiter = self.bound.limiter().ok()?;
+        limiter.keys().map(|keys| number(keys as u64))
     }
 
     #[napi]
     pub fn close(&self) -> Result<()> {
         guarded(|| {
-            self.bound.limiter.close();
+            if let Some(limiter) = self.bound.close() {
+                self.last.replace(Last { policies: policy_rows(&limiter), counts: counts(&limiter) });
+            }
             Ok(())
         })
     }
+}
+
+fn policy_rows(limiter: &Limiter) -> Vec<Vec<String>> {
+    limiter.policies().iter().map(policy_row).collect()
+}
+
+fn counts(limiter: &Limiter) -> Vec<Count> {
+    limiter.stats().iter().map(|(name, count)| Count { name, count: number(count) }).collect()
 }
 
 fn policy_row(policy: &Policy) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! The function that decides, one for each limiter.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::ffi::CStr;
 use std::ptr;
 use std::rc::Rc;
@@ -13,24 +13,44 @@ use crate::answer::Field;
 use crate::asked::{Asked, AskedPolicy};
 use crate::callback::{ARGUMENTS, Callback};
 use crate::exchange::Exchange;
-use crate::failure::{Code, Result, failure, internal, invalid_argument};
+use crate::failure::{Code, Result, closed, failure, internal, invalid_argument};
 use crate::number::{cost, microseconds};
 use crate::policy_places::PolicyPlaces;
 use crate::text::Text;
 
 /// A limiter and where its answers go.
 pub(crate) struct Bound {
-    pub(crate) limiter: Limiter,
-    /// The same limiter, if its store answers without waiting.
-    at_once: Option<polylimit::blocking::Limiter>,
+    /// Not there any more once it is closed: JavaScript may hold on to a limiter for as long as it likes.
+    open: RefCell<Option<Open>>,
     places: RefCell<PolicyPlaces>,
     pub(crate) exchange: Rc<Exchange>,
+}
+
+struct Open {
+    limiter: Limiter,
+    /// The same limiter, if its store answers without waiting.
+    at_once: Option<polylimit::blocking::Limiter>,
 }
 
 impl Bound {
     pub(crate) fn new(limiter: Limiter, exchange: Rc<Exchange>) -> Self {
         let at_once = limiter.answers_at_once().then(|| limiter.blocking());
-        Self { limiter, at_once, places: RefCell::default(), exchange }
+        let open = RefCell::new(Some(Open { limiter, at_once }));
+        Self { open, places: RefCell::default(), exchange }
+    }
+
+    /// The limiter, if it is not closed.
+    pub(crate) fn limiter(&self) -> Result<Ref<'_, Limiter>> {
+        Ref::filter_map(self.open.borrow(), |open| open.as_ref().map(|open| &open.limiter))
+            .map_err(|_| closed())
+    }
+
+    /// Closes the limiter and lets go of it; gives it the first time.
+    pub(crate) fn close(&self) -> Option<Limiter> {
+        let Open { limiter, .. } = self.open.take()?;
+        limiter.close();
+        self.places.take();
+        Some(limiter)
     }
 }
 
@@ -82,6 +102,7 @@ impl Bound {
         };
         let request = Request::new(self.exchange.fields.short_key(length));
         let AskedPolicy::Place(place) = asked.policy else { return self.answer(asked, request) };
+        let _open = self.limiter()?;
         let places = self.places.borrow();
         self.answer(asked, request.policy(places.name(place)?))
     }
@@ -108,13 +129,14 @@ impl Bound {
         match asked.policy {
             AskedPolicy::None => self.answer(asked, request),
             AskedPolicy::Place(place) => {
+                let _open = self.limiter()?;
                 self.answer(asked, request.policy(self.places.borrow().name(place)?))
             }
             AskedPolicy::Argument => {
                 // SAFETY: as the caller's.
                 let name = unsafe { policy_text.text(env, policy) };
                 let name = name.ok_or_else(|| internal("an argument that has to be a text is none"))?;
-                fields.set_policy_place(self.places.borrow_mut().place_of(name, &self.limiter));
+                fields.set_policy_place(self.places.borrow_mut().place_of(name, &*self.limiter()?));
                 self.answer(asked, request.policy(name))
             }
         }
@@ -126,7 +148,9 @@ impl Bound {
             request = request.cost(cost(units)?);
         }
         let operation = asked.operation;
-        if let (CHECK | CHECK_SYNC, Some(limiter)) = (operation, &self.at_once) {
+        let open = self.open.borrow();
+        let Open { limiter, at_once } = open.as_ref().ok_or_else(closed)?;
+        if let (CHECK | CHECK_SYNC, Some(limiter)) = (operation, at_once) {
             // Most calls are such ones, and the answer has no need to be one of several kinds.
             let decision = limiter.check(request).map_err(failure)?;
             self.exchange.fields.set_ticket(0);
@@ -150,19 +174,23 @@ impl Bound {
             ),
             _ => return Err(internal("an operation has no such number")),
         };
-        self.submit(&call)
+        self.submit_to(limiter, &call)
     }
 
     /// Shows the answer, or the ticket under which it will come.
-    #[inline]
     pub(crate) fn submit(&self, call: &Call<'_>) -> Result<()> {
+        self.submit_to(&*self.limiter()?, call)
+    }
+
+    #[inline]
+    fn submit_to(&self, limiter: &Limiter, call: &Call<'_>) -> Result<()> {
         let ticket = self.exchange.next_ticket();
         let completions = &self.exchange.completions;
         let known = match call {
             // Mostly it need not wait, which is seen only when it is started.
-            Call::Acquire(..) => completions.submit(&self.limiter, call, ticket),
+            Call::Acquire(..) => completions.submit(limiter, call, ticket),
             // It is started along with what is asked next.
-            _ => completions.hold(&self.limiter, call, ticket),
+            _ => completions.hold(limiter, call, ticket),
         };
         if let Some(answered) = known {
             return self.show(answered);

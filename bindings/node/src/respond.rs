@@ -6,7 +6,6 @@ use std::ptr;
 use std::rc::Rc;
 
 use napi::sys;
-use polylimit::Limiter;
 use polylimit::headers::{HeaderField, HeaderSettings, fields};
 
 use crate::answer::Field;
@@ -15,6 +14,7 @@ use crate::callback::{ARGUMENTS, Callback};
 use crate::exchange::Exchange;
 use crate::failure::{Result, failure};
 use crate::number::microseconds;
+use crate::operation::Bound;
 use crate::text;
 
 /// `() => string | undefined`. Tells what is not as it was in the response before, since most of it is: the values that
@@ -22,7 +22,7 @@ use crate::text;
 /// name and value.
 pub(crate) struct Respond {
     pub(crate) exchange: Rc<Exchange>,
-    pub(crate) limiter: Limiter,
+    pub(crate) bound: Rc<Bound>,
     /// The policy of a decision in the array.
     pub(crate) policy: Box<str>,
     pub(crate) settings: HeaderSettings,
@@ -40,7 +40,7 @@ impl Callback for Respond {
         let array = &self.exchange.fields;
         if array.question(Question::OutcomesAdded) == 0 {
             // The response is about the decision that was just shown.
-            let policy = self.limiter.policy_for(Some(&self.policy), None).map_err(failure)?;
+            let policy = self.bound.limiter()?.policy_for(Some(&self.policy), None).map_err(failure)?;
             let mut outcomes = self.exchange.outcomes.borrow_mut();
             outcomes.clear();
             outcomes.push((policy, array.decision()?));

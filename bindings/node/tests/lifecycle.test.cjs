@@ -3,7 +3,10 @@
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
 
+const { Limiter } = require("polylimit");
+
 const { withBlackHole } = require("./support/blackhole.cjs");
+const { localStore } = require("./support/local.cjs");
 const { run } = require("./support/program.cjs");
 const { withRedis } = require("./support/redis.cjs");
 
@@ -68,3 +71,67 @@ for (const [name, count] of [
     });
   });
 }
+
+/** Runs a body with the URL of each store, and with how many limiters there are time for. */
+async function onEachStore(body) {
+  await body("memory:", 10_000);
+  const { url, remove } = localStore();
+  try {
+    await body(url, 10_000);
+  } finally {
+    remove();
+  }
+  await withRedis(({ url }) => body(url, 1_000));
+}
+
+test("limiters that were closed hold nothing, though they are referenced and no garbage is collected", async () => {
+  await onEachStore(async (url, count) => {
+    const { code, out, err } = await run("closes.cjs", url, String(count), "keep");
+    assert.equal(code, 0, err);
+    const { before, after } = JSON.parse(out);
+    assert.ok(after.threads <= before.threads, `${url}: ${out}`);
+    assert.ok(after.files <= before.files, `${url}: ${out}`);
+    // The objects of JavaScript themselves, which are still there, and what their engine has not collected.
+    assert.ok(after.resident <= before.resident + 40_960 + 6 * count, `${url}: ${out}`);
+  });
+});
+
+test("after a close every operation fails with closed, on every store", async () => {
+  const closed = { name: "PolylimitError", code: "closed" };
+  await onEachStore(async (url) => {
+    const limiter = new Limiter(url, { policies: { api: "9/minute" } });
+    await limiter.ready(30_000);
+    await limiter.check("k");
+    await limiter.check("k", "5/minute");
+    const before = limiter.stats();
+    limiter.close();
+    for (const operation of ["check", "peek", "take", "charge", "refund", "reset"]) {
+      await assert.rejects(limiter[operation]("k"), closed, `${url} ${operation}`);
+      await assert.rejects(limiter[operation]("k", "5/minute"), closed, `${url} ${operation}`);
+      await assert.rejects(limiter[operation]("k", "7/minute"), closed, `${url} ${operation}`);
+    }
+    await assert.rejects(limiter.acquire("k", { timeoutMs: 1000 }), closed);
+    await assert.rejects(limiter.checkTogether(["k"]), closed);
+    await assert.rejects(limiter.checkMany(["k"]), closed);
+    await assert.rejects(limiter.ready(1000), closed);
+    await assert.rejects(limiter.doctor(), closed);
+    assert.throws(() => limiter.checkSync("k"), closed);
+    assert.throws(() => limiter.policyFor("api"), closed);
+    assert.throws(() => limiter.setPolicy("api", "1/s"), closed);
+    assert.throws(() => limiter.setCredentials(undefined, "x"), closed);
+    // What it has done is still told.
+    assert.deepEqual(limiter.stats(), before);
+    assert.deepEqual(limiter.policies.map(({ name }) => name)[0], "api");
+    assert.equal(limiter.keys, undefined);
+    limiter.close();
+  });
+});
+
+test("a worker that is terminated while it waits leaves no thread and no descriptor", async () => {
+  await withBlackHole(async (url) => {
+    const { code, out, err } = await run("workers.cjs", url, "3", "held");
+    assert.equal(code, 0, err);
+    const { before, after } = JSON.parse(out.split("\n")[1]);
+    assert.ok(after.threads <= before.threads && after.files <= before.files, out);
+  });
+});

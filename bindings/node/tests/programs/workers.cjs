@@ -1,7 +1,9 @@
-// Makes workers, has each ask, and terminates them while their work is pending: workers.cjs URL ROUNDS
+// Makes workers, has each ask, and terminates them while their work is pending: workers.cjs URL ROUNDS [held]
+// With "held" it reports what the process holds before and after.
 "use strict";
 
 const { once } = require("node:events");
+const { readdirSync } = require("node:fs");
 const { isMainThread, parentPort, Worker, workerData } = require("node:worker_threads");
 
 const { Limiter } = require("polylimit");
@@ -14,16 +16,34 @@ if (isMainThread) {
   memory.checkSync("k");
   memory.acquire("k", { timeoutMs: 86_400_000 });
   const pending = Array.from({ length: 50 }, (_, user) => limiter.check(`user:${user}`));
+  limiter.ready(60_000);
   parentPort.postMessage(pending.length);
 }
 
+const held = () => ({
+  threads: readdirSync("/proc/self/task").length,
+  files: readdirSync("/proc/self/fd").length,
+});
+
 async function main(url, rounds) {
-  for (let round = 0; round < rounds; round++) {
-    const workers = Array.from({ length: 4 }, () => new Worker(__filename, { workerData: url }));
-    await Promise.all(workers.map((worker) => once(worker, "message")));
-    await Promise.all(workers.map((worker) => worker.terminate()));
+  const before = held();
+  for (let count = 0; count < rounds; count++) {
+    await round(url);
+  }
+  const end = Date.now() + 20_000;
+  let after = held();
+  while ((after.threads > before.threads || after.files > before.files) && Date.now() < end) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    after = held();
   }
   // This thread's own addon still works.
   const { allowed } = new Limiter("memory:", { policies: { api: "1/s" } }).checkSync("k");
   console.log(`allowed ${allowed}`);
+  if (process.argv[4] === "held") console.log(JSON.stringify({ before, after }));
+}
+
+async function round(url) {
+  const workers = Array.from({ length: 4 }, () => new Worker(__filename, { workerData: url }));
+  await Promise.all(workers.map((worker) => once(worker, "message")));
+  await Promise.all(workers.map((worker) => worker.terminate()));
 }
