@@ -34,6 +34,7 @@ mod server_time;
 mod slot;
 mod stream;
 mod submitted;
+mod switches;
 mod target;
 mod ticket;
 mod tls;
@@ -152,6 +153,7 @@ impl RedisStore {
     /// Lets go of all connections.
     pub(crate) fn close(&self) {
         self.channel.close();
+        self.context.switches.close();
         self.leases.give_back_all();
         self.runtimes.close();
     }

@@ -119,10 +119,12 @@ impl Connector {
     }
 
     /// Connects to the server at an address, and learns what time it is there.
-    /// It takes no longer than `longest` or, if that is more, [`LONGEST`].
+    /// Of a service, to the server that was `told` to be its primary, or else to the one that its sentinels name. It takes no
+    /// longer than `longest` or, if that is more, [`LONGEST`].
     pub(crate) async fn connect(
         &self,
         address: &Address,
+        told: Option<Endpoint>,
         time: &ServerTime,
         longest: Duration,
     ) -> Result<Connected, Failure> {
@@ -134,7 +136,10 @@ impl Connector {
                     Stream::Unix(UnixStream::connect(path).await.map_err(|_| UNREACHABLE)?)
                 }
                 Address::Service { service, sentinels } => {
-                    let named = self.primary(service, sentinels).await?;
+                    let named = match told {
+                        Some(told) => told,
+                        None => self.primary(service, sentinels).await?,
+                    };
                     let stream = self.tcp(&named).await?;
                     primary = Some(named);
                     stream
@@ -147,7 +152,7 @@ impl Connector {
 
     /// Connects to a server for a few commands.
     pub(crate) async fn session(&self, address: &Address) -> Result<Session, Failure> {
-        let connected = self.connect(address, &ServerTime::default(), LONGEST).await?;
+        let connected = self.connect(address, None, &ServerTime::default(), LONGEST).await?;
         Ok(Session::new(connected.stream))
     }
 

@@ -8,6 +8,7 @@ use super::connect::Connector;
 use super::counters::Counters;
 use super::options::Settings;
 use super::outstanding::Outstanding;
+use super::switches::Switches;
 use crate::backoff::{self, Backoff};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -25,6 +26,7 @@ pub(crate) struct Context {
     pub(crate) doctor_after: Option<Duration>,
     pub(crate) outstanding: Arc<Outstanding>,
     pub(crate) counters: Counters,
+    pub(crate) switches: Switches,
     reconnect: Backoff,
     max_connection_age: Option<Duration>,
 }
@@ -49,6 +51,7 @@ impl Context {
             doctor_after: settings.doctor_after,
             outstanding: Arc::new(Outstanding::new(most, settings.max_outstanding_bytes)),
             counters: Counters::default(),
+            switches: Switches::default(),
             reconnect,
             max_connection_age: settings.max_connection_age,
         })
@@ -62,6 +65,7 @@ impl Context {
             failing: AtomicBool::new(false),
             outstanding: Arc::new(self.outstanding.successor()),
             counters: Counters::default(),
+            switches: Switches::default(),
             reconnect: self.reconnect.clone(),
             ..*self
         }

@@ -33,6 +33,7 @@ use super::failure::{Class, Failure};
 use super::health::{Admission, Health};
 use super::server_time::ServerTime;
 use super::stream::Stream;
+use super::target::Endpoint;
 use super::ticket::Ticket;
 use crate::decision::Degradation;
 use crate::driver;
@@ -222,6 +223,15 @@ impl Shared {
 
 const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
 
+/// How serving over a connection has ended.
+struct Served {
+    end: End,
+    /// Whether anything was decided over it.
+    has_decided: bool,
+    /// Where the server is now, if that was why.
+    moved: Option<Endpoint>,
+}
+
 /// The task of a link. However it ends, also with its runtime, nobody is left waiting.
 struct Task(Arc<Shared>);
 
@@ -241,12 +251,16 @@ impl Task {
         let context = &*shared.context;
         // How many attempts have failed in a row.
         let mut failed = 0;
+        let mut told = context.switches.told();
+        let mut moved_to = None;
         loop {
             if !self.expiring(self.wanted()).await {
                 return;
             }
+            told.forget();
+            let longest = shared.beginning.left();
             let connecting =
-                context.connector.connect(&shared.address, &shared.time, shared.beginning.left());
+                context.connector.connect(&shared.address, moved_to.take(), &shared.time, longest);
             match self.expiring(connecting).await {
                 Ok(Connected { stream, primary }) => {
                     context.counters.connections.add(1);
@@ -254,8 +268,13 @@ impl Task {
                     if !self.hold(stream) {
                         return;
                     }
-                    let moved = context.connector.moved(&shared.address, primary, context.topology_refresh);
-                    let Some((end, has_decided)) = self.serve(moved).await else { return };
+                    context.switches.listen(&shared.context, &shared.address);
+                    let every = context.topology_refresh;
+                    let moved = context.connector.moved(&shared.address, primary, &mut told, every);
+                    let Some(Served { end, has_decided, moved: to }) = self.serve(moved).await else {
+                        return;
+                    };
+                    moved_to = to;
                     if end == End::Closed {
                         return;
                     }
@@ -286,23 +305,27 @@ impl Task {
         is_open
     }
 
-    /// Serves until the connection ends, or has to because the server has moved. Says why it has ended, and whether
-    /// anything was decided over it.
-    async fn serve(&self, moved: impl Future<Output = ()>) -> Option<(End, bool)> {
+    /// Serves until the connection ends, or has to because the server has moved.
+    async fn serve(&self, moved: impl Future<Output = Endpoint>) -> Option<Served> {
         let shared = &*self.0;
         let mut moved = pin!(moved);
+        let mut moved_to = None;
         poll_fn(|cx| {
             shared.has_thread.store(driver::is_own_thread(), Ordering::Relaxed);
             let mut held = shared.serving.lock();
             let Some(serving) = held.as_mut() else { return Poll::Ready(None) };
-            if !serving.is_leaving() && moved.as_mut().poll(cx).is_ready() {
+            if !serving.is_leaving()
+                && let Poll::Ready(to) = moved.as_mut().poll(cx)
+            {
+                moved_to = Some(to);
                 serving.retire();
             }
             let end = ready!(serving.poll(cx));
             // From here on nobody sends over it.
             let served = held.take();
             drop(held);
-            Poll::Ready(served.map(|served| (end, served.has_decided())))
+            let has_decided = served.as_ref().is_some_and(Serving::has_decided);
+            Poll::Ready(served.map(|_| Served { end, has_decided, moved: moved_to.take() }))
         })
         .await
     }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use polylimit::Source;
+use polylimit::{Limiter, Source};
 use polylimit_test_servers::{Kind, Sentinels, Server, until};
 
 use super::load::{Load, longest_gap, most_admitted, slowest};
@@ -103,6 +103,43 @@ fn a_planned_hand_over_is_followed() {
     assert!(runtime().block_on(limiter.check("afterwards")).unwrap().allowed());
     let exists = sentinels.server(new).query::<u64>(&["EXISTS", "polylimit:1:p:{afterwards}"]);
     assert_eq!(exists, 1);
+}
+
+/// The old primary takes writes for as long as no sentinel has demoted it, which takes seconds more.
+#[test]
+fn a_planned_hand_over_splits_no_budget() {
+    let _shared = quiet::shared();
+    let sentinels = Sentinels::start(Kind::Redis);
+    let url = with(&sentinels.url(), "deadline=1s");
+    let [awaiting, waiting] = [(); 2].map(|()| limiter(&url, "1000000/hour fixed_window"));
+    let runtime = runtime();
+    let check = |limiter: &Limiter, key: &str| limiter.blocking().check(key).unwrap();
+    let load = Load::start(&awaiting, &keys(4), 2);
+    load.until_stored(Duration::from_secs(5), |_| true);
+    assert_eq!(check(&waiting, "before").source(), Source::Store);
+    // One that is not used meanwhile has to hear of it, too.
+    until("the sentinels are listened to", Duration::from_secs(5), || {
+        let clients = |i| sentinels.sentinel(i).query::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        (0..3).all(|i| clients(i).lines().count() == 2).then_some(())
+    });
+    let new = sentinels.hand_over();
+    let opened = limiter(&url, "1000000/hour fixed_window");
+    std::thread::sleep(Duration::from_secs(1));
+    let is_primary_still = sentinels.server(1 - new).info("role") == "master";
+    for spent in 0..3 {
+        for (at, limiter) in [&awaiting, &waiting, &opened].into_iter().enumerate() {
+            let decision = check(limiter, "after");
+            assert_eq!(decision.source(), Source::Store, "{decision:?}");
+            let counted = decision.limit() - decision.remaining();
+            assert_eq!(counted, 3 * spent + at as u64 + 1, "limiter {at}");
+        }
+        let decision = runtime.block_on(awaiting.peek("after")).unwrap();
+        assert_eq!(decision.limit() - decision.remaining(), 3 * (spent + 1));
+    }
+    drop(load.end());
+    let holds = |server: usize| sentinels.server(server).query::<u64>(&["EXISTS", "polylimit:1:p:{after}"]);
+    assert_eq!(holds(new), 1);
+    assert!(is_primary_still, "the old primary was demoted before anything could be seen");
 }
 
 #[test]

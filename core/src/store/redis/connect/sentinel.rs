@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::greeting::auth;
 use super::staggered::staggered;
-use super::{Address, Connector, LONGEST_SENTINEL, Session, UNREACHABLE};
+use super::{Address, Connector, LONGEST, LONGEST_SENTINEL, Session, UNREACHABLE};
 use crate::backoff;
 use crate::decision::Degradation;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::resp::Value;
+use crate::store::redis::switches::Told;
 use crate::store::redis::target::Endpoint;
 
 impl Connector {
@@ -23,25 +25,60 @@ impl Connector {
         staggered(sentinels.iter().map(|sentinel| self.named_by(sentinel, service)).collect()).await
     }
 
-    /// Asks the sentinels about so often, until they name another primary than this one; for ever where there are none.
-    /// An old primary that they cannot reach keeps its role and its sockets.
-    pub(crate) async fn moved(&self, address: &Address, from: Option<Endpoint>, every: Duration) {
+    /// Waits until another primary than this one is told of, or named when the sentinels are asked, which is done about so
+    /// often; for ever where there are none. An old primary may keep its role and its sockets for long, or for good where
+    /// the sentinels cannot reach it. Gives the other one.
+    pub(crate) async fn moved(
+        &self,
+        address: &Address,
+        from: Option<Endpoint>,
+        told: &mut Told,
+        every: Duration,
+    ) -> Endpoint {
         let (Address::Service { service, sentinels }, Some(from)) = (address, from) else {
             return std::future::pending().await;
         };
-        loop {
-            sleep(every / 4 * 3 + backoff::part_of(every / 4)).await;
-            if self.primary(service, sentinels).await.is_ok_and(|named| named != from) {
-                return;
+        let asking = async {
+            loop {
+                sleep(every / 4 * 3 + backoff::part_of(every / 4)).await;
+                match self.primary(service, sentinels).await {
+                    Ok(named) if named != from => return named,
+                    _ => {}
+                }
             }
+        };
+        tokio::select! {
+            named = told.other_than(&from) => named,
+            named = asking => named,
         }
     }
 
-    async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+    /// The primary that more than half of the sentinels name.
+    pub(crate) async fn agreed_primary(&self, service: &str, sentinels: &[Endpoint]) -> Option<Endpoint> {
+        let named = join_all(sentinels.iter().map(|sentinel| self.named_by(sentinel, service))).await;
+        let named: Vec<Endpoint> = named.into_iter().filter_map(Result::ok).collect();
+        let votes = |one: &Endpoint| named.iter().filter(|other| *other == one).count();
+        named.iter().find(|one| 2 * votes(one) > sentinels.len()).cloned()
+    }
+
+    /// A connection over which a sentinel tells from now on when a service has another primary.
+    pub(crate) async fn hear_switches(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
+        let subscribing = async {
+            let mut session = self.sentinel(sentinel).await?;
+            match session.ask(&[b"SUBSCRIBE", b"+switch-master"]).await.map_err(|_| UNREACHABLE)? {
+                Value::Error(_) => Err(Failure::permanent(Degradation::Auth)),
+                _ => Ok(session),
+            }
+        };
+        timeout(LONGEST, subscribing).await.unwrap_or(Err(UNREACHABLE))
+    }
+
+    /// The service's primary, by one of its sentinels.
+    pub(crate) async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
         timeout(LONGEST_SENTINEL, self.ask_sentinel(sentinel, service)).await.unwrap_or(Err(UNREACHABLE))
     }
 
-    async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+    async fn sentinel(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
         let mut session = Session::new(self.tcp(sentinel).await?);
         if let Some(credentials) = &self.sentinel_credentials {
             let reply = session.ask(&auth(credentials)).await.map_err(|_| UNREACHABLE)?;
@@ -49,6 +86,11 @@ impl Connector {
                 return Err(Failure::permanent(Degradation::Auth));
             }
         }
+        Ok(session)
+    }
+
+    async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+        let mut session = self.sentinel(sentinel).await?;
         let question: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()];
         match session.ask(&question).await.map_err(|_| UNREACHABLE)? {
             Value::Array(words) => primary(&words).ok_or(UNREACHABLE),
