@@ -1,6 +1,10 @@
 package polylimit
 
-// #include "shim.h"
+/*
+#cgo noescape polylimit_go_address_key
+#cgo nocallback polylimit_go_address_key
+#include "shim.h"
+*/
 import "C"
 
 import (
@@ -70,6 +74,20 @@ func (k *AddressKeys) Header() string { return k.header }
 // came.
 func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 	defer runtime.KeepAlive(k)
+	if len(lines) < 2 && !hasNUL(peer) {
+		line := ""
+		if len(lines) == 1 {
+			line = lines[0]
+		}
+		own := scratches.Get().(*scratch)
+		defer scratches.Put(own)
+		status := C.polylimit_go_address_key(k.rules, textStart(peer), C.size_t(len(peer)), textStart(line),
+			C.size_t(len(line)), C.size_t(len(lines)), own.start(), C.size_t(len(own.buffer)), &own.length,
+			&own.told[0], C.size_t(len(own.told)))
+		if text, isDone, err := own.text(status); isDone {
+			return text, err
+		}
+	}
 	cPeer := foreignText(peer)
 	defer free(cPeer)
 	var pinner runtime.Pinner

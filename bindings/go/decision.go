@@ -142,24 +142,31 @@ func usageOf(result *C.polylimit_result) Usage {
 	return usage
 }
 
-// plain is the decision as C has it.
-func (d *Decision) plain() C.polylimit_decision {
-	plain := C.polylimit_decision{
-		source:         C.uint32_t(d.numbers.source),
-		degraded:       C.uint32_t(d.numbers.degraded),
-		remaining:      C.uint64_t(d.Remaining),
-		retry_after_us: C.uint64_t(d.numbers.retryAfterUs),
-		reset_after_us: C.uint64_t(d.numbers.resetAfterUs),
-		delay_us:       C.uint64_t(d.numbers.delayUs),
-		quota_count:    C.uint32_t(1 + len(d.numbers.others)),
-	}
-	plain.size = C.uint32_t(unsafe.Sizeof(plain))
+// plainTo writes the decision as C has it.
+func (d *Decision) plainTo(plain *C.polylimit_decision) {
+	plain.allowed = 0
 	if d.Allowed {
 		plain.allowed = 1
 	}
+	plain.size = C.uint32_t(unsafe.Sizeof(*plain))
+	plain.source = C.uint32_t(d.numbers.source)
+	plain.degraded = C.uint32_t(d.numbers.degraded)
+	plain.remaining = C.uint64_t(d.Remaining)
+	plain.retry_after_us = C.uint64_t(d.numbers.retryAfterUs)
+	plain.reset_after_us = C.uint64_t(d.numbers.resetAfterUs)
+	plain.delay_us = C.uint64_t(d.numbers.delayUs)
+	plain.quota_count = C.uint32_t(1 + len(d.numbers.others))
 	plain.quotas[0] = d.numbers.first
 	copy(plain.quotas[1:], d.numbers.others)
-	return plain
+}
+
+// After is the decision with what is left after a later operation on the same key under the same policy, such as a refund: for
+// header fields that tell it.
+func (d Decision) After(usage Usage) Decision {
+	d.Remaining, d.ResetAfter = usage.Remaining, usage.ResetAfter
+	d.numbers.resetAfterUs = usage.numbers.resetAfterUs
+	d.numbers.first, d.numbers.others = usage.numbers.first, usage.numbers.others
+	return d
 }
 
 // duration of microseconds, as far as it goes.

@@ -1,6 +1,10 @@
 package polylimit
 
-// #include "shim.h"
+/*
+#cgo noescape polylimit_go_headers
+#cgo nocallback polylimit_go_headers
+#include "shim.h"
+*/
 import "C"
 
 import (
@@ -37,32 +41,59 @@ func (l *Limiter) Headers(settings HeaderSettings, outcomes ...Outcome) ([]Heade
 		return nil, err
 	}
 	defer l.leave()
-	style, resetForm, err := optionalTexts(settings.Style, settings.ResetForm)
-	defer free(style)
-	defer free(resetForm)
+	text, err := l.headerText(settings, outcomes)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := plainOutcomes(outcomes)
-	defer plain.free()
-	if err != nil {
-		return nil, err
-	}
-	nowUs := C.uint64_t(time.Now().UnixMicro())
-	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_headers_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)), style, resetForm, nowUs,
-			buffer, capacity, length, &told[0], C.size_t(len(told)))
-	})
-	if err != nil {
-		return nil, err
-	}
-	fields := make([]HeaderField, 0, 6)
+	fields := make([]HeaderField, 0, strings.Count(text, "\n"))
 	for line := range strings.SplitSeq(text, "\r\n") {
 		if name, value, isField := strings.Cut(line, ": "); isField {
 			fields = append(fields, HeaderField{name, value})
 		}
 	}
 	return fields, nil
+}
+
+// headerText has a line for each field.
+func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (string, error) {
+	nowUs := C.uint64_t(time.Now().UnixMicro())
+	if len(outcomes) == 1 && !hasNUL(outcomes[0].Policy, settings.Style, settings.ResetForm) {
+		own := scratches.Get().(*scratch)
+		defer scratches.Put(own)
+		outcomes[0].Decision.plainTo(&own.decision)
+		policy := outcomes[0].Policy
+		status := C.polylimit_go_headers(l.limiter, textStart(policy), C.size_t(len(policy)), &own.decision,
+			textStart(settings.Style), C.size_t(len(settings.Style)), textStart(settings.ResetForm),
+			C.size_t(len(settings.ResetForm)), nowUs, own.start(), C.size_t(len(own.buffer)), &own.length,
+			&own.told[0], C.size_t(len(own.told)))
+		if text, isDone, err := own.text(status); isDone {
+			return text, err
+		}
+	}
+	style, resetForm, err := optionalTexts(settings.Style, settings.ResetForm)
+	defer free(style)
+	defer free(resetForm)
+	if err != nil {
+		return "", err
+	}
+	plain, err := plainOutcomes(outcomes)
+	defer plain.free()
+	if err != nil {
+		return "", err
+	}
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_headers_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)), style, resetForm, nowUs,
+			buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}
+
+func hasNUL(texts ...string) bool {
+	for _, text := range texts {
+		if strings.IndexByte(text, 0) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Problem is what to answer to a denied request.
@@ -124,7 +155,7 @@ func plainOutcomes(outcomes []Outcome) (*outcomesInC, error) {
 		if err != nil {
 			return plain, err
 		}
-		plain.decisions[at] = outcomes[at].Decision.plain()
+		outcomes[at].Decision.plainTo(&plain.decisions[at])
 		plain.outcomes = append(plain.outcomes, C.polylimit_outcome{policy: policy, decision: &plain.decisions[at]})
 	}
 	if len(outcomes) > 0 {

@@ -40,6 +40,28 @@ func (l *Limiter) Policy(name string) (string, error) {
 	})
 }
 
+// PolicyFor is the name of the policy by which requests that name this one, these quotas, or nothing (the only one) are
+// decided, for use in Request.Policy. Programs ask when they start, so that mistakes are found before the first request. Two
+// texts with the same name are the same policy.
+//
+// In a scope (1 to 256 bytes, such as "/login"; empty is none) quotas have a budget of their own, in every store and process.
+// A policy with a name is shared whatever the scope.
+func (l *Limiter) PolicyFor(policy, scope string) (string, error) {
+	if err := l.enter(); err != nil {
+		return "", err
+	}
+	defer l.leave()
+	cPolicy, cScope, err := optionalTexts(policy, scope)
+	defer free(cPolicy)
+	defer free(cScope)
+	if err != nil {
+		return "", err
+	}
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_limiter_policy_for(l.limiter, cPolicy, cScope, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}
+
 // SetCredentials authenticates new connections with another password from now on, and with another user name unless that
 // is empty.
 func (l *Limiter) SetCredentials(username, password string) error {

@@ -64,6 +64,58 @@ static inline polylimit_status polylimit_go_submit(const polylimit_completions *
     return status;
 }
 
+// Copies a text and puts a NUL at its end; NULL is none, and one that is too long for the place gives 0.
+static inline int polylimit_go_text(char *place, size_t capacity, const char *text, size_t length, const char **copied) {
+    *copied = NULL;
+    if (length == 0) {
+        return 1;
+    }
+    if (length >= capacity) {
+        return 0;
+    }
+    memcpy(place, text, length);
+    place[length] = 0;
+    *copied = place;
+    return 1;
+}
+
+// The header fields for one outcome. POLYLIMIT_PENDING: a text is too long for here.
+static inline polylimit_status polylimit_go_headers(const polylimit_limiter *limiter, const char *policy, size_t policy_length,
+                                                    const polylimit_decision *decision, const char *style,
+                                                    size_t style_length, const char *form, size_t form_length,
+                                                    uint64_t now_us, char *buffer, size_t capacity, size_t *length,
+                                                    char *message, size_t message_capacity) {
+    char policy_text[POLYLIMIT_GO_SHORT], style_text[POLYLIMIT_GO_SHORT], form_text[POLYLIMIT_GO_SHORT];
+    const char *style_or_null, *form_or_null;
+    polylimit_outcome outcome = {NULL, decision};
+    if (!polylimit_go_text(policy_text, sizeof policy_text, policy, policy_length, &outcome.policy) ||
+        !polylimit_go_text(style_text, sizeof style_text, style, style_length, &style_or_null) ||
+        !polylimit_go_text(form_text, sizeof form_text, form, form_length, &form_or_null)) {
+        return POLYLIMIT_PENDING;
+    }
+    return polylimit_headers_render(limiter, &outcome, 1, style_or_null, form_or_null, now_us, buffer, capacity, length,
+                                    message, message_capacity);
+}
+
+// What to limit a client by, where at most one line says for whom it was forwarded. POLYLIMIT_PENDING: the peer is too long
+// for here.
+static inline polylimit_status polylimit_go_address_key(const polylimit_address_rules *rules, const char *peer,
+                                                        size_t peer_length, const char *line, size_t line_length,
+                                                        size_t line_count, char *buffer, size_t capacity, size_t *length,
+                                                        char *message, size_t message_capacity) {
+    char peer_text[POLYLIMIT_GO_SHORT];
+    const char *peer_or_null;
+    polylimit_line lines[1] = {{line, line_length}};
+    if (!polylimit_go_text(peer_text, sizeof peer_text, peer, peer_length, &peer_or_null)) {
+        return POLYLIMIT_PENDING;
+    }
+    if (peer_or_null == NULL) {
+        peer_or_null = "";
+    }
+    return polylimit_address_rules_key(rules, peer_or_null, lines, line_count, buffer, capacity, length, message,
+                                       message_capacity);
+}
+
 // Does an operation and waits for it until it is stopped. The message of a failure goes to the result.
 static inline polylimit_status polylimit_go_call(const polylimit_limiter *limiter, uint32_t operation, const char *policy,
                                                  size_t policy_length, const char *key, size_t key_length, uint64_t cost,

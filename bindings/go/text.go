@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -40,3 +41,29 @@ func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, to
 		return string(buffer[:length]), nil
 	}
 }
+
+// scratch is where C writes a text, and what it reads for that: used again and again.
+type scratch struct {
+	told     message
+	decision C.polylimit_decision
+	buffer   [1024]byte
+	length   C.size_t
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// text is what was written, or nothing when it has to be done in the general way.
+func (s *scratch) text(status C.polylimit_status) (text string, isDone bool, err error) {
+	switch {
+	case status == C.POLYLIMIT_PENDING, Kind(status) == ErrInvalidArgument && int(s.length) >= len(s.buffer):
+		return "", false, nil
+	case status != C.POLYLIMIT_OK:
+		return "", true, s.told.failed(status)
+	default:
+		return string(s.buffer[:s.length]), true, nil
+	}
+}
+
+func (s *scratch) start() *C.char { return (*C.char)(unsafe.Pointer(&s.buffer[0])) }
+
+func textStart(text string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(text))) }

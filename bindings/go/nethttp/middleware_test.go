@@ -261,9 +261,8 @@ func left(t *testing.T, limiter *polylimit.Limiter, policy string) uint64 {
 
 func TestWhatIsSpentInVainIsGivenBack(t *testing.T) {
 	for name, inner := range map[string]nethttp.Options{
-		"no key":    {Key: func(*http.Request) (string, error) { return "", errors.New("nobody") }},
-		"no cost":   {Key: user, Cost: func(*http.Request) int64 { return -1 }},
-		"no policy": {Key: user, Policies: []string{"user", "nobody"}},
+		"no key":  {Key: func(*http.Request) (string, error) { return "", errors.New("nobody") }},
+		"no cost": {Key: user, Cost: func(*http.Request) int64 { return -1 }},
 	} {
 		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "9/hour"))
 		outer := nethttp.Options{Limiter: limiter, Policy: "ip", Key: user}

@@ -6,9 +6,7 @@
 package nethttp
 
 import (
-	"fmt"
 	"net/http"
-	"slices"
 
 	"polylimit.dev/polylimit"
 )
@@ -22,8 +20,12 @@ type Options struct {
 	// Policies are several in place of Policy: all of them admit a request, or it spends nothing under any. None may be given
 	// twice.
 	Policies []string
+	// Scope is where quotas without a name count, such as "/login" (1 to 256 bytes): all middlewares that name it share one
+	// budget. Empty: on a route, that route (http.Request.Pattern, where an http.ServeMux has chosen it before); around a
+	// whole server, none. A policy with a name is shared whatever the scope.
+	Scope string
 	// Key is whom to limit: ClientAddress, Header, or a function of the request. Nil is the client's address without
-	// trusting any proxy.
+	// trusting any proxy; so it is for a request whose key is empty.
 	Key func(*http.Request) (string, error)
 	// Cost is the units that a request spends; nil is 1 for each.
 	Cost func(*http.Request) int64
@@ -38,6 +40,9 @@ type Options struct {
 	// OnOutage answers a request that was denied because the store could not be asked, or that could not be decided; nil
 	// answers 503, or 500 where it is not the store's fault.
 	OnOutage func(http.ResponseWriter, *http.Request, Denial)
+	// OnError hears why a request could not be decided: an error of Key, or of the limiter. Nil logs it by slog.Default. A
+	// client that went away meanwhile is no error: its request is answered with 499, which it does not see.
+	OnError func(*http.Request, error)
 	// Headers say which header fields responses get.
 	Headers polylimit.HeaderSettings
 }
@@ -54,7 +59,7 @@ type Denial struct {
 	Err error
 }
 
-// Header limits by a field of the request; requests without it share one budget.
+// Header limits by a field of the request; requests without it count for their client's address.
 func Header(name string) func(*http.Request) (string, error) {
 	return func(request *http.Request) (string, error) { return request.Header.Get(name), nil }
 }
@@ -82,42 +87,31 @@ func peerOf(remote string) string {
 	return remote
 }
 
-func (o *Options) check() error {
+// check refuses what would limit nothing, or fail at each request, and gives the middleware without a handler.
+func (o *Options) check() (*limited, error) {
 	if o.Limiter == nil {
-		return invalid("Options.Limiter is nil: allowed is one that polylimit.Open gives")
+		return nil, invalid("Options.Limiter is nil: allowed is one that polylimit.Open gives")
 	}
 	if o.Policy != "" && len(o.Policies) > 0 {
-		return invalid("Options has both Policy and Policies: allowed is one of them")
+		return nil, invalid("Options has both Policy and Policies: allowed is one of them")
 	}
 	if o.Policies == nil {
 		o.Policies = []string{o.Policy}
 	}
-	if err := checkPolicies(o.Policies); err != nil {
-		return err
+	if len(o.Policies) == 0 {
+		return nil, invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
 	}
 	// Refuses names that are not known as soon as they are given.
 	if _, err := o.Limiter.Headers(o.Headers); err != nil {
-		return err
+		return nil, err
 	}
-	if o.Key != nil {
-		return nil
+	address, err := ClientAddress(polylimit.AddressRules{})
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	o.Key, err = ClientAddress(polylimit.AddressRules{})
-	return err
-}
-
-// checkPolicies refuses what would limit nothing, or spend twice.
-func checkPolicies(policies []string) error {
-	if len(policies) == 0 {
-		return invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
-	}
-	for at, policy := range policies {
-		if slices.Contains(policies[:at], policy) {
-			return invalid(fmt.Sprintf("policy %q is given twice: once is enough", policy))
-		}
-	}
-	return nil
+	l := &limited{options: *o, address: address, policies: &policies{limiter: o.Limiter, given: o.Policies, scope: o.Scope}}
+	_, err = l.policies.at("")
+	return l, err
 }
 
 func invalid(message string) error {

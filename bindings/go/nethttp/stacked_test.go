@@ -1,0 +1,188 @@
+package nethttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/nethttp"
+)
+
+func TestMistakesAreRefusedWhenTheMiddlewareIsMade(t *testing.T) {
+	two := open(t, polylimit.WithPolicy("a", "1/s"), polylimit.WithPolicy("b", "1/s"))
+	for name, options := range map[string]nethttp.Options{
+		"is not known":       {Policy: "nobody"},
+		"read \"minut\"":     {Policy: "100/minut"},
+		"there are several":  {},
+		"is given twice":     {Policies: []string{"60/minute", "60 per 60s"}},
+		"scope":              {Policy: "60/minute", Scope: strings.Repeat("x", 257)},
+		"is not known: this": {Policies: []string{"a", "nobody"}},
+	} {
+		options.Limiter = two
+		if _, err := nethttp.New(options); !errors.Is(err, polylimit.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	two.Close()
+	if _, err := nethttp.New(nethttp.Options{Limiter: two, Policy: "a"}); !errors.Is(err, polylimit.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestWhyARequestWasNotDecidedIsTold(t *testing.T) {
+	limiter, broken := open(t, polylimit.WithPolicy("web", "9/hour")), errors.New("the session store is gone")
+	var heard []error
+	hear := func(_ *http.Request, err error) { heard = append(heard, err) }
+	failing := func(*http.Request) (string, error) { return "", broken }
+	if status := get(t, around(t, hello, nethttp.Options{Limiter: limiter, Key: failing, OnError: hear}).URL).status; status != 500 {
+		t.Error(status)
+	}
+	server := around(t, hello, nethttp.Options{Limiter: limiter, OnError: hear})
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	var logged bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	logging := around(t, hello, nethttp.Options{Limiter: limiter, Policy: "web"})
+	limiter.Close()
+	if first, second := get(t, server.URL).status, get(t, logging.URL).status; first != 500 || second != 500 {
+		t.Error(first, second)
+	}
+	if len(heard) != 2 || !errors.Is(heard[0], broken) || !errors.Is(heard[1], polylimit.ErrClosed) {
+		t.Error(heard)
+	}
+	if !strings.Contains(logged.String(), "level=ERROR") || !strings.Contains(logged.String(), "the limiter is closed") {
+		t.Error(logged.String())
+	}
+}
+
+func TestAClientThatWentAwayIsNoFaultOfTheServer(t *testing.T) {
+	limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
+	told := func(*http.Request, error) { t.Error("it was told as an error") }
+	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, OnError: told})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	recorder := httptest.NewRecorder()
+	limit(hello).ServeHTTP(recorder, httptest.NewRequestWithContext(gone, http.MethodGet, "/", nil))
+	if recorder.Code != 499 {
+		t.Error(recorder.Code)
+	}
+
+	// One that goes while it is served, as a proxy that gives up tells by its panic.
+	leaving, cancel := context.WithCancel(context.Background())
+	statuses := []int{}
+	count := func(_ *http.Request, status int, _ http.Header) bool {
+		statuses = append(statuses, status)
+		return true
+	}
+	if limit, err = nethttp.New(nethttp.Options{Limiter: limiter, Count: count}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() != http.ErrAbortHandler || !slices.Equal(statuses, []int{499}) {
+			t.Error(statuses)
+		}
+	}()
+	limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		cancel()
+		panic(http.ErrAbortHandler)
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(leaving, http.MethodGet, "/", nil))
+}
+
+func TestQuotasWithoutANameBelongToTheirRoute(t *testing.T) {
+	limiter := open(t, polylimit.WithPolicy("named", "2/hour"))
+	made := func(options nethttp.Options) func(http.Handler) http.Handler {
+		options.Limiter, options.Key = limiter, user
+		limit, err := nethttp.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limit
+	}
+	mux := http.NewServeMux()
+	both := made(nethttp.Options{Policy: "1/hour"})
+	mux.Handle("/a", both(hello))
+	mux.Handle("/users/{id}", both(hello))
+	for _, path := range []string{"/shared/a", "/shared/b"} {
+		mux.Handle(path, made(nethttp.Options{Policy: "1/hour", Scope: "shared"})(hello))
+	}
+	for _, path := range []string{"/named/a", "/named/b"} {
+		mux.Handle(path, made(nethttp.Options{Policy: "named"})(hello))
+	}
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for _, step := range []struct {
+		path   string
+		status int
+	}{
+		{"/a", 200}, {"/users/1", 200}, {"/a", 429}, {"/users/2", 429},
+		{"/shared/a", 200}, {"/shared/b", 429},
+		{"/named/a", 200}, {"/named/b", 200}, {"/named/a", 429},
+	} {
+		if got := get(t, server.URL+step.path+"?user=u").status; got != step.status {
+			t.Error(step, got)
+		}
+	}
+}
+
+func TestOnePolicyAndKeyAreChargedOnceInOneRequest(t *testing.T) {
+	limiter := open(t, polylimit.WithPolicy("web", "9/hour"), polylimit.WithPolicy("other", "9/hour"))
+	one := nethttp.Options{Limiter: limiter, Policy: "web", Key: user}
+	several := nethttp.Options{Limiter: limiter, Policies: []string{"other", "web"}, Key: user}
+	remaining := http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		decision, isLimited := nethttp.DecisionOf(request)
+		if !isLimited || decision.Remaining != 8 {
+			t.Errorf("%v %+v", isLimited, decision)
+		}
+		hello(writer, request)
+	})
+	answer := get(t, around(t, remaining, one, several, one).URL+"?user=a")
+	if web, other := left(t, limiter, "web"), left(t, limiter, "other"); answer.status != 200 || web != 8 || other != 8 {
+		t.Errorf("%+v: %d and %d are left", answer, web, other)
+	}
+	if fields := strings.Join(answer.header.Values("Ratelimit-Policy"), ", "); strings.Count(fields, `"web"`) != 1 {
+		t.Error(fields)
+	}
+	// Another key, or another limiter, is another budget.
+	address := nethttp.Options{Limiter: limiter, Policy: "web"}
+	elsewhere := nethttp.Options{Limiter: open(t, polylimit.WithPolicy("web", "9/hour")), Policy: "web", Key: user}
+	get(t, around(t, hello, one, address, elsewhere).URL+"?user=b")
+	if decision, err := limiter.Peek(context.Background(), polylimit.Key("127.0.0.1").Policy("web")); err != nil || decision.Remaining != 8 {
+		t.Error(decision, err)
+	}
+	if decision, err := elsewhere.Limiter.Peek(context.Background(), polylimit.Key("b")); err != nil || decision.Remaining != 8 {
+		t.Error(decision, err)
+	}
+}
+
+func TestFieldsTellWhatIsLeftAfterARefund(t *testing.T) {
+	limiter := open(t, polylimit.WithPolicy("outer", "2/hour fixed_window"), polylimit.WithPolicy("inner", "0/hour"))
+	server := around(t, hello, nethttp.Options{Limiter: limiter, Policy: "outer", Key: user}, nethttp.Options{Limiter: limiter, Policy: "inner", Key: user})
+	denied := get(t, server.URL+"?user=a")
+	fields := strings.Join(denied.header.Values("Ratelimit"), ", ")
+	if denied.status != 429 || left(t, limiter, "outer") != 2 || !strings.Contains(fields, `"outer";r=2;`) {
+		t.Errorf("%+v", denied)
+	}
+}
+
+func TestARequestWithoutAKeyCountsForItsAddress(t *testing.T) {
+	limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
+	for _, key := range []func(*http.Request) (string, error){user, nethttp.Header("X-Api-Key")} {
+		if status := get(t, around(t, hello, nethttp.Options{Limiter: limiter, Key: key}).URL).status; status != 200 {
+			t.Error(status)
+		}
+	}
+	decision, err := limiter.Peek(context.Background(), polylimit.Key("127.0.0.1"))
+	if err != nil || decision.Remaining != 7 {
+		t.Error(decision, err)
+	}
+}
