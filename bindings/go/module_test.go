@@ -118,7 +118,7 @@ func goes(t *testing.T, environment []string, arguments ...string) (string, erro
 	command := exec.Command("go", arguments...)
 	command.Dir = own
 	command.Env = append(append(os.Environ(), "GOPROXY=file://"+proxy, "GOFLAGS=-mod=mod -modcacherw", "GOSUMDB=off",
-		"GOWORK=off", "GOMODCACHE="+filepath.Join(folder, "cache")), environment...)
+		"GOWORK=off", "GOEXPERIMENT=", "GOMODCACHE="+filepath.Join(folder, "cache")), environment...)
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
