@@ -159,7 +159,7 @@ test("a whole number is the key of its decimal text", async () => {
 test("policies are a Map as well as an object, and nothing else", async () => {
   const policies = new Map([
     ["api", "2/minute"],
-    ["login", { quotas: new Quota(5, 1000), outage: "deny" }],
+    ["login", { quotas: new Quota(5, 1000) }],
   ]);
   const limiter = new Limiter("memory:", { policies });
   assert.deepEqual(
