@@ -12,14 +12,20 @@ use crate::store::redis::duration;
 /// That a policy's keys may be leased: units of a busy key are taken from the store ahead, many at once, and spent in this
 /// process without asking.
 ///
-/// The store is debited first, so it never admits more than the quota, whatever dies. What is leased and not spent cannot be
-/// spent elsewhere until it is given back: when its time is over, on [`close`](crate::Limiter::close), and before anything
-/// but a check is asked of the key here. A process that is killed takes what it has leased along, so at most the number
-/// of processes times [`units`](Self::units) is lost.
+/// The store is debited first, so what all processes admit is never more than what the quota admits in any span of time, whatever
+/// dies. What is leased and not spent cannot be spent elsewhere until it is given back: when its time is over, on
+/// [`close`](crate::Limiter::close), and before anything but a check is asked of the key here. A process that is killed takes
+/// what it has leased along, so at most the number of processes times twice [`units`](Self::units) is lost.
 ///
 /// A lease grows with the rate of its key and shrinks as the quota runs low; the last units are asked for one by one. A unit
-/// counts from when it was leased: seen from outside, a request may proceed up to [`max_age`](Self::max_age) after the
-/// time at which it counts.
+/// counts from when it was leased, and ends after [`max_age`](Self::max_age) at the latest. In a window it ends before that with
+/// the window, or sub-window, in which it counts, and in a bucket that is refilled in steps with the next step; in any other
+/// bucket the units of a lease end one by one, once what was spent here has been repaid and while the rest of the debt is. All
+/// processes need the same `max_age` for that. A `sliding_log` counts each unit by itself, so that
+/// nothing of it can be spent later: it cannot be leased, nor can a `leaky_bucket` or a quota with `count_denied`.
+///
+/// Units that another process gives back with a `refund` or a `reset` may be those that are leased here: they can be spent all the
+/// same, so up to what is leased at that time is admitted on top of what was given back.
 ///
 /// As text it is `auto`, the most units, or both: `100/500ms`.
 ///
@@ -91,11 +97,14 @@ impl Lease {
 
     /// Refuses policies whose units cannot be taken ahead.
     pub(crate) fn check(policy: &Policy) -> Result<(), Error> {
-        let is_bad = |quota: &&Quota| quota.algorithm() == Algorithm::LeakyBucket || quota.count_denied();
+        let is_bad = |quota: &&Quota| {
+            matches!(quota.algorithm(), Algorithm::LeakyBucket | Algorithm::SlidingLog)
+                || quota.count_denied()
+        };
         match policy.quotas().iter().find(is_bad) {
             Some(quota) => Err(Error::invalid_argument(format!(
-                "policy {} cannot be leased: {quota} decides about each request when it comes; leave out the lease, \
-                 leaky_bucket and count_denied",
+                "policy {} cannot be leased: {quota} counts each request when it comes; leave out the lease, or \
+                 leaky_bucket, sliding_log and count_denied (a sliding_window can be leased)",
                 policy.name()
             ))),
             None => Ok(()),
@@ -157,8 +166,8 @@ mod tests {
     #[test]
     fn what_is_decided_when_it_comes_is_not_leased() {
         let check = |quotas| Lease::check(&Policy::parse("p", quotas).unwrap());
-        assert_eq!(check("1/s; 1/m token_bucket; 1/h fixed_window; 1/d sliding_log"), Ok(()));
-        for quotas in ["1/s leaky_bucket", "1/s; 2/m count_denied"] {
+        assert_eq!(check("1/s; 1/m token_bucket; 1/h fixed_window"), Ok(()));
+        for quotas in ["1/s leaky_bucket", "1/s; 2/m count_denied", "1/s; 1000/2s sliding_log"] {
             assert!(check(quotas).unwrap_err().message().contains("cannot be leased"));
         }
     }

@@ -40,7 +40,8 @@ macro_rules! counters {
             pub lease_units_held: u64,
             /// Units that were leased, not spent, and given back.
             pub lease_units_returned: u64,
-            /// Units that were leased, not spent, and could not be given back; or may have been.
+            /// Units that were leased, not spent, and could not be given back; or may have been. What a bucket has been repaid
+            /// while they were leased is not among them.
             pub lease_units_lost: u64,
         }
 

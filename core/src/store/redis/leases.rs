@@ -6,7 +6,10 @@
 //! units of others, which a window does once it has moved on.
 
 mod giving_back;
+mod held;
 mod holding;
+#[cfg(test)]
+mod tests;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +22,8 @@ use hashbrown::HashTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::holding::{Held, Holding, Take, Whose};
+use self::held::{Held, repaid_us};
+use self::holding::{Holding, Take, Whose};
 use super::context::Context;
 use super::failure::{Class, Failure};
 use super::key::KeyEncoder;
@@ -28,9 +32,11 @@ use super::policies::{Policies, RedisPolicy};
 use super::runtimes::Runtimes;
 use super::submitted::{Submitted, Until};
 use super::ticket::Reply;
+use crate::clock::micros;
 use crate::decision::{Decision, Degradation};
 use crate::error::Error;
 use crate::known_denied::KnownDenied;
+use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::store::{Action, Question};
 use crate::transition::Operation;
@@ -66,6 +72,7 @@ pub(super) struct Leases {
     /// How many keys are looked after; where there are none, nobody looks for one.
     holdings: AtomicUsize,
     seed: RandomState,
+    started: quanta::Instant,
     /// Whether somebody sees to what has reached its age.
     returning: AtomicBool,
     closed: AtomicBool,
@@ -100,6 +107,7 @@ impl Leases {
             shards,
             holdings: AtomicUsize::new(0),
             seed: RandomState::default(),
+            started: quanta::Instant::now(),
             returning: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             taking: AtomicUsize::new(0),
@@ -124,7 +132,7 @@ impl Leases {
         let hash = self.hash(question);
         let mut shard = self.shard(hash).lock();
         let holding = shard.table.find_mut(hash, |holding| holding.is_of(question))?;
-        let (decision, take) = holding.spend(question.cost, quanta::Instant::now())?;
+        let (decision, take) = holding.spend(question.cost, self.now_us())?;
         shard.answered += 1;
         drop(shard);
         if let Some(take) = take {
@@ -139,24 +147,28 @@ impl Leases {
         question: Question<'_>,
         policy: &RedisPolicy,
         decision: &Decision,
+        asked_us: u64,
     ) {
         let Some(lease) = &policy.lease else { return };
         let most = lease.most_units(&policy.policy);
         if most == 0 {
             return;
         }
+        let repaid_us = repaid_us(policy.policy.quotas(), decision, asked_us);
         let whose = |hash| Whose { id: question.id, key: question.key.into(), hash };
         let hash = self.hash(question);
-        let now = quanta::Instant::now();
+        let now_us = self.now_us();
         let mut shard = self.shard(hash).lock();
         if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
-            let take = holding.missed(decision.remaining(), now);
+            let take = holding.missed(question.cost, decision.remaining(), repaid_us, now_us);
             drop(shard);
             if let Some(take) = take {
                 self.take(whose(hash), take);
             }
-        } else if shard.table.len() < MOST_IN_SHARD || self.make_room(&mut shard, now) {
-            let holding = Holding::new(whose(hash), most, lease.max_age(), now);
+        } else if shard.table.len() < MOST_IN_SHARD || self.make_room(&mut shard, now_us) {
+            let (max_age_us, quotas) = (micros(lease.max_age()), policy.policy.quotas());
+            let mut holding = Holding::new(whose(hash), most, max_age_us, quotas, now_us);
+            holding.has_spent(question.cost, now_us);
             shard.table.insert_unique(hash, holding, |holding| holding.whose.hash);
             self.holdings.fetch_add(1, Ordering::Relaxed);
         }
@@ -177,8 +189,17 @@ impl Leases {
         let hash = self.hash(question);
         let mut shard = self.shard(hash).lock();
         if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
-            let void = holding.reset();
+            let void = holding.reset(self.now_us());
             shard.lost += void;
+        }
+    }
+
+    /// What was spent of a key is given back.
+    pub(super) fn spent_nothing(&self, question: Question<'_>) {
+        let hash = self.hash(question);
+        let mut shard = self.shard(hash).lock();
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+            holding.has_spent_nothing(self.now_us());
         }
     }
 
@@ -204,16 +225,16 @@ impl Leases {
         if self.closed.load(Ordering::Acquire) {
             return self.has_landed();
         }
-        let asked = quanta::Instant::now();
+        let asked_us = self.now_us();
         let Ok(submitted) = self.submit(&whose, TAKE, take.units, self.deadline()) else {
             // The system gives no thread: the key is asked for one by one.
-            self.taken(&whose, take, Err(Failure::not_applied(Degradation::Unreachable)), asked);
+            self.taken(&whose, take, Err(Failure::not_applied(Degradation::Unreachable)), asked_us);
             return self.has_landed();
         };
         let leases = Arc::clone(self);
         let taking = async move {
             let reply = leases.counted(&whose, submitted.await, TAKE, take.units);
-            leases.taken(&whose, take, reply, asked);
+            leases.taken(&whose, take, reply, asked_us);
             leases.has_landed();
         };
         if self.means.runtimes.spawn(taking).is_err() {
@@ -245,13 +266,13 @@ impl Leases {
         }
     }
 
-    fn taken(&self, whose: &Whose, take: Take, reply: Reply, asked: quanta::Instant) {
+    fn taken(&self, whose: &Whose, take: Take, reply: Reply, asked_us: u64) {
         let policy = self.means.policies.get(whose.id);
         let mut shard = self.shard(whose.hash).lock();
         let holding = shard.table.find_mut(whose.hash, |holding| holding.whose == *whose);
         let lost = match (reply, holding, policy) {
             (Ok(replied), Some(holding), Some(policy)) => {
-                holding.granted(take, &replied, &policy.policy, asked)
+                holding.granted(take, &replied, &policy.policy, asked_us, self.now_us())
             }
             (Ok(replied), ..) => replied.spent,
             (Err(failure), holding, _) => {
@@ -277,16 +298,20 @@ impl Leases {
 
     /// Gives units back to the store, if they are surely the ones that were taken.
     async fn refund(&self, whose: &Whose, held: Held, until: Instant) {
-        let returned = held.may_be_refunded(until.saturating_duration_since(Instant::now()))
-            && match self.submit(whose, REFUND, held.units, until) {
-                Ok(submitted) => self.counted(whose, submitted.await, REFUND, held.units).is_ok(),
+        let left_us = micros(until.saturating_duration_since(Instant::now()));
+        let lease = self.means.policies.get(whose.id).and_then(|policy| policy.lease);
+        let max_age = lease.map_or(Lease::LONGEST, |lease| lease.max_age());
+        let units = held.refundable(self.now_us().saturating_add(left_us), micros(max_age));
+        let returned = units > 0
+            && match self.submit(whose, REFUND, units, until) {
+                Ok(submitted) => self.counted(whose, submitted.await, REFUND, units).is_ok(),
                 Err(_) => false,
             };
         let mut shard = self.shard(whose.hash).lock();
         if returned {
-            shard.returned += held.units;
+            shard.returned += units;
         } else {
-            shard.lost += held.units;
+            shard.lost += held.units();
         }
     }
 
@@ -346,17 +371,17 @@ impl Leases {
         if self.holdings.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
-        let now = quanta::Instant::now();
+        let now_us = self.now_us();
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
             for holding in &mut shard.table {
-                if let Some(held) = holding.over(now) {
+                if let Some(held) = holding.over(now_us) {
                     all.push((holding.whose.clone(), held));
                 }
             }
             let before = shard.table.len();
-            shard.table.retain(|holding| !holding.is_idle(now));
+            shard.table.retain(|holding| !holding.is_idle(now_us));
             self.holdings.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
             if shard.table.len() < shard.table.capacity() / 4 {
                 let used = shard.table.len();
@@ -367,11 +392,19 @@ impl Leases {
     }
 
     /// Says whether there is room for one more.
-    fn make_room(&self, shard: &mut Shard, now: quanta::Instant) -> bool {
+    fn make_room(&self, shard: &mut Shard, now_us: u64) -> bool {
         let before = shard.table.len();
-        shard.table.retain(|holding| !holding.is_idle(now));
+        shard.table.retain(|holding| !holding.is_idle(now_us));
         self.holdings.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
         shard.table.len() < before
+    }
+
+    /// The time by which units age: that of a manual clock, by which the store decides as well, or what has passed.
+    pub(super) fn now_us(&self) -> u64 {
+        match self.means.context.clock.manual() {
+            Some(clock) => clock.now_us(),
+            None => micros(self.started.elapsed()),
+        }
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {

@@ -113,6 +113,7 @@ impl RedisStore {
     /// Asks of a key that may be leased what no lease pays for. Nobody is told of units as used that are only held here.
     async fn ask_beside_lease(&self, topology: &Topology, asked: &Asked<'_>) -> Result<Answer, Error> {
         let until = Instant::now() + self.context.deadline;
+        let asked_us = self.leases.now_us();
         let question = asked.question;
         let is_check = question.action == Action::Apply(Operation::Check);
         match question.action {
@@ -121,14 +122,16 @@ impl RedisStore {
             Action::Apply(_) => {}
         }
         let answer = self.answered(asked, self.submit_until(topology, asked, until).await)?;
-        if question.action == Action::Reset {
-            self.leases.forget(question);
+        match question.action {
+            Action::Reset => self.leases.forget(question),
+            Action::Apply(Operation::Refund) => self.leases.spent_nothing(question),
+            Action::Apply(_) => {}
         }
         if !is_check || answer.0.source != Source::Store {
             return Ok(answer);
         }
         if answer.0.allowed {
-            self.leases.admitted(question, &asked.policy, &answer.0);
+            self.leases.admitted(question, &asked.policy, &answer.0, asked_us);
             return Ok(answer);
         }
         if !self.leases.holds(question) {

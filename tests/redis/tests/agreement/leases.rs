@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::{Lease, Limiter, Outage, Policy, Request, Source};
+use polylimit::{ErrorKind, Lease, Limiter, ManualClock, Outage, Policy, Request, Source};
 use polylimit_test_servers::{FaultProxy, Kind, Server};
 
 const LIMIT: u64 = 4_000;
@@ -57,6 +57,51 @@ fn processes_at_ten_times_the_limit_get_it_and_no_more() {
         let admitted: u64 = children.into_iter().map(admitted).sum();
         assert!(admitted <= LIMIT && admitted * 100 >= LIMIT * 99, "{quota}: {admitted}");
     }
+}
+
+/// A moment at which everything that was used has come back: with what is leased from before, no more is admitted than without.
+#[test]
+fn units_that_were_taken_before_are_not_spent_on_top_of_new_ones() {
+    let pass = Duration::from_millis(2_400);
+    for quota in ["1000/2s token_bucket", "1000/2s fixed_window", "1000/2s", "1000/2s token_bucket step=100"]
+    {
+        let server = Server::start(Kind::Redis, &[]);
+        let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+        let lease = Lease::new(1_000, Duration::from_secs(60)).unwrap();
+        let [one, other] = [(); 2].map(|()| {
+            let policy = Policy::parse("leased", quota).unwrap();
+            let builder = Limiter::builder().store(&url(&server)).policy(policy).clock(clock.clone());
+            builder.lease("leased", lease).outage("leased", Outage::Deny).build().unwrap()
+        });
+        for limiter in [&one, &other] {
+            while limiter.stats().lease_units_held < 10 {
+                assert!(limiter.blocking().check("key").unwrap().allowed(), "{quota}");
+            }
+        }
+        until_nothing_is_taken(&server);
+        clock.advance(pass).unwrap();
+        let ask = |limiter: &Limiter| u64::from(limiter.blocking().check("key").unwrap().allowed());
+        let admitted: u64 = (0..1_500).map(|_| ask(&one) + ask(&other)).sum();
+        assert!(admitted <= 1_000, "{quota}: {admitted} at once");
+        assert!(admitted >= 900, "{quota}: {admitted} at once");
+        assert!(one.stats().leased > 0 && other.stats().leased > 0);
+    }
+}
+
+#[test]
+fn a_log_is_not_leased() {
+    let server = Server::start(Kind::Redis, &[]);
+    let policy = Policy::parse("leased", "1000/2s sliding_log").unwrap();
+    let builder = Limiter::builder().store(&url(&server)).policy(policy).lease("leased", Lease::auto());
+    let refused = builder.build().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.message().contains("a sliding_window can be leased"), "{refused}");
+    // Nor is one that a policy becomes.
+    let leased = limiter(&server, "1000/2s token_bucket", Some(Lease::auto()));
+    leased.set_policy(Policy::parse("leased", "1000/2s sliding_log").unwrap()).unwrap();
+    let admitted = (0..1_200).filter(|_| leased.blocking().check("key").unwrap().allowed()).count();
+    assert_eq!(leased.stats().leased, 0);
+    assert!(admitted >= 1_000);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::held::Held;
 use super::holding::Holding;
 use super::{Leases, Whose};
 use crate::policy::Policy;
@@ -53,7 +54,7 @@ impl Leases {
                 if is_same {
                     returned.extend(held.into_iter().map(|held| (holding.whose.clone(), held)));
                 } else {
-                    void += held.iter().map(|held| held.units).sum::<u64>();
+                    void += held.iter().map(Held::units).sum::<u64>();
                 }
             }
             shard.lost += void;

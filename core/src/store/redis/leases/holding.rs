@@ -1,18 +1,18 @@
 //! What is held of one key, and how much is to be taken next.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
 
-use crate::clock::micros;
+use super::held::{Ends, Held, Idle, repays_unit_ns, span_us};
 use crate::decision::{Decision, QuotaUsage, Several, Source};
 use crate::policy::Policy;
-use crate::quota::{Algorithm, Quota};
+use crate::quota::Quota;
 use crate::store::redis::ticket::Replied;
 use crate::store::{PolicyId, Question};
 
 /// A lease that lasts for less than this is too small, and one that lasts for more than twice as long is too large.
-const GOOD_TIME: Duration = Duration::from_millis(50);
+const GOOD_TIME_US: u64 = 50_000;
+/// So many good leases follow each other in a sub-window or step, at whose end nothing of the last one can be given back.
+const LEASES_IN_SPAN: u64 = 8;
 /// No more than this part of what remains is taken, so that others find something, too.
 const PART_OF_REMAINING: u64 = 16;
 
@@ -34,28 +34,21 @@ pub(super) struct Holding {
     /// How many are taken next.
     size: u64,
     most: u64,
-    max_age: Duration,
+    max_age_us: u64,
+    /// How long a lease should last.
+    good_time_us: u64,
     is_taking: bool,
     /// How often the store was told to forget the key: what was taken before that is void.
     resets: u64,
-    granted_at: quanta::Instant,
-    used_at: quanta::Instant,
+    granted_at_us: u64,
+    used_at_us: u64,
+    /// How long a bucket takes to repay a unit, and for how long it has had none to repay.
+    repays_unit_ns: u64,
+    idle: Idle,
+    /// When all that was last taken ends, and how long units may be spent at most that are taken later.
+    span: Option<(u64, u64)>,
     /// What each quota said when something was last taken.
     views: SmallVec<[QuotaUsage; 1]>,
-}
-
-/// Units that were taken together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
-    pub(super) units: u64,
-    taken: Option<Taken>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    at: quanta::Instant,
-    /// For how long they are the newest of their window: after that, others' would be given back in their place.
-    refundable: Option<Duration>,
 }
 
 /// Units to be taken now.
@@ -63,34 +56,26 @@ struct Taken {
 pub(super) struct Take {
     pub(super) units: u64,
     resets: u64,
-}
-
-impl Held {
-    /// Whether giving them back, within a deadline from now, gives back these and not others'.
-    pub(super) fn may_be_refunded(&self, deadline: Duration) -> bool {
-        self.taken
-            .and_then(|taken| Some((taken.at.elapsed() + deadline) < taken.refundable?))
-            .unwrap_or(false)
-    }
-
-    fn is_over(&self, now: quanta::Instant, max_age: Duration) -> bool {
-        self.taken.is_some_and(|taken| now.saturating_duration_since(taken.at) >= max_age)
-    }
+    idle_us: u64,
 }
 
 impl Holding {
-    pub(super) fn new(whose: Whose, most: u64, max_age: Duration, now: quanta::Instant) -> Self {
+    pub(super) fn new(whose: Whose, most: u64, max_age_us: u64, quotas: &[Quota], now_us: u64) -> Self {
         Self {
             whose,
             front: Held::default(),
             back: Held::default(),
             size: 1,
             most,
-            max_age,
+            max_age_us,
+            good_time_us: GOOD_TIME_US,
             is_taking: false,
             resets: 0,
-            granted_at: now,
-            used_at: now,
+            granted_at_us: now_us,
+            used_at_us: now_us,
+            repays_unit_ns: repays_unit_ns(quotas),
+            idle: Idle::since(now_us),
+            span: None,
             views: SmallVec::new(),
         }
     }
@@ -100,7 +85,7 @@ impl Holding {
     }
 
     pub(super) fn units(&self) -> u64 {
-        self.front.units + self.back.units
+        self.front.units() + self.back.units()
     }
 
     /// Whether there are units, or will be.
@@ -114,58 +99,95 @@ impl Holding {
     }
 
     /// Pays for a check, if that is possible, and says what to take now.
-    pub(super) fn spend(&mut self, cost: u64, now: quanta::Instant) -> Option<(Decision, Option<Take>)> {
-        self.used_at = now;
-        if self.front.units == 0 {
+    pub(super) fn spend(&mut self, cost: u64, now_us: u64) -> Option<(Decision, Option<Take>)> {
+        self.used_at_us = now_us;
+        self.update(now_us);
+        if self.front.units() == 0 {
             self.front = std::mem::take(&mut self.back);
         }
-        // What has reached its age is about to be given back.
-        if self.units() < cost || self.front.is_over(now, self.max_age) {
+        // What has reached its age is about to be given back. What stands behind ends no sooner.
+        if self.units() < cost || self.front.is_over(now_us, self.max_age_us) {
             return None;
         }
-        let of_front = cost.min(self.front.units);
-        self.front.units -= of_front;
-        self.back.units -= cost - of_front;
-        let is_low = self.units() <= self.size / 2 && self.back.units == 0;
-        let take = if is_low { self.begin_taking() } else { None };
-        Some((self.decision(now), take))
+        let of_front = cost.min(self.front.units());
+        self.front.spend(of_front);
+        self.back.spend(cost - of_front);
+        self.has_spent(cost, now_us);
+        let is_low = self.units() <= self.size / 2 && self.back.units() == 0;
+        let take = if is_low { self.begin_taking(now_us) } else { None };
+        Some((self.decision(now_us), take))
     }
 
-    /// A check was admitted by the store, because what is held does not pay for it. Says what to take now.
-    pub(super) fn missed(&mut self, remaining: u64, now: quanta::Instant) -> Option<Take> {
-        let is_busy = now.saturating_duration_since(self.used_at) < self.max_age;
-        self.used_at = now;
+    fn update(&mut self, now_us: u64) {
+        self.front.update(now_us, self.idle);
+        self.back.update(now_us, self.idle);
+    }
+
+    /// Something was spent, of what is held or of the store's.
+    pub(super) fn has_spent(&mut self, units: u64, now_us: u64) {
+        self.idle.ends(now_us, units.saturating_mul(self.repays_unit_ns));
+    }
+
+    /// A check was admitted by the store, because what is held does not pay for it; it says when it is full again. Says what to
+    /// take now.
+    pub(super) fn missed(&mut self, cost: u64, remaining: u64, repaid_us: u64, now_us: u64) -> Option<Take> {
+        self.update(now_us);
+        self.has_spent(cost, now_us);
+        self.front.is_repaid_at(repaid_us);
+        self.back.is_repaid_at(repaid_us);
+        let is_busy = now_us.saturating_sub(self.used_at_us) < self.max_age_us;
+        self.used_at_us = now_us;
         // The last units are asked for one by one.
         self.size = self.size.max(1).min(remaining / PART_OF_REMAINING);
         // Where some stand behind others, what is taken would have no place: the check costs more than all of them, or those
         // in front are about to be given back.
-        if is_busy && self.back.units == 0 { self.begin_taking() } else { None }
+        if is_busy && self.back.units() == 0 { self.begin_taking(now_us) } else { None }
     }
 
-    fn begin_taking(&mut self) -> Option<Take> {
+    fn begin_taking(&mut self, now_us: u64) -> Option<Take> {
         if self.size == 0 || std::mem::replace(&mut self.is_taking, true) {
             return None;
         }
-        Some(Take { units: self.size, resets: self.resets })
+        Some(Take { units: self.units_to_take(now_us), resets: self.resets, idle_us: self.idle.at(now_us) })
     }
 
-    /// Units have been taken. Says how many of them are void.
+    /// The size of a lease, or as much of it as is likely to be spent before it ends.
+    fn units_to_take(&self, now_us: u64) -> u64 {
+        let Some((ends_us, span_us)) = self.span else { return self.size };
+        let left_us = match ends_us.checked_sub(now_us) {
+            Some(left_us) if left_us > 0 => left_us,
+            _ => span_us - (now_us - ends_us) % span_us,
+        };
+        if left_us >= self.good_time_us {
+            return self.size;
+        }
+        // It is less than there are microseconds in a good time.
+        (self.size.saturating_mul(left_us) / self.good_time_us).max(1)
+    }
+
+    /// Units have been taken, which were asked for then. Says how many of them are void.
     pub(super) fn granted(
         &mut self,
         take: Take,
         replied: &Replied,
         policy: &Policy,
-        asked: quanta::Instant,
+        asked_us: u64,
+        now_us: u64,
     ) -> u64 {
         self.is_taking = false;
         if take.resets != self.resets {
             return replied.spent;
         }
-        let lasted = asked.saturating_duration_since(self.granted_at);
-        self.granted_at = asked;
-        let size = if lasted < GOOD_TIME {
+        let lasted_us = asked_us.saturating_sub(self.granted_at_us);
+        self.granted_at_us = asked_us;
+        let span_us = policy.quotas().iter().filter_map(span_us).min();
+        self.good_time_us = span_us.map_or(GOOD_TIME_US, |us| GOOD_TIME_US.min(us / LEASES_IN_SPAN).max(1));
+        let size = if take.units < self.size {
+            // It was cut for the time that was left, which says nothing about the next one.
+            self.size
+        } else if lasted_us < self.good_time_us {
             self.size.saturating_mul(2)
-        } else if lasted > 2 * GOOD_TIME {
+        } else if lasted_us > 2 * self.good_time_us {
             self.size.div_ceil(2)
         } else {
             self.size
@@ -173,10 +195,14 @@ impl Holding {
         let decision = &replied.decision;
         self.size = size.min(self.most).min(decision.remaining() / PART_OF_REMAINING);
         self.views = decision.quotas().into();
-        let views = policy.quotas().iter().zip(decision.quotas());
-        let refundable = views.map(|(quota, view)| refundable(quota, view, replied.now_us)).min().flatten();
-        let held = Held { units: replied.spent, taken: Some(Taken { at: asked, refundable }) };
-        if self.front.units == 0 {
+        let ends = Ends::of(policy.quotas(), replied, asked_us);
+        self.span = span_us.map(|span_us| (ends.at_us, span_us));
+        self.repays_unit_ns = repays_unit_ns(policy.quotas());
+        self.update(now_us);
+        self.front.is_repaid_at(ends.repaid_us);
+        let mut held = Held::new(replied.spent, asked_us, take.idle_us, ends);
+        held.update(now_us, self.idle);
+        if self.front.units() == 0 {
             self.front = held;
         } else {
             self.back = held;
@@ -192,13 +218,19 @@ impl Holding {
     /// Takes everything out.
     pub(super) fn give_up(&mut self) -> SmallVec<[Held; 2]> {
         let all = [std::mem::take(&mut self.front), std::mem::take(&mut self.back)];
-        all.into_iter().filter(|held| held.units > 0).collect()
+        all.into_iter().filter(|held| held.units() > 0).collect()
+    }
+
+    /// What was spent is given back, so it is no longer what is repaid.
+    pub(super) fn has_spent_nothing(&mut self, now_us: u64) {
+        self.idle.begins(now_us);
     }
 
     /// The store forgets the key. Says how many units are void.
-    pub(super) fn reset(&mut self) -> u64 {
+    pub(super) fn reset(&mut self, now_us: u64) -> u64 {
         self.resets += 1;
-        self.give_up().iter().map(|held| held.units).sum()
+        self.has_spent_nothing(now_us);
+        self.give_up().iter().map(Held::units).sum()
     }
 
     /// The policy has other numbers, under which so many are held at most. Takes everything out, and what is being taken is
@@ -210,24 +242,25 @@ impl Holding {
         self.give_up()
     }
 
-    /// Takes out what has reached its age.
-    pub(super) fn over(&mut self, now: quanta::Instant) -> Option<Held> {
-        if !self.front.is_over(now, self.max_age) {
+    /// Takes out what has reached its age, or its end.
+    pub(super) fn over(&mut self, now_us: u64) -> Option<Held> {
+        if !self.front.is_over(now_us, self.max_age_us) {
             return None;
         }
+        self.update(now_us);
         let over = std::mem::replace(&mut self.front, std::mem::take(&mut self.back));
         // It was too large.
         self.size = self.size.div_ceil(2);
-        (over.units > 0).then_some(over)
+        (over.units() > 0).then_some(over)
     }
 
     /// Whether nothing would be missed without it.
-    pub(super) fn is_idle(&self, now: quanta::Instant) -> bool {
-        self.units() == 0 && !self.is_taking && now.saturating_duration_since(self.used_at) >= self.max_age
+    pub(super) fn is_idle(&self, now_us: u64) -> bool {
+        self.units() == 0 && !self.is_taking && now_us.saturating_sub(self.used_at_us) >= self.max_age_us
     }
 
-    fn decision(&self, now: quanta::Instant) -> Decision {
-        let passed_us = micros(now.saturating_duration_since(self.granted_at));
+    fn decision(&self, now_us: u64) -> Decision {
+        let passed_us = now_us.saturating_sub(self.granted_at_us);
         let units = self.units();
         let view = |view: &QuotaUsage| QuotaUsage {
             limit: view.limit,
@@ -244,27 +277,13 @@ impl Holding {
     }
 }
 
-/// For how long units that were just taken are the newest of their quota: a bucket does not tell its units apart, a window
-/// does once it has moved on, and in a log others stand behind them at any time.
-fn refundable(quota: &Quota, view: &QuotaUsage, now_us: u64) -> Option<Duration> {
-    match quota.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => Some(Duration::MAX),
-        Algorithm::FixedWindow => Some(Duration::from_micros(view.reset_after_us)),
-        Algorithm::SlidingWindow => {
-            let width_us = quota.period_us() / u64::from(quota.buckets().unwrap_or(1));
-            Some(Duration::from_micros(width_us - now_us % width_us))
-        }
-        Algorithm::SlidingLog => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn granted(holding: &mut Holding, take: Take, now: quanta::Instant) {
+    fn granted(holding: &mut Holding, take: Take, now_us: u64) {
         let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
-        let total = QuotaUsage { limit: 1_000_000, remaining: 900_000, reset_after_us: 0 };
+        let total = QuotaUsage { limit: 1_000_000, remaining: 900_000, reset_after_us: 8_640_000_000 };
         let decision = Decision {
             total,
             several: None,
@@ -274,30 +293,31 @@ mod tests {
             degraded: None,
         };
         let replied = Replied { decision, spent: take.units, now_us: 0, denied: None };
-        assert_eq!(holding.granted(take, &replied, &policy, now), 0);
+        assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);
     }
 
     #[test]
     fn nothing_that_is_held_is_forgotten_when_more_is_taken() {
-        let now = quanta::Instant::now();
+        let now_us = 0;
         let whose = Whose { id: PolicyId(0), key: b"key".as_slice().into(), hash: 0 };
-        let mut holding = Holding::new(whose, 1_000, Duration::from_secs(1), now);
-        let take = holding.missed(900_000, now).unwrap();
-        granted(&mut holding, take, now);
+        let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
+        let mut holding = Holding::new(whose, 1_000, 1_000_000, policy.quotas(), now_us);
+        let take = holding.missed(1, 900_000, 0, now_us).unwrap();
+        granted(&mut holding, take, now_us);
         let (mut taken, mut spent) = (take.units, 0);
         // Until there are some in front and some behind.
-        while holding.back.units == 0 {
-            let (_, take) = holding.spend(1, now).unwrap();
+        while holding.back.units() == 0 {
+            let (_, take) = holding.spend(1, now_us).unwrap();
             spent += 1;
             if let Some(take) = take {
-                granted(&mut holding, take, now);
+                granted(&mut holding, take, now_us);
                 taken += take.units;
             }
         }
         // A check that costs more than all of them is admitted by the store.
-        assert!(holding.spend(taken + 1, now).is_none());
-        if let Some(take) = holding.missed(900_000, now) {
-            granted(&mut holding, take, now);
+        assert!(holding.spend(taken + 1, now_us).is_none());
+        if let Some(take) = holding.missed(1, 900_000, 0, now_us) {
+            granted(&mut holding, take, now_us);
             taken += take.units;
         }
         assert_eq!(holding.units(), taken - spent);
