@@ -40,6 +40,13 @@ const TAKEN: &[(&str, &str, &str)] = &[
         "bindings/uniffi/kotlin/src/test/kotlin/readme/ReadmeTest.kt",
     ),
     ("bindings/uniffi/ruby/README.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
+    (
+        "docs/migrate/from-bucket4j.md",
+        "kotlin",
+        "bindings/uniffi/kotlin/src/test/kotlin/readme/MigrationTest.kt",
+    ),
+    ("docs/migrate/from-bucket4j.md", "java", "bindings/uniffi/kotlin/src/test/kotlin/readme/MigrationTest.kt"),
+    ("docs/migrate/from-rack-attack.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
 ];
 
 #[test]

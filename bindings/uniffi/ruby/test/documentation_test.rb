@@ -1,23 +1,57 @@
 # frozen_string_literal: true
 
+require 'active_support'
+require 'active_support/cache'
 require 'minitest/autorun'
+require 'minitest/mock'
+require 'rack/attack'
 require 'rack/builder'
 require 'rack/mock'
 
-# The examples of the README run one after the other, as they would in a config.ru.
+# The examples of the pages run one after the other, as they would in a config.ru.
 class DocumentationTest < Minitest::Test
-  README = File.read(File.expand_path('../README.md', __dir__))
+  README = File.expand_path('../README.md', __dir__)
+  MIGRATION = File.expand_path('../../../../docs/migrate/from-rack-attack.md', __dir__)
+
+  def examples(page)
+    text = File.read(page)
+    examples = text.scan(/^```ruby\n(.*?)^```$/m).flatten
+    assert_equal text.scan(/^```\w/).size, examples.size
+    # They give the deadline themselves.
+    examples.map { |example| example.gsub('redis://localhost', ENV.fetch('POLYLIMIT_REDIS')[/\A[^?]+/]) }
+  end
+
+  # What these examples say they print, and the application that they make.
+  def served(*examples)
+    app = nil
+    printed = examples.join.scan(/^ *puts .* # (.*)$/).flatten.reject { |line| line == 'nil is never' }
+    out, err = capture_io { app = ::Rack::Builder.new_from_string("#{examples.join}run ->(_) { [200, {}, []] }") }
+    assert_equal [printed, ''], [out.lines.map(&:chomp), err]
+    ::Rack::MockRequest.new(app)
+  end
 
   def test_the_examples_of_the_readme
-    examples = README.scan(/^```ruby\n(.*?)^```$/m).flatten
-    assert_equal README.scan(/^```\w/).size, examples.size
-    # They give the deadline themselves.
-    server = ENV.fetch('POLYLIMIT_REDIS')[/\A[^?]+/]
-    program = "#{examples.join.gsub('redis://localhost', server)}run ->(_) { [200, {}, []] }"
-    app = nil
-    assert_silent { app = ::Rack::Builder.new_from_string(program) }
-    response = ::Rack::MockRequest.new(app).get('/', 'HTTP_X_API_KEY' => 'documentation')
+    response = served(*examples(README)).get('/', 'HTTP_X_API_KEY' => 'documentation')
     assert_equal 200, response.status
     assert_match(/\A"api:1";q=100;w=60, "api:2";q=1000;w=3600\z/, response['ratelimit-policy'])
+  end
+
+  def test_the_examples_of_the_migration_from_rack_attack
+    theirs, ours, mistake = examples(MIGRATION)
+    Rack::Attack.cache.store = ActiveSupport::Cache::MemoryStore.new
+    name = "name#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+    [served(theirs), served(ours, mistake)].each do |app|
+      login = -> { app.post('/login', params: { 'name' => name }, 'REMOTE_ADDR' => '192.0.2.7').status }
+      # Windows of rack-attack end by the clock of this process.
+      Time.stub(:now, Time.now) { assert_equal [200] * 5 + [429], Array.new(6) { login.call } }
+      assert_equal 200, app.get('/login', 'REMOTE_ADDR' => '192.0.2.7').status
+      assert_nil app.get('/health', 'REMOTE_ADDR' => '192.0.2.7')['ratelimit']
+    end
+  end
+
+  def test_the_quotas_of_the_migration_are_allowed
+    quotas = File.read(MIGRATION).scan(%r{`'?(\d+/[^`']*)'?`}).flatten
+    assert_operator quotas.size, :>=, 3
+    quotas.each { |text| Polylimit::Limiter.new(policies: { api: text }) }
   end
 end
