@@ -11,7 +11,9 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = '>= 3.0'
   # The native library is for one platform.
   spec.platform = Gem::Platform.local
-  spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so}', 'README.md'] }
+  # `native` copies the licences beside this file: a gem holds nothing from further out.
+  spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so}', 'README.md', 'LICENSE-*', 'THIRD_PARTY_NOTICES'] }
   spec.add_dependency 'ffi', '~> 1.15'
-  spec.metadata['rubygems_mfa_required'] = 'true'
+  spec.homepage = 'https://polylimit.dev'
+  spec.metadata = { 'homepage_uri' => spec.homepage, 'source_code_uri' => spec.homepage, 'rubygems_mfa_required' => 'true' }
 end
