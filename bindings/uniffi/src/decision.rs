@@ -188,9 +188,38 @@ fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
     each.iter().map(one).collect()
 }
 
+/// What a decision says after its units were given back: what is left then, unless an outage policy told that in the store's
+/// place.
+#[uniffi::export]
+pub fn refunded(decision: Decision, left: Usage) -> Decision {
+    if left.is_outage && !decision.is_outage {
+        return decision;
+    }
+    let delay = if decision.allowed { Span::of_us(0) } else { decision.delay };
+    Decision {
+        remaining: left.remaining,
+        reset_after: left.reset_after,
+        quotas: left.quotas,
+        delay,
+        ..decision
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_given_back_is_shown_as_the_core_shows_it() {
+        let policy = polylimit::Policy::parse("api", "2/minute; 3/hour leaky_bucket").unwrap();
+        let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
+        assert!(limiter.check("key").unwrap().allowed());
+        let decision = limiter.check("key").unwrap();
+        assert!(decision.delay_us() > 0);
+        let left = limiter.refund("key").unwrap();
+        let shown = refunded((&decision).into(), (&left).into());
+        assert_eq!(shown, Decision::from(&decision.refunded(left)));
+    }
 
     #[test]
     fn a_decision_comes_back_as_it_was() {

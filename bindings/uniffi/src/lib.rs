@@ -27,16 +27,18 @@ mod policy;
 mod request;
 mod settings;
 mod span;
+mod waiting;
 
 pub use client_address::ClientAddressRules;
 pub use clock::ManualClock;
-pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
+pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage, refunded};
 pub use error::{ErrorRow, PolylimitError, error_table};
 pub use headers::{HeaderField, Outcome, Problem, Response, respond};
 pub use limiter::{AsyncLimiter, Limiter};
 pub use policy::{Policy, QuotaNumbers, quota};
 pub use request::Request;
-pub use settings::{Settings, StoreOption, store_options};
+pub use settings::{Settings, StoreOption, store_options, suggestion};
 pub use span::Span;
+pub use waiting::Waiting;
 
 uniffi::setup_scaffolding!("polylimit_native");

@@ -14,6 +14,7 @@ use crate::policy::Policy;
 use crate::request::Request;
 use crate::settings::Settings;
 use crate::span::Span;
+use crate::waiting::Waiting;
 
 /// Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
 #[derive(Debug, uniffi::Object)]
@@ -29,6 +30,10 @@ impl Limiter {
         read: impl FnOnce(std::result::Result<Answer, polylimit::Error>) -> Result<T>,
     ) -> Result<T> {
         guarded(|| read(self.limiter.call(&call(request.asked()?))))
+    }
+
+    fn start(&self, call: Call<'_>) -> Result<Arc<Waiting>> {
+        guarded(|| Ok(Arc::new(Waiting::start(self.limiter.asynchronous(), &call))))
     }
 }
 
@@ -91,9 +96,16 @@ impl Limiter {
     }
 
     /// Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-    /// others have spent is given back.
+    /// others have spent is given back. Requests of several keys are refused.
     pub fn check_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
         guarded(|| {
+            if requests.windows(2).any(|two| two[0].key != two[1].key) {
+                return Err(PolylimitError::InvalidArgument(
+                    "the requests have several keys: allowed is one key, under several policies; those of several keys \
+                     can be checked each on its own"
+                        .to_owned(),
+                ));
+            }
             let decisions = self.limiter.check_together(&asked(&requests)?)?;
             Ok(decisions.iter().map(Into::into).collect())
         })
@@ -109,6 +121,23 @@ impl Limiter {
         guarded(|| findings(self.limiter.call(&Call::Doctor)))
     }
 
+    /// Starts `acquire`, for a thread that can be interrupted while it waits.
+    pub fn start_acquire(&self, request: Request, timeout: Span) -> Result<Arc<Waiting>> {
+        let timeout = timeout.duration("timeout")?;
+        guarded(|| Waiting::in_line(self.limiter.asynchronous(), request, timeout))
+    }
+
+    /// Starts `ready`, for a thread that can be interrupted while it waits.
+    pub fn start_ready(&self, timeout: Span) -> Result<Arc<Waiting>> {
+        let timeout = timeout.duration("timeout")?;
+        self.start(Call::Ready(timeout))
+    }
+
+    /// Starts `doctor`, for a thread that can be interrupted while it waits.
+    pub fn start_doctor(&self) -> Result<Arc<Waiting>> {
+        self.start(Call::Doctor)
+    }
+
     /// Registers a policy, or changes the numbers of the one of that name. What was used is kept.
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
         guarded(|| {
@@ -120,6 +149,15 @@ impl Limiter {
     /// The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
     pub fn policy(&self, name: String) -> Option<Policy> {
         self.limiter.asynchronous().policy(&name).as_ref().map(Policy::of)
+    }
+
+    /// The policy by which a request that names this policy, quotas or none is decided. Quotas without a name are registered
+    /// by it; with a scope (1 to 256 bytes), they are a policy of their own there. A policy that has a name is shared by all
+    /// scopes.
+    #[uniffi::method(default(policy = None, scope = None))]
+    pub fn policy_for(&self, policy: Option<String>, scope: Option<String>) -> Result<Policy> {
+        let (policy, scope) = (policy.as_deref(), scope.as_deref());
+        guarded(|| Ok(Policy::of(&self.limiter.asynchronous().policy_for(policy, scope)?)))
     }
 
     /// All policies, in the order in which they were registered, those made of quotas in requests included.

@@ -1,16 +1,18 @@
 //! What a limiter is made of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
-use polylimit::{LimiterBuilder, OptionKind};
+use polylimit::{LimiterBuilder, OptionKind, Suggestion};
 
 use crate::clock::ManualClock;
 use crate::error::Result;
 use crate::policy::Policy;
 
-/// What a limiter is made of.
-#[derive(Debug, uniffi::Record)]
+/// What a limiter is made of. Its text shows neither the store's URL nor values of options, in which passwords may be.
+#[derive(uniffi::Record)]
+#[uniffi::export(Debug, Display)]
 pub struct Settings {
     /// Where the states are kept, as a URL: `memory:`, `local:<name>` or one such as `redis://localhost`.
     #[uniffi(default)]
@@ -51,6 +53,26 @@ impl Settings {
     }
 }
 
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What stands before the colon of a URL is its scheme; a text without one may be anything.
+        let scheme = self.store.as_deref().and_then(|url| url.split_once(':')).map(|(scheme, _)| scheme);
+        let store = if self.store.is_some() { scheme.unwrap_or("?") } else { "memory" };
+        let policies: Vec<_> = self.policies.iter().map(|policy| (&policy.name, &policy.quotas)).collect();
+        f.debug_struct("Settings")
+            .field("store", &format_args!("{store}:..."))
+            .field("policies", &policies)
+            .field("options", &self.options.keys().collect::<BTreeSet<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
 /// An option of a limiter.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct StoreOption {
@@ -82,4 +104,28 @@ pub fn store_options() -> Vec<StoreOption> {
         default_value: option.default.map(ToOwned::to_owned),
     };
     LimiterBuilder::options().into_iter().map(row).collect()
+}
+
+/// What to use in place of an option of another rate limiter, such as `use key`, if that is known.
+#[uniffi::export]
+pub fn suggestion(option: String) -> Option<String> {
+    Suggestion::for_option(&option).map(|ours| ours.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_is_shown() {
+        let settings = Settings {
+            store: Some("redis://user:hunter2@localhost/?password=hunter3".to_owned()),
+            policies: Vec::new(),
+            options: HashMap::from([("password".to_owned(), "hunter4".to_owned())]),
+            clock: None,
+        };
+        let shown = format!("{settings} {settings:?}");
+        assert!(!shown.contains("hunter") && !shown.contains("user"), "{shown}");
+        assert!(shown.contains("redis") && shown.contains("password"), "{shown}");
+    }
 }

@@ -7,10 +7,12 @@ module Polylimit
 end
 
 require_relative 'polylimit/version'
+require_relative 'polylimit/names'
 require_relative 'polylimit/without_the_lock'
 require_relative 'polylimit/span'
 require_relative 'polylimit/polylimit_native'
 require_relative 'polylimit/errors'
 require_relative 'polylimit/argument'
+require_relative 'polylimit/interruptible'
 require_relative 'polylimit/limiter'
 require_relative 'polylimit/asynchronous'

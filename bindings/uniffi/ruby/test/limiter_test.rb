@@ -59,7 +59,9 @@ class LimiterTest < Minitest::Test
       assert_raises(Polylimit::InvalidArgument, timeout.inspect) { limiter.acquire('key', timeout: timeout) }
     end
     assert limiter.acquire('key', timeout: Float::INFINITY).allowed
-    assert_raises(Polylimit::InvalidArgument) { limiter.check(42) }
+    [nil, 4.2, true, :key, []].each do |key|
+      assert_raises(Polylimit::InvalidArgument, key.inspect) { limiter.check(key) }
+    end
     assert_raises(Polylimit::InvalidArgument) { limiter.check('key', policy: "\xff") }
     assert_raises(Polylimit::InvalidArgument) { limiter('10/fortnight') }
     assert_raises(Polylimit::InvalidArgument) { limiter(max_keys: 1.5) }
@@ -71,6 +73,83 @@ class LimiterTest < Minitest::Test
     codes = PolylimitNative.error_table.map(&:code)
     assert_equal codes, Polylimit::Error::CODES.values
     assert_equal codes, (codes.map { |code| Polylimit::Error.of(code, 'why').code })
+  end
+
+  def test_a_whole_number_is_a_key
+    limiter = limiter()
+    assert_equal 9, limiter.check(42).remaining
+    assert_equal 8, limiter.check('42').remaining
+    assert_equal([7, 6], limiter.check_many([{ key: 42 }, { key: '42' }]).map { |one| one.decision.remaining })
+  end
+
+  def refused(&block)
+    assert_raises(Polylimit::InvalidArgument, &block).message
+  end
+
+  def test_mistakes_in_policies_and_requests_are_told_clearly
+    ['1/s', ['1/s'], nil].each do |policies|
+      message = refused { Polylimit::Limiter.new(policies: policies) }
+      assert_equal "policies is #{policies.inspect}: allowed is a hash of quotas by names, such as { api: '100/minute' }",
+                   message
+    end
+    [nil, { quota: '1/s' }, { outage: 'deny' }, { quotas: '1/s', other: 1 }].each do |given|
+      assert_match(/\Apolicy :api is .*: allowed are quotas such as/, refused { limiter(given) })
+    end
+    assert_match(/\Apolicy :api: outage is 3: allowed is text/, refused { limiter({ quotas: '1/s', outage: 3 }) })
+    assert_match(/\Aa name of a policy is nil/, refused { Polylimit::Limiter.new(policies: { nil => '1/s' }) })
+    assert_match(/\Aclock is of the class Integer/, refused { limiter(clock: 5) })
+    assert_match(/\Arequests is of the class String/, refused { limiter.check_many('key') })
+    assert_match(/\Aa request is of the class String/, limiter.check_many(['key']).first.error.message)
+    assert_match(/\Aa request is of the class String/, refused { limiter.check_together(['key']) })
+    assert_equal 'option "limit" is not known: use policy, with quotas such as 100/minute', refused { limiter(limit: 5) }
+  end
+
+  def test_what_is_checked_together_has_one_key
+    limiter = Polylimit::Limiter.new(policies: { a: '5/hour', b: '5/hour' })
+    message = refused { limiter.check_together([{ key: 'x', policy: 'a' }, { key: 'y', policy: 'b' }]) }
+    assert_match(/\Athe requests have several keys/, message)
+    assert_equal 5, limiter.peek('x', policy: 'a').remaining
+    both = %w[a b].map { |policy| { key: 'x', policy: policy } }
+    assert_equal([4, 4], limiter.check_together(both).map(&:remaining))
+  end
+
+  def test_a_scope_has_a_budget_of_its_own
+    limiter = limiter()
+    assert_equal 'api', limiter.policy_for.name
+    assert_equal 'api', limiter.policy_for(:api, scope: '/login').name
+    login, search = %w[/login /search].map { |scope| limiter.policy_for('5 per minute', scope: scope).name }
+    refute_equal login, search
+    assert_equal login, limiter.policy_for('5/60s', scope: '/login').name
+    assert_equal([4, 4], [login, search].map { |policy| limiter.check('key', policy: policy).remaining })
+    assert_match(/policy "apy" is not known/, refused { limiter.policy_for('apy') })
+    assert_match(/minut/, refused { limiter.policy_for('100/minut') })
+  end
+
+  def test_classes_are_called_by_the_names_that_callers_know
+    limiter = limiter('1/hour')
+    shown = [
+      limiter.check('key'), limiter.take('key'), limiter.policy('api'), limiter.check('key').quotas.first,
+      Polylimit.options.first, Polylimit::ManualClock.new(0), Polylimit::ClientAddressRules.new([]), limiter,
+      limiter.asynchronous, assert_raises(Polylimit::InvalidArgument) { limiter.check('key', cost: -1) }
+    ]
+    shown.each do |one|
+      assert_match(/\APolylimit::\w+\z/, one.class.name)
+      refute_match(/PolylimitNative/, one.inspect)
+    end
+    assert_equal Polylimit::Internal, PolylimitNative::InternalError
+  end
+
+  SECRET = 'hunter2'
+
+  def test_no_secret_is_shown
+    limiter = Polylimit::Limiter.new("redis://user:#{SECRET}@127.0.0.1:1", policies: { api: '1/s' }, key_secret: SECRET * 5)
+    refute_includes [limiter, limiter.asynchronous].inspect, SECRET
+    refute_includes refused { Polylimit::Limiter.new("redis://user:#{SECRET}\xff@127.0.0.1:1") }, SECRET
+    refute_includes refused { limiter.set_credentials("#{SECRET}\xff") }, SECRET
+    settings = PolylimitNative::Settings.new(store: "redis://u:#{SECRET}@h", options: { 'password' => SECRET })
+    refute_includes settings.inspect + settings.to_s, SECRET
+    request = PolylimitNative::Request.new(key: SECRET)
+    refute_includes request.inspect + request.to_s, SECRET
   end
 
   def test_a_store_that_is_not_there_is_unavailable_and_a_closed_limiter_says_so
@@ -109,11 +188,14 @@ class LimiterTest < Minitest::Test
   end
 
   def test_every_operation_that_may_wait_has_an_asynchronous_one
-    native = PolylimitNative::Limiter.instance_methods(false).map(&:to_s)
-    waiting = native.select { |name| Polylimit::WithoutTheLock.waits?(name) } - ['shut_down']
-    assert_equal waiting.sort, Polylimit::Asynchronous::WAITING.map(&:to_s).sort - ['close']
+    waiting = Polylimit::WithoutTheLock::WAITING
+    native = { 'limiter' => PolylimitNative::Limiter, 'waiting' => PolylimitNative::Waiting }
+    waiting.each { |type, methods| assert_empty methods - native.fetch(type).instance_methods(false).map(&:to_s) }
+    in_pieces = native['limiter'].instance_methods(false).filter_map { |name| name.to_s[/\Astart_(\w+)/, 1] }
+    assert_equal (waiting['limiter'] - ['shut_down'] + in_pieces).sort,
+                 Polylimit::Asynchronous::WAITING.map(&:to_s).sort - ['close']
     rest = Polylimit::Limiter.instance_methods(false) - [:asynchronous]
-    assert_equal rest.sort, Polylimit::Asynchronous.instance_methods(false).sort
+    assert_equal rest.sort, (Polylimit::Asynchronous.instance_methods(false) - [:limiter]).sort
   end
 
   def test_a_child_counts_with_its_parent

@@ -4,6 +4,9 @@ require 'delegate'
 require 'minitest/autorun'
 require 'net/http'
 require 'puma'
+require 'rack/builder'
+require 'rack/lint'
+require 'rack/mock'
 require 'socket'
 require 'polylimit/rack'
 
@@ -161,13 +164,13 @@ class RackTest < Minitest::Test
   end
 
   def test_what_an_outer_one_spent_is_given_back_once_when_an_inner_one_denies_or_cannot_decide
-    closed = limiter(in: '1/hour')
-    closed.close
-    { limiter(in: '0/hour') => '429', closed => '500' }.each do |inner, code|
+    { '0/hour' => '429', '1/hour' => '500' }.each do |quotas, code|
+      inner = limiter(in: quotas)
       limiter = limiter(out: '9/hour', between: '9/hour')
       %w[out between].each { |policy| limiter.check('127.0.0.1', policy: policy, cost: 5) }
       outer = { limiter: limiter, policy: 'out', count: ->(*) { false } }
       serve(outer, { limiter: limiter, policy: 'between', cost: 2 }, { limiter: inner }) do |get|
+        inner.close if code == '500'
         assert_equal code, get.call('/').code
         assert_equal([4, 4], %w[out between].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining })
       end
@@ -258,12 +261,117 @@ class RackTest < Minitest::Test
     {
       [] => /\Apolicy is an empty list: allowed is a policy's name/,
       ['a', nil] => /\Apolicy is nil: allowed is a policy's name/,
-      [:a, '5/hour', 'a'] => /\Apolicy "a" is given twice: once is enough\z/
+      [:a, '5/hour', 'a'] => /\Apolicy "a" is given twice: once is enough\z/,
+      ['5/hour', '5 per 60m'] => /\Apolicy "5 per 60m" is given twice: once is enough\z/,
+      'apy' => /\Apolicy "apy" is not known: this limiter has a, b\z/,
+      '100/minut' => /minut/,
+      5 => /\Apolicy is 5: allowed is text/
     }.each do |policy, message|
       error = assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two, policy: policy) }
       assert_match message, error.message
     end
-    assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two) }
-    assert_raises(Polylimit::InvalidArgument) { Polylimit::Rack.new(LEFT, limiter: two, policy: 'a', headers: 'IETF') }
+    {
+      { policy: nil } => /several/,
+      { headers: 'IETF' } => /IETF/,
+      { policy: '5/hour', scope: '' } => /allowed is a text of 1 to 256 bytes/,
+      { scope: 5 } => /\Ascope is 5/,
+      { limiter: nil } => /\Alimiter is nil: allowed is a Polylimit::Limiter/,
+      { limiter: 'redis://localhost' } => /\Alimiter is of the class String/,
+      { key: 'HTTP_USER' } => /\Akey is of the class String: allowed is what can be called/,
+      { skip: true } => /\Askip is of the class TrueClass/,
+      { count: 1 } => /\Acount is of the class Integer/,
+      { on_denied: 'no' } => /\Aon_denied is of the class String/,
+      { on_outage: :allow } => /\Aon_outage is of the class Symbol/,
+      { client_address: ['10.0.0.0/8'] } => /\Aclient_address is of the class Array/,
+      { cost: -1 } => /\Acost is -1/, { cost: 0.5 } => /\Acost is 0.5/, { cost: 10**13 } => /\Acost is 10000000000000/,
+      { limit: 5 } => /\Aunknown keyword: limit: use policy, with quotas such as/,
+      { period: 60 } => /\Aunknown keyword: period: use policy/,
+      { discriminator: 1 } => /\Aunknown keyword: discriminator: use key\z/,
+      { within: 60 } => /\Aunknown keyword: within: use policy/, { by: 1 } => /\Aunknown keyword: by: use key\z/,
+      { colour: 'red' } => /\Aunknown keyword: colour: allowed are limiter, policy, scope/
+    }.each do |options, message|
+      error = assert_raises(Polylimit::InvalidArgument, options) do
+        Polylimit::Rack.new(LEFT, **{ limiter: two, policy: 'a' }.merge(options))
+      end
+      assert_match message, error.message
+    end
+  end
+
+  # Calls the application behind the middlewares, every one of which is looked at by Rack's own checks.
+  def linted(*all)
+    app = lambda do |env|
+      [200, { 'content-type' => 'text/plain' }, env['REQUEST_METHOD'] == 'HEAD' ? [] : ['here']]
+    end
+    limited = all.reverse.reduce(app) do |inner, options|
+      ::Rack::Lint.new(Polylimit::Rack.new(::Rack::Lint.new(inner), **options))
+    end
+    ::Rack::MockRequest.new(limited)
+  end
+
+  def test_answers_are_what_rack_allows
+    limiter = limiter(api: '1/hour')
+    { 'GET' => /\A{.*quota/, 'HEAD' => /\A\z/ }.each do |method, body|
+      limiter.reset('127.0.0.1')
+      request = linted({ limiter: limiter, headers: :both })
+      assert_equal 200, request.request(method, '/', fatal: true).status
+      denied = request.request(method, '/', fatal: true)
+      assert_equal [429, 'application/problem+json'], [denied.status, denied['content-type']]
+      assert denied['retry-after']
+      assert_match body, denied.body
+    end
+  end
+
+  def test_a_request_without_a_key_counts_for_its_address_and_a_number_is_a_key
+    limiter = limiter(api: '5/hour')
+    app = Polylimit::Rack.new(LEFT, limiter: limiter, key: ->(env) { env['user'] })
+    env = { 'REMOTE_ADDR' => '192.0.2.7', 'PATH_INFO' => '/' }
+    assert_equal 200, app.call(env.dup).first
+    assert_equal 4, limiter.peek('192.0.2.7').remaining
+    2.times { assert_equal 200, app.call(env.merge('user' => 42)).first }
+    assert_equal 3, limiter.peek('42').remaining
+    broken = Polylimit::Rack.new(LEFT, limiter: limiter, key: ->(_) { raise KeyError, 'no user' })
+    assert_raises(KeyError) { broken.call(env.dup) }
+  end
+
+  def test_quotas_without_a_name_have_a_budget_for_each_scope
+    limiter = limiter(api: '9/hour')
+    env = { 'REMOTE_ADDR' => '192.0.2.7', 'PATH_INFO' => '/' }
+    left = lambda do |**options|
+      Polylimit::Rack.new(LEFT, limiter: limiter, **options).call(env.dup).last.first.to_i
+    end
+    assert_equal 4, left.call(policy: '5/hour', scope: '/login')
+    assert_equal 4, left.call(policy: '5/hour', scope: '/search')
+    assert_equal 4, left.call(policy: '5/hour')
+    assert_equal 3, left.call(policy: '5 per hour', scope: '/login')
+    # One that has a name is shared.
+    assert_equal 8, left.call(policy: 'api', scope: '/login')
+    assert_equal 7, left.call(scope: '/search')
+  end
+
+  def test_the_same_policy_and_key_are_charged_once_a_request
+    limiter = limiter(a: '9/hour', b: '9/hour')
+    outer = { limiter: limiter, policy: ['a', '5/hour'] }
+    inner = { limiter: limiter.asynchronous, policy: %w[b a], count: ->(*) { false } }
+    serve(outer, inner, { limiter: limiter, policy: '5 per 60m', cost: 4 }) do |get|
+      answer = get.call('/')
+      assert_equal %w[200 4], [answer.code, answer.body]
+      assert_equal ['"b";r=8', '"a";r=8', '"5|hour";r=4'].sort, answer['ratelimit'].gsub(/;t=\d+/, '').split(', ').sort
+      left = %w[a b 5/hour].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining }
+      # What does not count further in was not charged there.
+      assert_equal [8, 9, 4], left
+    end
+    serve({ limiter: limiter, policy: 'a' }, { limiter: limiter, policy: 'a', key: ->(_) { 'another' } }) do |get|
+      assert_equal '200', get.call('/').code
+      assert_equal([7, 8], %w[127.0.0.1 another].map { |key| limiter.peek(key, policy: 'a').remaining })
+    end
+  end
+
+  def test_a_denial_further_in_shows_what_is_left_after_giving_back
+    limiter = limiter(out: '2/hour fixed_window', in: '0/hour')
+    serve({ limiter: limiter, policy: 'out' }, { limiter: limiter, policy: 'in' }) do |get|
+      denied = get.call('/')
+      assert_equal '429', denied.code
+      assert_match(/"out";r=2/, denied['ratelimit'])
+    end
   end
 end

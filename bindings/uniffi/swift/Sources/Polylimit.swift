@@ -1143,7 +1143,7 @@ public protocol LimiterProtocol: AnyObject, Sendable {
 
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back.
+     * others have spent is given back. Requests of several keys are refused.
      */
     func checkTogether(requests: [Request]) throws  -> [Decision]
 
@@ -1171,6 +1171,13 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      * The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
      */
     func policy(name: String)  -> Policy?
+
+    /**
+     * The policy by which a request that names this policy, quotas or none is decided. Quotas without a name are registered
+     * by it; with a scope (1 to 256 bytes), they are a policy of their own there. A policy that has a name is shared by all
+     * scopes.
+     */
+    func policyFor(policy: String?, scope: String?) throws  -> Policy
 
     /**
      * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
@@ -1349,7 +1356,7 @@ open func checkMany(requests: [Request])throws  -> [CheckResult]  {
 
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back.
+     * others have spent is given back. Requests of several keys are refused.
      */
 open func checkTogether(requests: [Request])throws  -> [Decision]  {
     return try  FfiConverterSequenceTypeDecision.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1419,6 +1426,22 @@ open func policy(name: String) -> Policy?  {
     uniffi_polylimit_uniffi_fn_method_limiter_policy(
             self.uniffiCloneHandle(),
         FfiConverterString.lower(name),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The policy by which a request that names this policy, quotas or none is decided. Quotas without a name are registered
+     * by it; with a scope (1 to 256 bytes), they are a policy of their own there. A policy that has a name is shared by all
+     * scopes.
+     */
+open func policyFor(policy: String? = nil, scope: String? = nil)throws  -> Policy  {
+    return try  FfiConverterTypePolicy_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_policy_for(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionString.lower(policy),
+        FfiConverterOptionString.lower(scope),uniffiCallStatus
     )
 })
 }
@@ -2651,9 +2674,9 @@ public func FfiConverterTypeQuotaUsage_lower(_ value: QuotaUsage) -> RustBuffer 
 
 
 /**
- * A key, the policy that is applied to it, and the units that the request spends.
+ * A key, the policy that is applied to it, and the units that the request spends. Its text does not show the key.
  */
-public struct Request: Equatable, Hashable {
+public struct Request: Equatable, Hashable, CustomDebugStringConvertible, CustomStringConvertible {
     /**
      * Whom or what the policy is applied to: up to 1 MiB.
      */
@@ -2687,6 +2710,28 @@ public struct Request: Equatable, Hashable {
     
 
     
+// The local Rust `Debug` implementation.
+public var debugDescription: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug(
+            FfiConverterTypeRequest_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+// The local Rust `Display` implementation.
+public var description: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(
+            FfiConverterTypeRequest_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
 }
 
 #if compiler(>=6)
@@ -2799,9 +2844,9 @@ public func FfiConverterTypeResponse_lower(_ value: Response) -> RustBuffer {
 
 
 /**
- * What a limiter is made of.
+ * What a limiter is made of. Its text shows neither the store's URL nor values of options, in which passwords may be.
  */
-public struct Settings {
+public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
     /**
      * Where the states are kept, as a URL: `memory:`, `local:<name>` or one such as `redis://localhost`.
      */
@@ -2843,6 +2888,28 @@ public struct Settings {
     
 
     
+// The local Rust `Debug` implementation.
+public var debugDescription: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(
+            FfiConverterTypeSettings_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+// The local Rust `Display` implementation.
+public var description: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(
+            FfiConverterTypeSettings_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
 }
 
 #if compiler(>=6)
@@ -3867,6 +3934,19 @@ fileprivate func uniffiFutureContinuationCallback(handle: UInt64, pollResult: In
     }
 }
 /**
+ * What a decision says after its units were given back: what is left then, unless an outage policy told that in the store's
+ * place.
+ */
+public func refunded(decision: Decision, left: Usage) -> Decision  {
+    return try!  FfiConverterTypeDecision_lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_refunded(
+        FfiConverterTypeDecision_lower(decision),
+        FfiConverterTypeUsage_lower(left),uniffiCallStatus
+    )
+})
+}
+/**
  * Every kind of error, in the order of their numbers.
  */
 public func errorTable() -> [ErrorRow]  {
@@ -3930,6 +4010,9 @@ private let initializationResult: InitializationResult = {
     let scaffolding_contract_version = ffi_polylimit_uniffi_uniffi_contract_version()
     if bindings_contract_version != scaffolding_contract_version {
         return InitializationResult.contractVersionMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_func_refunded() != 8634) {
+        return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_error_table() != 50630) {
         return InitializationResult.apiChecksumMismatch
@@ -4003,7 +4086,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_check_many() != 17481) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 47934) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 7582) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 55141) {
@@ -4019,6 +4102,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_policy() != 2572) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() != 11368) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_ready() != 21926) {

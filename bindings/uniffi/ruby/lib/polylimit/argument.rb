@@ -25,10 +25,75 @@ module Polylimit
       raise InvalidArgument, "#{name} is #{value.inspect}: allowed is text in UTF-8"
     end
 
+    # Whole numbers are their decimal digits, so that 42 and "42" are one key.
     def key(value)
       return value.b if value.is_a?(String)
+      return value.to_s if value.is_a?(Integer)
 
-      raise InvalidArgument, "key is #{value.class}: allowed are strings"
+      raise InvalidArgument, "key is #{described(value)}: allowed are strings and whole numbers"
+    end
+
+    # Not what it holds: keys may be secrets.
+    def described(value)
+      value.nil? ? 'nil' : "of the class #{value.class}"
+    end
+
+    # Policies by their names, each with its quotas as text or a hash of :quotas, :outage and :lease.
+    def policies(given)
+      return given.map { |name, one| policy(name, one) } if given.is_a?(Hash)
+
+      raise InvalidArgument,
+            "policies is #{given.inspect}: allowed is a hash of quotas by names, such as { api: '100/minute' }"
+    end
+
+    POLICY_PARTS = %i[quotas outage lease].freeze
+
+    def policy(name, given)
+      parts = given.is_a?(Hash) ? given.transform_keys(&:to_sym) : { quotas: given }
+      unknown = parts.keys - POLICY_PARTS
+      unless unknown.empty? && parts[:quotas]
+        raise InvalidArgument, "policy #{name.inspect} is #{given.inspect}: allowed are quotas such as '100/minute', " \
+                               'or a hash of :quotas and, where they matter, :outage and :lease'
+      end
+      parts = parts.to_h { |part, value| [part, text("policy #{name.inspect}: #{part}", value)] }
+      Policy.new(name: name(name), **parts)
+    end
+
+    def name(value)
+      text('a name of a policy', value) || raise(InvalidArgument, 'a name of a policy is nil: allowed is text in UTF-8')
+    end
+
+    def clock(value)
+      return value if value.nil? || value.is_a?(ManualClock)
+
+      raise InvalidArgument, "clock is of the class #{value.class}: allowed is a Polylimit::ManualClock"
+    end
+
+    # One of several requests.
+    def one_of_several(request)
+      unless request.is_a?(Hash)
+        raise InvalidArgument, "a request is #{described(request)}: allowed is a hash of :key and, where they matter, " \
+                               ':policy and :cost'
+      end
+      request(request[:key], request[:policy], request[:cost])
+    end
+
+    def requests(several)
+      return several if several.is_a?(Array)
+
+      raise InvalidArgument, "requests is #{described(several)}: allowed is an array of hashes"
+    end
+
+    # Text that no error shows: a secret may be in it.
+    def secret(name, value)
+      raise InvalidArgument, "#{name} is #{described(value)}: allowed is text in UTF-8" unless value.is_a?(String)
+
+      text = value.encode(Encoding::UTF_8)
+      return text if text.valid_encoding?
+
+      raise InvalidArgument, "#{name} is not in UTF-8"
+    rescue EncodingError
+      raise InvalidArgument, "#{name} is not in UTF-8"
     end
 
     def request(key, policy, cost)
@@ -40,9 +105,9 @@ module Polylimit
     # An option's value as text: numbers are seconds where the option is a duration.
     def option(name, value)
       row = OPTIONS[name.to_s]
-      return Span.microseconds(value).to_s << 'us' if row&.kind == 'duration' && value.is_a?(Numeric)
+      return "#{Span.microseconds(value)}us" if row&.kind == 'duration' && value.is_a?(Numeric)
 
-      value.to_s
+      secret("option #{name}", value.to_s)
     end
 
     OPTIONS = PolylimitNative.store_options.to_h { |row| [row.name, row] }.freeze

@@ -7,17 +7,25 @@ module Polylimit
   #
   # The native library waits on a thread, so each call waits on one of its own, and the event loop runs other fibers
   # meanwhile. Takes and returns what the limiter does, and stands in its place in Polylimit::Rack. A fiber that is stopped
-  # takes nothing back: its call goes on to its end, #acquire to its turn or its timeout.
+  # in #acquire gives up its place in line; another call that it waits for goes on to its end.
   class Asynchronous
     extend Forwardable
 
     WAITING = %i[check check_many check_together peek take charge refund reset acquire ready doctor close].freeze
 
     # What never waits.
-    def_delegators :@limiter, :policy, :policies, :set_policy, :set_credentials, :keys, :stats
+    def_delegators :@limiter, :policy, :policy_for, :policies, :set_policy, :set_credentials, :keys, :stats
+
+    # The limiter that made it.
+    attr_reader :limiter
 
     def initialize(limiter)
       @limiter = limiter
+    end
+
+    # Shows nothing of the limiter.
+    def inspect
+      '#<Polylimit::Asynchronous>'
     end
 
     WAITING.each do |operation|
@@ -26,6 +34,8 @@ module Polylimit
         # Whoever waits for the thread is told.
         thread.report_on_exception = false
         thread.value
+      ensure
+        thread&.kill
       end
     end
   end

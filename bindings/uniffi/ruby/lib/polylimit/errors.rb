@@ -1,17 +1,6 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # The caller passed something that is not allowed.
-  InvalidArgument = PolylimitNative::PolylimitError::InvalidArgument
-  # The store could not be reached in time.
-  StoreUnavailable = PolylimitNative::PolylimitError::StoreUnavailable
-  # The store was reached and could not decide.
-  StoreFailed = PolylimitNative::PolylimitError::StoreFailed
-  # The limiter was closed.
-  Closed = PolylimitNative::PolylimitError::Closed
-  # A defect in polylimit itself.
-  Internal = PolylimitNative::PolylimitError::Internal
-
   # Every error of polylimit is one of these: `rescue Polylimit::Error`.
   module Error
     CODES = {

@@ -1,11 +1,6 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # A clock for tests: it stands still until it is set or advanced. See #now_us, #set (microseconds), #advance (seconds).
-  ManualClock = PolylimitNative::ManualClock
-  # Who is trusted to say for whom a request was forwarded: `new(trust, header, ipv4_prefix, ipv6_prefix)`.
-  ClientAddressRules = PolylimitNative::ClientAddressRules
-
   # A quota as text, of its numbers; the period is in seconds.
   def self.quota(limit:, period:, **numbers)
     PolylimitNative.quota(PolylimitNative::QuotaNumbers.new(limit: limit, period: period, **numbers))
@@ -25,10 +20,10 @@ module Polylimit
     def initialize(store = nil, policies: {}, clock: nil, **options)
       @native = PolylimitNative::Limiter.new(
         PolylimitNative::Settings.new(
-          store: Argument.text('store', store),
-          policies: policies.map { |name, given| Limiter.policy(name, given) },
+          store: store && Argument.secret('store', store),
+          policies: Argument.policies(policies),
           options: options.to_h { |name, value| [name.to_s, Argument.option(name, value)] },
-          clock: clock
+          clock: Argument.clock(clock)
         )
       )
     end
@@ -38,10 +33,9 @@ module Polylimit
       Asynchronous.new(self)
     end
 
-    def self.policy(name, given)
-      given = { quotas: given } unless given.is_a?(Hash)
-      texts = given.transform_values { |value| Argument.text('policy', value) }
-      PolylimitNative::Policy.new(name: Argument.text('policy', name), **texts)
+    # Shows neither its store nor its policies.
+    def inspect
+      '#<Polylimit::Limiter>'
     end
 
     # Decides, and spends the cost from every quota of the policy when all admit it.
@@ -75,59 +69,53 @@ module Polylimit
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
-    # a denial, and nothing was spent.
+    # a denial, and nothing was spent. A thread that is interrupted meanwhile (Timeout, Thread#raise, Thread#kill) stops
+    # within 0.1 s: it gives up its place in line, and gives back what it was admitted.
     def acquire(key, timeout:, policy: nil, cost: nil)
-      @native.acquire(Argument.request(key, policy, cost), timeout)
+      request = Argument.request(key, policy, cost)
+      Interruptible.answer(:decision) { @native.start_acquire(request, timeout) }
     end
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
     # decided on its own, in order, and has a decision or an error.
     def check_many(requests)
-      asked = requests.map { |request| Limiter.asked(request) }
-      decided = @native.check_many(asked.grep(PolylimitNative::Request))
-      asked.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : Limiter.result(decided.shift) }
+      asked = Argument.requests(requests).map { |request| asked(request) }
+      decided = @native.check_many(asked.reject { |one| one.is_a?(InvalidArgument) })
+      asked.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : result(decided.shift) }
     end
 
     # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
-    # have spent is given back.
+    # have spent is given back. Requests of several keys are refused.
     def check_together(requests)
-      @native.check_together(Limiter.requests(requests))
-    end
-
-    def self.requests(requests)
-      requests.map { |request| Argument.request(request[:key], request[:policy], request[:cost]) }
-    end
-
-    # The request, or why it is none.
-    def self.asked(request)
-      requests([request]).first
-    rescue InvalidArgument => e
-      e
-    end
-
-    def self.result(result)
-      error = result.error_code && Error.of(result.error_code, result.error_message)
-      CheckResult.new(result.decision, error)
+      @native.check_together(Argument.requests(requests).map { |request| Argument.one_of_several(request) })
     end
 
     # Waits until the store answers, at most for so many seconds. Nothing needs it.
     def ready(timeout)
-      @native.ready(timeout)
+      Interruptible.answer(:ready) { @native.start_ready(timeout) }
     end
 
     # Looks at the store with the eyes of an operator.
     def doctor
-      @native.doctor
+      Interruptible.answer(:findings) { @native.start_doctor }
     end
 
     # Registers a policy, or changes the numbers of the one of that name. What was used is kept.
     def set_policy(name, quotas)
-      @native.set_policy(Argument.text('policy', name), Argument.text('quotas', quotas))
+      policy = Argument.policy(name, quotas)
+      @native.set_policy(policy.name, policy.quotas)
     end
 
     # The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
     def policy(name)
-      @native.policy(Argument.text('policy', name))
+      @native.policy(Argument.name(name))
+    end
+
+    # The policy by which a request that names this policy, quotas such as "100/minute" or none is decided. Quotas without a
+    # name are registered by it; with a scope (1 to 256 bytes of text), they are a policy of their own there. A policy that
+    # has a name is shared by all scopes. Raises InvalidArgument for what no request may name.
+    def policy_for(policy = nil, scope: nil)
+      @native.policy_for(Argument.text('policy', policy), Argument.text('scope', scope))
     end
 
     # All policies, in the order in which they were registered.
@@ -147,12 +135,27 @@ module Polylimit
 
     # Authenticates new connections with another password, and user name if there is one, from now on.
     def set_credentials(password, username: nil)
-      @native.set_credentials(username, password)
+      @native.set_credentials(Argument.text('username', username), Argument.secret('password', password))
     end
 
-    # Gives back leases and closes connections; later operations raise Polylimit::Closed. May be called again.
+    # Gives back leases, ends connections and threads and frees what the limiter holds, at once; later operations raise
+    # Polylimit::Closed, as do those under way. May be called again.
     def close
       @native.shut_down
+    end
+
+    private
+
+    # The request, or why it is none.
+    def asked(request)
+      Argument.one_of_several(request)
+    rescue InvalidArgument => e
+      e
+    end
+
+    def result(result)
+      error = result.error_code && Error.of(result.error_code, result.error_message)
+      CheckResult.new(result.decision, error)
     end
   end
 

@@ -1079,6 +1079,13 @@ class RustBufferStream
     return ManualClock.uniffi_lift(handle)
   end
 
+  # The Object type Waiting.
+
+  def read_TypeWaiting
+    handle = unpack_from 8, 'Q>'
+    return Waiting.uniffi_lift(handle)
+  end
+
   # The Record type CheckResult.
 
   def read_TypeCheckResult
@@ -1726,6 +1733,13 @@ class RustBufferBuilder
     pack_into(8, 'Q>', handle)
   end
 
+  # The Object type Waiting.
+
+  def write_TypeWaiting(obj)
+    handle = Waiting.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
   # The Record type CheckResult.
 
   def write_TypeCheckResult(v)
@@ -2174,11 +2188,11 @@ CALL_PANIC = 2
 
 
 class PolylimitError
-    InvalidArgument = Class.new StandardError
-    StoreUnavailable = Class.new StandardError
-    StoreFailed = Class.new StandardError
-    Closed = Class.new StandardError
-    Internal = Class.new StandardError
+    InvalidArgument = ::Polylimit::InvalidArgument
+    StoreUnavailable = ::Polylimit::StoreUnavailable
+    StoreFailed = ::Polylimit::StoreFailed
+    Closed = ::Polylimit::Closed
+    Internal = ::Polylimit::Internal
 
 end
 
@@ -2469,10 +2483,6 @@ module UniFFILib
     [RustBuffer.by_value, RustCallStatus.by_ref],
     :uint64
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_acquire,
-    [:uint64, RustBuffer.by_value, :int64, RustCallStatus.by_ref],
-    RustBuffer.by_value
-
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_charge,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -2487,10 +2497,6 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_check_together,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
-    RustBuffer.by_value
-
-  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_doctor,
-    [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_keys,
@@ -2509,9 +2515,9 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_ready,
-    [:uint64, :int64, RustCallStatus.by_ref],
-    :void
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_policy_for,
+    [:uint64, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_refund,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
@@ -2533,12 +2539,72 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_start_acquire,
+    [:uint64, RustBuffer.by_value, :int64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_start_doctor,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_start_ready,
+    [:uint64, :int64, RustCallStatus.by_ref],
+    :uint64
+
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_stats,
     [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_take,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_clone_waiting,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_waiting,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_decision,
+    [:uint64, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_findings,
+    [:uint64, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_give_up,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_ready,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_wait,
+    [:uint64, :int64, RustCallStatus.by_ref],
+    :int8
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_refunded,
+    [RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_error_table,
@@ -2555,6 +2621,10 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_func_store_options,
     [RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_suggestion,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :ffi_polylimit_uniffi_rustbuffer_alloc,
@@ -2765,6 +2835,10 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_checksum_func_refunded,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_func_error_table,
     [],
     :uint16
@@ -2778,6 +2852,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_func_store_options,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_func_suggestion,
     [],
     :uint16
 
@@ -2801,10 +2879,6 @@ module UniFFILib
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_acquire,
-    [],
-    :uint16
-
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_charge,
     [],
     :uint16
@@ -2818,10 +2892,6 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_check_together,
-    [],
-    :uint16
-
-  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_doctor,
     [],
     :uint16
 
@@ -2841,7 +2911,7 @@ module UniFFILib
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_ready,
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_policy_for,
     [],
     :uint16
 
@@ -2865,11 +2935,43 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_start_acquire,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_start_doctor,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_start_ready,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_stats,
     [],
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_take,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_decision,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_findings,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_give_up,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_ready,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_wait,
     [],
     :uint16
 
@@ -3293,6 +3395,22 @@ class Request
     true
   end
 
+# The Rust `Display::fmt` implementation.
+def to_s
+  result = ::PolylimitNative.rust_call(
+    :uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display,
+    RustBuffer.alloc_from_TypeRequest(self)
+  )
+  result.consume_into_string
+end
+# The Rust `Debug::fmt` implementation.
+def inspect
+  result = ::PolylimitNative.rust_call(
+    :uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug,
+    RustBuffer.alloc_from_TypeRequest(self)
+  )
+  result.consume_into_string
+end
 end
 
   # Record type Settings
@@ -3323,6 +3441,22 @@ class Settings
     true
   end
 
+# The Rust `Display::fmt` implementation.
+def to_s
+  result = ::PolylimitNative.rust_call(
+    :uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display,
+    RustBuffer.alloc_from_TypeSettings(self)
+  )
+  result.consume_into_string
+end
+# The Rust `Debug::fmt` implementation.
+def inspect
+  result = ::PolylimitNative.rust_call(
+    :uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug,
+    RustBuffer.alloc_from_TypeSettings(self)
+  )
+  result.consume_into_string
+end
 end
 
   # Record type StoreOption
@@ -3357,6 +3491,21 @@ class StoreOption
     true
   end
 
+end
+
+
+  
+
+
+def self.refunded(decision, left)
+    decision = decision
+    RustBuffer.check_lower_TypeDecision(decision)
+
+    left = left
+    RustBuffer.check_lower_TypeUsage(left)
+
+  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_refunded,RustBuffer.alloc_from_TypeDecision(decision),RustBuffer.alloc_from_TypeUsage(left))
+  return result.consume_into_TypeDecision
 end
 
 
@@ -3411,6 +3560,18 @@ end
 def self.store_options()
   result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_store_options,)
   return result.consume_into_SequenceTypeStoreOption
+end
+
+
+  
+
+
+def self.suggestion(option)
+    option = ::PolylimitNative::uniffi_utf8(option)
+
+    
+  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_suggestion,RustBuffer.alloc_from_string(option))
+  return result.consume_into_Optionalstring
 end
 
 
@@ -3622,14 +3783,6 @@ end
 
   
 
-  def acquire(request, timeout)
-        request = request
-        RustBuffer.check_lower_TypeRequest(request)
-        timeout = timeout
-
-    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_acquire,uniffi_clone_handle(),RustBuffer.alloc_from_TypeRequest(request),::Polylimit::Span.microseconds(timeout))
-    return result.consume_into_TypeDecision
-  end
   def charge(request)
         request = request
         RustBuffer.check_lower_TypeRequest(request)
@@ -3654,10 +3807,6 @@ end
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_check_together,uniffi_clone_handle(),RustBuffer.alloc_from_SequenceTypeRequest(requests))
     return result.consume_into_SequenceTypeDecision
   end
-  def doctor()
-    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_doctor,uniffi_clone_handle(),)
-    return result.consume_into_SequenceTypeFinding
-  end
   def keys()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_keys,uniffi_clone_handle(),)
     return result.consume_into_Optionali64
@@ -3678,12 +3827,14 @@ end
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_policy,uniffi_clone_handle(),RustBuffer.alloc_from_string(name))
     return result.consume_into_OptionalTypePolicy
   end
-  def ready(timeout)
-        timeout = timeout
-
-      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_ready,uniffi_clone_handle(),::Polylimit::Span.microseconds(timeout))
+  def policy_for(policy = nil, scope = nil)
+        policy = (policy ? ::PolylimitNative::uniffi_utf8(policy) : nil)
+        RustBuffer.check_lower_Optionalstring(policy)
+        scope = (scope ? ::PolylimitNative::uniffi_utf8(scope) : nil)
+        RustBuffer.check_lower_Optionalstring(scope)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_policy_for,uniffi_clone_handle(),RustBuffer.alloc_from_Optionalstring(policy),RustBuffer.alloc_from_Optionalstring(scope))
+    return result.consume_into_TypePolicy
   end
-
   def refund(request)
         request = request
         RustBuffer.check_lower_TypeRequest(request)
@@ -3716,6 +3867,24 @@ end
       ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_shut_down,uniffi_clone_handle(),)
   end
 
+  def start_acquire(request, timeout)
+        request = request
+        RustBuffer.check_lower_TypeRequest(request)
+        timeout = timeout
+
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_start_acquire,uniffi_clone_handle(),RustBuffer.alloc_from_TypeRequest(request),::Polylimit::Span.microseconds(timeout))
+    return Waiting.uniffi_lift(result)
+  end
+  def start_doctor()
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_start_doctor,uniffi_clone_handle(),)
+    return Waiting.uniffi_lift(result)
+  end
+  def start_ready(timeout)
+        timeout = timeout
+
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_start_ready,uniffi_clone_handle(),::Polylimit::Span.microseconds(timeout))
+    return Waiting.uniffi_lift(result)
+  end
   def stats()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_stats,uniffi_clone_handle(),)
     return result.consume_into_MapStringI64
@@ -3725,6 +3894,79 @@ end
         RustBuffer.check_lower_TypeRequest(request)
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_take,uniffi_clone_handle(),RustBuffer.alloc_from_TypeRequest(request))
     return result.consume_into_TypeUsage
+  end
+
+end
+
+  class Waiting
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_waiting,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a Waiting instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_waiting,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+
+  
+
+  def decision()
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_decision,uniffi_clone_handle(),)
+    return result.consume_into_TypeDecision
+  end
+  def findings()
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_findings,uniffi_clone_handle(),)
+    return result.consume_into_SequenceTypeFinding
+  end
+  def give_up()
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_give_up,uniffi_clone_handle(),)
+  end
+
+  def ready()
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_ready,uniffi_clone_handle(),)
+  end
+
+  def wait(longest)
+        longest = longest
+
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_wait,uniffi_clone_handle(),::Polylimit::Span.microseconds(longest))
+    return 1 == result
   end
 
 end

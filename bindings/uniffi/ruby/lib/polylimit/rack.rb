@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative '../polylimit'
+require_relative 'rack_options'
 require_relative 'spending'
 
 module Polylimit
@@ -26,14 +27,18 @@ module Polylimit
   # document or text, with 429, or 503 when the store could not be asked. Of several middlewares the outer one decides first;
   # what it has spent is given back when an inner one denies or cannot decide.
   #
+  # The same policy and key are charged once a request, by the outermost middleware of the same limiter.
+  #
   # Options: `limiter`; `policy`, a name, quotas such as "100/minute" or a list of them, none twice, decided together (the
-  # only policy unless told otherwise); `key`, called with the env (the client's address); `cost`, units or called with the env (1);
+  # only policy unless told otherwise); `scope`, text of 1 to 256 bytes: quotas without a name have a budget of their own
+  # there (they share one with all that name none); `key`, called with the env, gives a string or a whole number (the
+  # client's address, also where it gives nil); `cost`, units or called with the env (1);
   # `count`, called with env, status and headers, says whether a response counts (every one does; an application that
   # raises counts as one that answers 500); `skip`, called with the env, lets requests through undecided; `on_denied`, called
   # with env and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with env and
   # Outage, lets the request through when it returns :allow, unless the store itself has denied it under another policy;
   # `headers`, one of "ietf", "legacy", "both" and "none"; `reset_form`, "seconds" or "epoch"; `client_address`,
-  # ClientAddressRules.
+  # ClientAddressRules. A mistake in them raises InvalidArgument when the middleware is made.
   class Rack
     # Where the decision stands in the env.
     RATE_LIMIT = 'polylimit.rate_limit'
@@ -47,20 +52,21 @@ module Polylimit
     Verdict = Struct.new(:rate_limit, :fields, :problem, :spending)
     private_constant :Verdict
 
-    def initialize(app, limiter:, policy: nil, key: nil, cost: nil, count: nil, skip: nil, on_denied: nil,
-                   on_outage: nil, headers: nil, reset_form: nil, client_address: nil)
+    def initialize(app, limiter:, policy: nil, scope: nil, key: nil, cost: nil, count: nil, skip: nil, on_denied: nil,
+                   on_outage: nil, headers: nil, reset_form: nil, client_address: nil, **unknown)
+      RackOptions.refuse(unknown)
       @app = app
-      @limiter = limiter
-      @policies = policy.nil? ? [only_policy] : several(Array(policy))
-      @key = key
-      @cost = cost
-      @count = count
-      @skip = skip
-      @on_denied = on_denied
-      @on_outage = on_outage
+      @limiter = RackOptions.limiter(limiter)
+      @policies = RackOptions.policies(limiter, policy, scope)
+      @key = RackOptions.callable('key', key)
+      @cost = RackOptions.cost(cost)
+      @count = RackOptions.callable('count', count)
+      @skip = RackOptions.callable('skip', skip)
+      @on_denied = RackOptions.callable('on_denied', on_denied)
+      @on_outage = RackOptions.callable('on_outage', on_outage)
       @headers = Argument.text('headers', headers)
       @reset_form = Argument.text('reset_form', reset_form)
-      @rules = client_address || ClientAddressRules.new([])
+      @rules = RackOptions.rules(client_address)
       # Refuses names that are not known as soon as they are given.
       PolylimitNative.respond([], nil, @headers, @reset_form, nil)
     end
@@ -101,29 +107,43 @@ module Polylimit
 
     # nil when nobody could decide and the request is let through.
     def check(env)
-      key = @key ? @key.call(env) : address(env)
+      key = Argument.key(@key&.call(env) || address(env))
       cost = @cost.respond_to?(:call) ? @cost.call(env) : @cost
       requests = @policies.map { |policy| { key: key, policy: policy, cost: cost } }
-      verdict(env, cost, requests, @limiter.check_together(requests))
+      verdict(env, cost, requests, decisions(env, requests))
     rescue StoreUnavailable, StoreFailed => e
       raise unless @on_outage&.call(env, Outage.new(nil, e)) == :allow
     end
 
-    def verdict(env, cost, requests, decisions)
+    # Each with whether it was made here; another one was made further out, by which the same was charged already.
+    def decisions(env, requests)
+      before = requests.map { |request| env[SPENDING]&.decision(@limiter, request[:key], request[:policy]) }
+      new = requests.zip(before).filter_map { |request, known| request unless known }
+      made = new.empty? ? [] : @limiter.check_together(new)
+      before.map { |known| known ? [known, false] : [made.shift, true] }
+    end
+
+    def verdict(env, cost, requests, decided)
+      decisions = decided.map(&:first)
       outcomes = @policies.zip(decisions).map do |policy, decision|
         PolylimitNative::Outcome.new(policy: @limiter.policy(policy), decision: decision)
       end
       rate_limit = env[RATE_LIMIT] = RateLimit.new(outcomes)
       # Nothing was spent if one of them denied.
-      spending = spend(env, rate_limit, requests) if decisions.all?(&:allowed)
+      spending = spend(env, rate_limit, requests.zip(decided)) if decisions.all?(&:allowed)
       # What is overruled tells the client nothing.
       outcomes = outcomes.select { |outcome| outcome.decision.allowed } if overruled?(env, rate_limit, decisions)
-      said = PolylimitNative.respond(together(env, outcomes), cost, @headers, @reset_form, text(env['HTTP_ACCEPT']))
+      all = together(env, outcomes)
+      all = given_back(env, all) unless outcomes.all? { |outcome| outcome.decision.allowed }
+      said = PolylimitNative.respond(all, cost, @headers, @reset_form, text(env['HTTP_ACCEPT']))
       Verdict.new(rate_limit, said.fields.to_h { |field| [field.name, field.value] }, said.problem, spending)
     end
 
-    def spend(env, rate_limit, requests)
-      env[SPENDING] = Spending.new(@limiter, requests, env[SPENDING]) do |error|
+    def spend(env, rate_limit, decided)
+      spent = decided.filter_map { |request, (decision, is_new)| Spending::Spent.new(request, decision) if is_new }
+      return if spent.empty?
+
+      env[SPENDING] = Spending.new(@limiter, spent, env[SPENDING]) do |error|
         @on_outage&.call(env, Outage.new(rate_limit, error))
       end
     end
@@ -143,6 +163,15 @@ module Polylimit
       env[OUTCOMES] = others + outcomes
     end
 
+    # The same after what was spent further out was given back, since the request is denied here.
+    def given_back(env, outcomes)
+      said = env[SPENDING]&.give_back || {}
+      env[OUTCOMES] = outcomes.map do |outcome|
+        left = said[outcome.decision]
+        left ? PolylimitNative::Outcome.new(policy: outcome.policy, decision: left) : outcome
+      end
+    end
+
     # What fails counts as what answers 500.
     def answer(env, verdict)
       @app.call(env)
@@ -152,13 +181,13 @@ module Polylimit
     end
 
     def deny(env, verdict)
-      env[SPENDING]&.give_back
       problem = verdict.problem
       own = @on_denied&.call(env, Denial.new(verdict.rate_limit, problem, verdict.fields))
       return own if own
 
       headers = { 'content-type' => problem.content_type, 'vary' => 'Accept' }
-      [problem.status, verdict.fields.merge(headers), [problem.body]]
+      body = env['REQUEST_METHOD'] == 'HEAD' ? [] : [problem.body]
+      [problem.status, verdict.fields.merge(headers), body]
     end
 
     # Gives back what the request has spent if its response does not count.
@@ -179,28 +208,6 @@ module Polylimit
     # Rack's strings are bytes. What is not UTF-8 in them is nothing that is looked for, and takes nothing beside it along.
     def text(bytes)
       bytes&.dup&.force_encoding(Encoding::UTF_8)&.scrub('?')
-    end
-
-    # Refuses what would limit nothing, or spend twice.
-    def several(policies)
-      allowed = "a policy's name or quotas, or a list of at least one of them"
-      raise InvalidArgument, "policy is an empty list: allowed is #{allowed}" if policies.empty?
-
-      names = policies.map { |name| Argument.text('policy', name) }
-      raise InvalidArgument, "policy is nil: allowed is #{allowed}" if names.include?(nil)
-
-      twice = names.find { |name| names.count(name) > 1 }
-      raise InvalidArgument, "policy #{twice.inspect} is given twice: once is enough" if twice
-
-      names
-    end
-
-    def only_policy
-      names = @limiter.policies.map(&:name)
-      return names.first if names.size == 1
-
-      raise InvalidArgument,
-            "policy is missing, and this limiter has #{names.size}: name one, or quotas such as 100/minute"
     end
   end
 end

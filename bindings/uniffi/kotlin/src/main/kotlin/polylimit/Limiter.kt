@@ -1,12 +1,14 @@
 package polylimit
 
+import kotlinx.coroutines.runBlocking
 import java.time.Duration
 
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an exception.
  *
- * May be used by any number of threads. Closing it gives back leases and closes connections; operations after that fail
- * with [PolylimitException.Closed].
+ * May be used by any number of threads. Closing it gives back leases, ends connections and threads and frees what it
+ * holds, at once and however long it is still referred to; operations after that, and those under way, fail with
+ * [PolylimitException.Closed].
  */
 public class Limiter
     @Throws(PolylimitException::class)
@@ -97,13 +99,14 @@ public class Limiter
 
         /**
          * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-         * and nothing was spent.
+         * and nothing was spent. A thread that is interrupted gives up its place in line, and gives back what it was
+         * admitted.
          */
-        @Throws(PolylimitException::class)
+        @Throws(PolylimitException::class, InterruptedException::class)
         public fun acquire(
             request: Request,
             timeout: Duration,
-        ): Decision = native.acquire(request, timeout)
+        ): Decision = runBlocking { asynchronous.acquire(request, timeout) }
 
         /** Checks several requests in one call, of one or more policies. Each is decided on its own, in order. */
         @Throws(PolylimitException::class)
@@ -111,18 +114,18 @@ public class Limiter
 
         /**
          * Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
-         * have spent is given back.
+         * have spent is given back. Requests of several keys are refused.
          */
         @Throws(PolylimitException::class)
         public fun checkTogether(requests: List<Request>): List<Decision> = native.checkTogether(requests)
 
         /** Waits until the store answers, at most for that long. Nothing needs it; a service that starts may want it. */
-        @Throws(PolylimitException::class)
-        public fun ready(timeout: Duration): Unit = native.ready(timeout)
+        @Throws(PolylimitException::class, InterruptedException::class)
+        public fun ready(timeout: Duration): Unit = runBlocking { asynchronous.ready(timeout) }
 
         /** Looks at the store with the eyes of an operator. */
-        @Throws(PolylimitException::class)
-        public fun doctor(): List<Finding> = native.doctor()
+        @Throws(PolylimitException::class, InterruptedException::class)
+        public fun doctor(): List<Finding> = runBlocking { asynchronous.doctor() }
 
         /** Registers a policy, or changes the numbers of the one of that name. What was used is kept. */
         @Throws(PolylimitException::class)
@@ -133,6 +136,18 @@ public class Limiter
 
         /** The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it. */
         public fun policy(name: String): Policy? = native.policy(name)
+
+        /**
+         * The policy by which a request that names this policy, quotas such as `100/minute` or none is decided. Quotas without
+         * a name are registered by it; with a scope (1 to 256 bytes of text), they are a policy of their own there. A policy
+         * that has a name is shared by all scopes. What no request may name is a [PolylimitException.InvalidArgument].
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun policyFor(
+            policy: String? = null,
+            scope: String? = null,
+        ): Policy = native.policyFor(policy, scope)
 
         /** All policies, in the order in which they were registered, those made of quotas in requests included. */
         public val policies: List<Policy> get() = native.policies()
@@ -150,7 +165,7 @@ public class Limiter
             password: String,
         ): Unit = native.setCredentials(username, password)
 
-        /** Gives back leases and closes connections. May be called again. */
+        /** Gives back leases, and frees all that the limiter holds. May be called again. */
         override fun close(): Unit = native.shutDown()
 
         public companion object {

@@ -682,6 +682,8 @@ internal object IntegrityCheckingUniffiLib {
     }
 
     internal fun ensureInitialized() = Unit
+    external fun uniffi_polylimit_uniffi_checksum_func_refunded(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_error_table(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_respond(
@@ -720,8 +722,6 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_take(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_acquire(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_charge(
@@ -732,8 +732,6 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_together(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_doctor(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_keys(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_peek(
@@ -742,7 +740,7 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_policy(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_ready(
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_policy_for(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_refund(
     ): Int
@@ -836,8 +834,6 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_constructor_limiter_new(`settings`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_acquire(`ptr`: Long,`request`: RustBuffer.ByValue,`timeout`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_asynchronous(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_charge(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -848,8 +844,6 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_check_together(`ptr`: Long,`requests`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_doctor(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_keys(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_peek(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -858,8 +852,8 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_policy(`ptr`: Long,`name`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_ready(`ptr`: Long,`timeout`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_policy_for(`ptr`: Long,`policy`: RustBuffer.ByValue,`scope`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_refund(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_reset(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -873,6 +867,16 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_method_limiter_stats(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_take(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_refunded(`decision`: RustBuffer.ByValue,`left`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_error_table(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1001,6 +1005,9 @@ private fun uniffiCheckContractApiVersion(lib: IntegrityCheckingUniffiLib) {
 }
 @Suppress("UNUSED_PARAMETER")
 private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_refunded() and 0xFFFF) != 8634) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_error_table() and 0xFFFF) != 50630) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1058,9 +1065,6 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() and 0xFFFF) != 17125) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_acquire() and 0xFFFF) != 1723) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() and 0xFFFF) != 46398) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1073,10 +1077,7 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_many() and 0xFFFF) != 17481) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 47934) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_doctor() and 0xFFFF) != 55141) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 7582) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keys() and 0xFFFF) != 50166) {
@@ -1091,7 +1092,7 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy() and 0xFFFF) != 2572) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_ready() and 0xFFFF) != 21926) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() and 0xFFFF) != 11368) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_refund() and 0xFFFF) != 1538) {
@@ -2754,12 +2755,6 @@ public object FfiConverterTypeNativeAsyncLimiter: FfiConverter<NativeAsyncLimite
 public interface NativeLimiterInterface {
 
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
-     */
-    fun `acquire`(`request`: Request, `timeout`: Span): Decision
-
-    /**
      * The asynchronous face of the same limiter.
      */
     fun `asynchronous`(): NativeAsyncLimiter
@@ -2781,14 +2776,9 @@ public interface NativeLimiterInterface {
 
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back.
+     * others have spent is given back. Requests of several keys are refused.
      */
     fun `checkTogether`(`requests`: List<Request>): List<Decision>
-
-    /**
-     * Looks at the store with the eyes of an operator.
-     */
-    fun `doctor`(): List<Finding>
 
     /**
      * How many keys the memory store or the local one holds a state for; nothing for a store elsewhere.
@@ -2811,9 +2801,11 @@ public interface NativeLimiterInterface {
     fun `policy`(`name`: kotlin.String): Policy?
 
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * The policy by which a request that names this policy, quotas or none is decided. Quotas without a name are registered
+     * by it; with a scope (1 to 256 bytes), they are a policy of their own there. A policy that has a name is shared by all
+     * scopes.
      */
-    fun `ready`(`timeout`: Span)
+    fun `policyFor`(`policy`: kotlin.String? = null, `scope`: kotlin.String? = null): Policy
 
     /**
      * Gives back up to what is used, the newest first.
@@ -2971,26 +2963,6 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
-     */
-    @Throws(PolylimitException::class)override fun `acquire`(`request`: Request, `timeout`: Span): Decision {
-            return FfiConverterTypeDecision.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_acquire(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),
-        FfiConverterTypeSpan.lower(`timeout`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
      * The asynchronous face of the same limiter.
      */override fun `asynchronous`(): NativeAsyncLimiter {
             return FfiConverterTypeNativeAsyncLimiter.lift(
@@ -3062,7 +3034,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
     
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back.
+     * others have spent is given back. Requests of several keys are refused.
      */
     @Throws(PolylimitException::class)override fun `checkTogether`(`requests`: List<Request>): List<Decision> {
             return FfiConverterSequenceTypeDecision.lift(
@@ -3072,23 +3044,6 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
         it,
 
         FfiConverterSequenceTypeRequest.lower(`requests`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Looks at the store with the eyes of an operator.
-     */
-    @Throws(PolylimitException::class)override fun `doctor`(): List<Finding> {
-            return FfiConverterSequenceTypeFinding.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_doctor(
-        it,
-        _status)
 }
     }
     )
@@ -3164,20 +3119,24 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * The policy by which a request that names this policy, quotas or none is decided. Quotas without a name are registered
+     * by it; with a scope (1 to 256 bytes), they are a policy of their own there. A policy that has a name is shared by all
+     * scopes.
      */
-    @Throws(PolylimitException::class)override fun `ready`(`timeout`: Span)
-        =
+    @Throws(PolylimitException::class)override fun `policyFor`(`policy`: kotlin.String?, `scope`: kotlin.String?): Policy {
+            return FfiConverterTypePolicy.lift(
     callWithHandle {
     uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_ready(
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_policy_for(
         it,
 
-        FfiConverterTypeSpan.lower(`timeout`),_status)
+        FfiConverterOptionalString.lower(`policy`),
+        FfiConverterOptionalString.lower(`scope`),_status)
 }
     }
+    )
+    }
 
-    
 
     
     /**
@@ -3982,7 +3941,7 @@ public object FfiConverterTypeQuotaUsage: FfiConverterRustBuffer<QuotaUsage> {
 
 
 /**
- * A key, the policy that is applied to it, and the units that the request spends.
+ * A key, the policy that is applied to it, and the units that the request spends. Its text does not show the key.
  */
 data class Request (
     /**
@@ -4005,7 +3964,16 @@ data class Request (
 
     
 
-    
+    // The local Rust `Display`/`Debug` implementation.
+    override fun toString(): String {
+        return FfiConverterString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(FfiConverterTypeRequest.lower(this),
+        _status)
+}
+    )
+    }
+
     companion object
 }
 
@@ -4084,7 +4052,7 @@ public object FfiConverterTypeResponse: FfiConverterRustBuffer<Response> {
 
 
 /**
- * What a limiter is made of.
+ * What a limiter is made of. Its text shows neither the store's URL nor values of options, in which passwords may be.
  */
 data class Settings (
     /**
@@ -4112,7 +4080,16 @@ data class Settings (
 
     
 
-    
+    // The local Rust `Display`/`Debug` implementation.
+    override fun toString(): String {
+        return FfiConverterString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(FfiConverterTypeSettings.lower(this),
+        _status)
+}
+    )
+    }
+
     @Suppress("UNNECESSARY_SAFE_CALL") // codegen is much simpler if we unconditionally emit safe calls here
     override fun destroy() {
 
@@ -5116,6 +5093,22 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
 
 
+
+
+        /**
+         * What a decision says after its units were given back: what is left then, unless an outage policy told that in the store's
+         * place.
+         */ fun `refunded`(`decision`: Decision, `left`: Usage): Decision {
+            return FfiConverterTypeDecision.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_refunded(
+
+        
+        FfiConverterTypeDecision.lower(`decision`),
+        FfiConverterTypeUsage.lower(`left`),_status)
+}
+    )
+    }
 
 
         /**

@@ -93,6 +93,42 @@ class LimiterTest {
     }
 
     @Test
+    fun `what is checked together has one key`() {
+        Limiter.of(mapOf("a" to "5/hour", "b" to "5/hour")).use { limiter ->
+            val refused =
+                assertThrows(PolylimitException.InvalidArgument::class.java) {
+                    limiter.checkTogether(listOf(request("x", "a"), request("y", "b")))
+                }
+            assertTrue(refused.message!!.startsWith("the requests have several keys"), refused.message)
+            assertEquals(5L, limiter.peek("x", "a").remaining)
+            val both = limiter.checkTogether(listOf(request("x", "a"), request("x", "b")))
+            assertEquals(listOf(4L, 4L), both.map { it.remaining })
+        }
+    }
+
+    @Test
+    fun `a scope has a budget of its own`() {
+        limiter("10/minute").use { limiter ->
+            assertEquals("api", limiter.policyFor().name)
+            assertEquals("api", limiter.policyFor("api", "/login").name)
+            val (login, search) = listOf("/login", "/search").map { limiter.policyFor("5 per minute", it).name }
+            assertEquals(login, limiter.policyFor("5/60s", "/login").name)
+            assertEquals(listOf(4L, 4L), listOf(login, search).map { limiter.check("key", it).remaining })
+            for (unknown in listOf("apy", "100/minut")) {
+                assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.policyFor(unknown) }
+            }
+        }
+    }
+
+    @Test
+    fun `no secret is shown`() {
+        val settings = Settings("redis://user:hunter2@h", listOf(Policy("api", "1/s")), mapOf("password" to "hunter2"))
+        val shown = "$settings ${request("hunter2", "api")} ${request("hunter2").copy(cost = 5)}"
+        assertFalse(shown.contains("hunter2") || shown.contains("104, 117"), shown)
+        assertTrue(shown.contains("redis") && shown.contains("password") && shown.contains("api"), shown)
+    }
+
+    @Test
     fun `every kind of error has its exception`() {
         val codes = errorTable().map { it.code }
         assertEquals(codes, codes.map { errorOf(it, "why").code })

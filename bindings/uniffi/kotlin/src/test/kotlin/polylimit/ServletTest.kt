@@ -269,12 +269,13 @@ class ServletTest {
 
     @Test
     fun `what an outer one spent is given back once, when an inner one denies or cannot decide`() {
-        val closed = Limiter.of(mapOf("in" to "1/hour")).apply { close() }
-        for ((inner, status) in mapOf(Limiter.of(mapOf("in" to "0/hour")) to 429, closed to 500)) {
+        for ((quotas, status) in mapOf("0/hour" to 429, "1/hour" to 500)) {
+            val inner = Limiter.of(mapOf("in" to quotas))
             Limiter.of(mapOf("out" to "9/hour", "between" to "9/hour")).use { limiter ->
                 for (policy in listOf("out", "between")) limiter.check("127.0.0.1", policy, 5)
                 val outer = RateLimitOptions(limiter).policy("out").count { _, _ -> false }
                 serve(outer, RateLimitOptions(limiter).policy("between").cost { 2 }, RateLimitOptions(inner)) { get ->
+                    if (status == 500) inner.close()
                     assertEquals(status, get("/", emptyList()).statusCode())
                     for (policy in listOf("out", "between")) assertEquals(4L, limiter.peek("127.0.0.1", policy).remaining, policy)
                 }
@@ -324,11 +325,75 @@ class ServletTest {
                 mapOf(
                     emptyArray<String>() to "policy is an empty list: allowed is a policy's name",
                     arrayOf("a", "5/hour", "a") to "policy \"a\" is given twice: once is enough",
+                    arrayOf("5/hour", "5 per 60m") to "policy \"5 per 60m\" is given twice: once is enough",
+                    arrayOf("apy") to "policy \"apy\" is not known: this limiter has a, b",
+                    arrayOf("100/minut") to "quota ",
                 )
             for ((policies, message) in messages) {
                 val options = RateLimitOptions(limiter).policy(*policies)
                 val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { RateLimitFilter(options) }
                 assertTrue(refused.message!!.startsWith(message), refused.message)
+            }
+        }
+    }
+
+    @Test
+    fun `a request without a key counts for its address`() {
+        Limiter.of(mapOf("api" to "5/hour")).use { limiter ->
+            serve(RateLimitOptions(limiter).key { it.getHeader("user") }) { get ->
+                assertEquals(200, get("/", emptyList()).statusCode())
+                assertEquals(4L, limiter.peek("127.0.0.1").remaining)
+                assertEquals(200, get("/", listOf("user" to "42")).statusCode())
+                assertEquals(4L, limiter.peek("42").remaining)
+            }
+        }
+    }
+
+    @Test
+    fun `quotas without a name have a budget for each scope`() {
+        Limiter.of(mapOf("api" to "9/hour")).use { limiter ->
+            val left = { policy: String, scope: String? ->
+                val options = RateLimitOptions(limiter).policy(policy).apply { scope?.let(::scope) }
+                var body = ""
+                serve(options) { get -> body = get("/", emptyList()).body() }
+                body
+            }
+            assertEquals("4", left("5/hour", "/login"))
+            assertEquals("4", left("5/hour", "/search"))
+            assertEquals("4", left("5/hour", null))
+            assertEquals("3", left("5 per hour", "/login"))
+            // One that has a name is shared.
+            assertEquals(listOf("8", "7"), listOf("/login", "/search").map { left("api", it) })
+            assertThrows(PolylimitException.InvalidArgument::class.java) { left("5/hour", "") }
+        }
+    }
+
+    @Test
+    fun `the same policy and key are charged once a request`() {
+        Limiter.of(mapOf("a" to "9/hour", "b" to "9/hour")).use { limiter ->
+            val outer = RateLimitOptions(limiter).policy("a", "5/hour")
+            val inner = RateLimitOptions(limiter).policy("b", "a").count { _, _ -> false }
+            serve(outer, inner, RateLimitOptions(limiter).policy("5 per 60m").cost { 4 }) { get ->
+                val answer = get("/", emptyList())
+                assertEquals(200, answer.statusCode())
+                assertEquals("4", answer.body())
+                // What does not count further in was not charged there.
+                assertEquals(listOf(8L, 9L, 4L), listOf("a", "b", "5/hour").map { limiter.peek("127.0.0.1", it).remaining })
+            }
+            serve(RateLimitOptions(limiter).policy("a"), RateLimitOptions(limiter).policy("a").key { "another" }) { get ->
+                assertEquals(200, get("/", emptyList()).statusCode())
+                assertEquals(listOf(7L, 8L), listOf("127.0.0.1", "another").map { limiter.peek(it, "a").remaining })
+            }
+        }
+    }
+
+    @Test
+    fun `a denial further in shows what is left after giving back`() {
+        Limiter.of(mapOf("out" to "2/hour fixed_window", "in" to "0/hour")).use { limiter ->
+            serve(RateLimitOptions(limiter).policy("out"), RateLimitOptions(limiter).policy("in")) { get ->
+                val denied = get("/", emptyList())
+                assertEquals(429, denied.statusCode())
+                assertTrue(denied.field("ratelimit").contains("\"out\";r=2"), denied.field("ratelimit"))
             }
         }
     }

@@ -14,7 +14,6 @@ import polylimit.Decision
 import polylimit.Outcome
 import polylimit.PolylimitException
 import polylimit.Problem
-import polylimit.Request
 import polylimit.request
 import polylimit.respond
 
@@ -23,7 +22,9 @@ import polylimit.respond
  *
  * The request has the decision as the attribute [ATTRIBUTE], the response its fields; a denied request is answered by a
  * problem document or text, with 429, or 503 when the store could not be asked. Several filters on one request make one
- * set of fields together; what one has spent is given back when one further in denies or cannot decide.
+ * set of fields together; what one has spent is given back when one further in denies or cannot decide. The same policy and
+ * key are charged once a request, by the outermost filter of the same limiter. Mistakes in the options are refused when the
+ * filter is made.
  */
 public class RateLimitFilter
     @Throws(PolylimitException::class)
@@ -31,7 +32,7 @@ public class RateLimitFilter
         private val options: RateLimitOptions,
     ) : Filter {
         private val limiter = options.limiter
-        private val policies = options.policies?.also(::refuseMistakes) ?: listOf(onlyPolicy())
+        private val policies = policiesOf(options)
         private val rules = options.clientAddress ?: ClientAddressRules(emptyList())
 
         init {
@@ -77,7 +78,6 @@ public class RateLimitFilter
                     throw failure
                 }
             if (verdict?.problem != null) {
-                spent(request)?.giveBack()
                 return deny(Denial(verdict.rateLimit, verdict.problem), request, response)
             }
             val spending = verdict?.spending
@@ -107,19 +107,27 @@ public class RateLimitFilter
             val key = options.key?.apply(request) ?: addressOf(request)
             val cost = options.cost?.applyAsLong(request)
             val requests = policies.map { request(key, it, cost) }
-            val decisions =
+            // What was charged already, further out.
+            val known = requests.map { spent(request)?.decision(limiter, it) }
+            val new = requests.filterIndexed { at, _ -> known[at] == null }
+            val made =
                 try {
-                    limiter.checkTogether(requests)
+                    if (new.isEmpty()) emptyList() else limiter.checkTogether(new)
                 } catch (error: PolylimitException) {
                     return undecided(request, error)
                 }
+            val rest = made.iterator()
+            val decisions = known.map { it ?: rest.next() }
             val rateLimit = RateLimit(policies.zip(decisions).mapNotNull(::outcome))
             request.setAttribute(ATTRIBUTE, rateLimit)
             // Nothing was spent if one of them denied.
-            val spending = if (decisions.all(Decision::allowed)) spend(request, rateLimit, requests) else null
+            val isSpent = new.isNotEmpty() && decisions.all(Decision::allowed)
+            val spending = if (isSpent) spend(request, rateLimit, new.zip(made, ::Spent)) else null
             val isOverruled = isOverruled(request, rateLimit, decisions)
             // What is overruled tells the client nothing.
-            val all = together(request, rateLimit.outcomes.filter { it.decision.allowed || !isOverruled })
+            val shown = rateLimit.outcomes.filter { it.decision.allowed || !isOverruled }
+            var all = together(request, shown)
+            if (!shown.all { it.decision.allowed }) all = givenBack(request, all)
             val said = respond(all, cost, options.headers, options.resetForm, request.getHeader("Accept"))
             for ((name, value) in said.fields) response.setHeader(name, value)
             return Verdict(rateLimit, said.problem, spending)
@@ -128,10 +136,10 @@ public class RateLimitFilter
         private fun spend(
             request: HttpServletRequest,
             rateLimit: RateLimit,
-            requests: List<Request>,
+            spent: List<Spent>,
         ): Spending {
             val spending =
-                Spending(limiter, requests, spent(request)) { options.onOutage?.test(OutageEvent(request, rateLimit, it)) }
+                Spending(limiter, spent, spent(request)) { options.onOutage?.test(OutageEvent(request, rateLimit, it)) }
             request.setAttribute(SPENDING, spending)
             return spending
         }
@@ -202,11 +210,6 @@ public class RateLimitFilter
             return rules.resolve(request.remoteAddr.orEmpty().ifEmpty { THIS_HOST }, lines)
         }
 
-        private fun onlyPolicy(): String =
-            limiter.policies.singleOrNull()?.name ?: throw PolylimitException.InvalidArgument(
-                "policy is missing, and this limiter has ${limiter.policies.size}: name one, or quotas such as 100/minute",
-            )
-
         public companion object {
             /** The name of the request's attribute that holds its [RateLimit]. */
             public const val ATTRIBUTE: String = "polylimit.rateLimit"
@@ -216,15 +219,17 @@ public class RateLimitFilter
             /** The peer of a Unix socket. */
             private const val THIS_HOST = "127.0.0.1"
 
-            /** Refuses what would limit nothing, or spend twice. */
-            private fun refuseMistakes(policies: List<String>) {
-                if (policies.isEmpty()) {
+            /** The names of the policies. Refuses what would limit nothing, or spend twice. */
+            private fun policiesOf(options: RateLimitOptions): List<String> {
+                val texts = options.policies
+                if (texts != null && texts.isEmpty()) {
                     throw PolylimitException.InvalidArgument(
                         "policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them",
                     )
                 }
-                val twice = policies.groupingBy { it }.eachCount().entries.firstOrNull { it.value > 1 } ?: return
-                throw PolylimitException.InvalidArgument("policy \"${twice.key}\" is given twice: once is enough")
+                val names = (texts ?: listOf(null)).map { options.limiter.policyFor(it, options.scope).name }
+                val twice = names.indices.firstOrNull { names.indexOf(names[it]) < it } ?: return names
+                throw PolylimitException.InvalidArgument("policy \"${texts?.get(twice)}\" is given twice: once is enough")
             }
 
             private fun spent(request: HttpServletRequest): Spending? = request.getAttribute(SPENDING) as? Spending
@@ -237,6 +242,15 @@ public class RateLimitFilter
                 val before = (request.getAttribute(OUTCOMES) as? List<*>).orEmpty().filterIsInstance<Outcome>()
                 val others = before.filter { one -> outcomes.none { it.policy.name == one.policy.name } }
                 return (others + outcomes).also { request.setAttribute(OUTCOMES, it) }
+            }
+
+            /** The same after what was spent further out was given back, since the request is denied here. */
+            private fun givenBack(
+                request: HttpServletRequest,
+                outcomes: List<Outcome>,
+            ): List<Outcome> {
+                val said = spent(request)?.giveBack().orEmpty()
+                return outcomes.map { one -> said[one.decision]?.let { Outcome(one.policy, it) } ?: one }
             }
         }
     }

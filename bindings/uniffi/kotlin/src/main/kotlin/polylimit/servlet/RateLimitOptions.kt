@@ -49,7 +49,8 @@ public class RateLimitOptions(
     internal val limiter: Limiter,
 ) {
     internal var policies: List<String>? = null
-    internal var key: Function<HttpServletRequest, String>? = null
+    internal var scope: String? = null
+    internal var key: Function<HttpServletRequest, String?>? = null
     internal var cost: ToLongFunction<HttpServletRequest>? = null
     internal var count: BiPredicate<HttpServletRequest, HttpServletResponse>? = null
     internal var skip: Predicate<HttpServletRequest>? = null
@@ -65,8 +66,14 @@ public class RateLimitOptions(
      */
     public fun policy(vararg policies: String): RateLimitOptions = apply { this.policies = policies.toList() }
 
-    /** Whom to count; the client's address unless told otherwise. */
-    public fun key(key: Function<HttpServletRequest, String>): RateLimitOptions = apply { this.key = key }
+    /**
+     * Gives quotas without a name a budget of their own, shared by all filters of this scope: 1 to 256 bytes of text. Without
+     * one, all that name the same quotas share theirs. A policy that has a name is shared in any case.
+     */
+    public fun scope(scope: String): RateLimitOptions = apply { this.scope = scope }
+
+    /** Whom to count; the client's address unless told otherwise, and where it gives `null`. */
+    public fun key(key: Function<HttpServletRequest, String?>): RateLimitOptions = apply { this.key = key }
 
     /** The units that a request spends; 1 unless told otherwise. */
     public fun cost(cost: ToLongFunction<HttpServletRequest>): RateLimitOptions = apply { this.cost = cost }

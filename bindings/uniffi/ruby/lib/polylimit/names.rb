@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+# The generated sources open classes by these names again, so that each has the name by which callers know it.
+module Polylimit
+  # The caller passed something that is not allowed.
+  class InvalidArgument < StandardError; end
+  # The store could not be reached in time.
+  class StoreUnavailable < StandardError; end
+  # The store was reached and could not decide.
+  class StoreFailed < StandardError; end
+  # The limiter was closed.
+  class Closed < StandardError; end
+  # A defect in polylimit itself.
+  class Internal < StandardError; end
+
+  # Among them: ManualClock, a clock for tests, which stands still until it is set or advanced (#now_us, #set in
+  # microseconds, #advance in seconds); ClientAddressRules, networks that are trusted to say for whom a request was
+  # forwarded: `new(trust, header, ipv4_prefix, ipv6_prefix)`.
+  GENERATED = %i[
+    ClientAddressRules Decision ErrorRow Finding HeaderField ManualClock Outcome Policy Problem QuotaNumbers QuotaUsage
+    Request Response Settings StoreOption Usage Waiting
+  ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
+  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :Waiting
+
+  # Gives the generated module these classes.
+  def self.name_classes(generated)
+    GENERATED.each { |name, known| generated.const_set(name, known) }
+    generated.const_set(:InternalError, Internal)
+  end
+  private_class_method :name_classes
+end
+
+# The native library, as it is generated.
+module PolylimitNative
+  Polylimit.send(:name_classes, self)
+end

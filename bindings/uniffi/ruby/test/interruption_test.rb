@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require 'async'
+require 'minitest/autorun'
+require 'timeout'
+require 'polylimit'
+
+# A thread that waits in the limiter can be interrupted, and then holds nothing.
+class InterruptionTest < Minitest::Test
+  # Much longer than any test may take.
+  LONG = 3600
+  # Much longer than an interruption takes, on a machine that is busy.
+  SOON = 20
+
+  def setup
+    @clock = Polylimit::ManualClock.new(1_700_000_000_000_000)
+    @key = "interruption #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+  end
+
+  # Of every store a limiter whose only unit is spent.
+  def spent
+    ['memory:', "local:ruby-#{Process.pid}?size=1MiB", ENV.fetch('POLYLIMIT_REDIS')].each do |store|
+      limiter = Polylimit::Limiter.new(store, policies: { api: '1/minute fixed_window' }, clock: @clock)
+      assert limiter.check(@key).allowed
+      yield limiter
+      # It stands in no line any more, and what would have been its unit is there for others.
+      @clock.advance(60)
+      assert limiter.acquire(@key, timeout: LONG).allowed, store
+      assert_equal 0, limiter.peek(@key).remaining, store
+      limiter.reset(@key)
+      limiter.close
+    end
+  end
+
+  def waiting(limiter)
+    thread = Thread.new { limiter.acquire(@key, timeout: LONG) }
+    thread.report_on_exception = false
+    Thread.pass until thread.status == 'sleep'
+    thread
+  end
+
+  def elapsed
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    yield
+    Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
+  end
+
+  def test_a_timeout_ends_acquire
+    spent do |limiter|
+      took = elapsed do
+        assert_raises(Timeout::Error) { Timeout.timeout(0.2) { limiter.acquire(@key, timeout: LONG) } }
+      end
+      assert_operator took, :<, SOON
+    end
+  end
+
+  def test_an_exception_from_another_thread_ends_acquire
+    spent do |limiter|
+      thread = waiting(limiter)
+      thread.raise(IOError, 'enough')
+      assert_equal 'enough', assert_raises(IOError) { assert thread.join(SOON) }.message
+    end
+  end
+
+  def test_killing_the_thread_ends_acquire
+    spent do |limiter|
+      thread = waiting(limiter)
+      thread.kill
+      assert thread.join(SOON), 'it goes on'
+    end
+  end
+
+  def test_stopping_a_fiber_ends_acquire
+    spent do |limiter|
+      Sync do |task|
+        fiber = task.async { limiter.asynchronous.acquire(@key, timeout: LONG) }
+        fiber.stop
+      end
+    end
+  end
+
+  def test_what_was_admitted_when_the_interruption_came_is_given_back
+    spent do |limiter|
+      waiting = limiter.instance_variable_get(:@native).start_acquire(Polylimit::Argument.request(@key, nil, nil), LONG)
+      refute waiting.wait(0)
+      # Nobody takes it. What it was last denied may be from after a step of the clock.
+      is_there = (1..SOON * 10).any? do
+        @clock.advance(60)
+        waiting.wait(0.1)
+      end
+      assert is_there
+      assert_equal 0, limiter.peek(@key).remaining
+      waiting.give_up
+      assert_equal 1, limiter.peek(@key).remaining
+      waiting.give_up
+      assert_equal 1, limiter.peek(@key).remaining
+      assert limiter.check(@key).allowed
+    end
+  end
+
+  def test_what_was_answered_is_not_given_back
+    spent do |limiter|
+      @clock.advance(60)
+      assert limiter.acquire(@key, timeout: LONG).allowed
+      assert_equal 0, limiter.peek(@key).remaining
+    end
+  end
+
+  def test_waiting_for_a_store_ends_as_well
+    limiter = Polylimit::Limiter.new('redis://127.0.0.1:1', policies: { api: '1/s' })
+    took = elapsed { assert_raises(Timeout::Error) { Timeout.timeout(0.2) { limiter.ready(LONG) } } }
+    assert_operator took, :<, SOON
+    limiter.close
+  end
+end

@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require 'minitest/autorun'
+require 'rbconfig'
+require 'polylimit'
+
+# Closing a limiter gives everything back, whether or not the garbage collector comes by.
+class LifeTest < Minitest::Test
+  LIMITERS = 10_000
+  # More than processes can use a local store at once.
+  KEPT = 1_025
+  LIB = File.expand_path('../lib', __dir__)
+
+  def stores
+    { memory: 'memory:', local: "local:ruby-life-#{Process.pid}?size=1MiB", redis: ENV.fetch('POLYLIMIT_REDIS') }
+  end
+
+  def open_check_close(store)
+    limiter = Polylimit::Limiter.new(store, policies: { api: '1000000/hour' })
+    assert_equal 'store', limiter.check('life').source
+    limiter.close
+    limiter
+  end
+
+  def held
+    {
+      descriptors: Dir.children('/proc/self/fd').size, threads: Dir.children('/proc/self/task').size,
+      mappings: File.foreach('/proc/self/maps').count { |line| line.include?('polylimit') }
+    }
+  end
+
+  # Threads that were told to end are given a while for it.
+  def settled(before)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
+    after = held
+    until before.all? { |what, count| after[what] <= count } || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      sleep 0.05
+      after = held
+    end
+    after
+  end
+
+  def resident_bytes
+    File.read('/proc/self/statm').split[1].to_i * 4096
+  end
+
+  %i[memory local redis].each do |name|
+    define_method("test_closed_limiters_hold_nothing_#{name}") do
+      store = stores.fetch(name)
+      500.times { open_check_close(store) }
+      GC.start
+      before = held
+      resident = resident_bytes
+      # These are referred to all the time, the others until the garbage collector comes by.
+      kept = Array.new(KEPT) { open_check_close(store) }
+      (LIMITERS - KEPT).times { open_check_close(store) }
+      after = settled(before)
+      before.each { |what, count| assert_operator after[what], :<=, count + 2, what }
+      GC.start
+      assert_operator (resident_bytes - resident) / LIMITERS, :<, 4096, 'bytes for each'
+      assert_raises(Polylimit::Closed) { kept.last.check('life') }
+    end
+  end
+
+  def test_closed_limiters_lock_no_other_process_out
+    store = stores[:local]
+    kept = Array.new(KEPT) { open_check_close(store) }
+    program = "require 'polylimit'; print Polylimit::Limiter.new('#{store}', policies: { api: '9/hour' }).check('k').source"
+    assert_equal 'store', IO.popen([RbConfig.ruby, '-I', LIB, '-e', program], &:read)
+    assert_equal KEPT, kept.size
+  end
+
+  def test_after_closing_every_operation_fails_with_closed
+    stores.each do |name, store|
+      limiter = Polylimit::Limiter.new(store, policies: { api: '9/hour' })
+      limiter.check('life')
+      2.times { limiter.close }
+      {
+        check: -> { limiter.check('k') }, peek: -> { limiter.peek('k') }, take: -> { limiter.take('k') },
+        charge: -> { limiter.charge('k') }, refund: -> { limiter.refund('k') }, reset: -> { limiter.reset('k') },
+        acquire: -> { limiter.acquire('k', timeout: 1) }, together: -> { limiter.check_together([{ key: 'k' }]) },
+        ready: -> { limiter.ready(1) }, doctor: -> { limiter.doctor }, policy_for: -> { limiter.policy_for },
+        set_policy: -> { limiter.set_policy('api', '5/hour') }
+      }.each { |what, call| assert_raises(Polylimit::Closed, "#{what} of #{name}", &call) }
+      assert_equal 'closed', limiter.check_many([{ key: 'k' }]).first.error.code
+    end
+  end
+
+  def test_closing_ends_waiting
+    stores.each_value do |store|
+      limiter = Polylimit::Limiter.new(store, policies: { api: '1/hour' })
+      key = "closing #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+      assert limiter.check(key).allowed
+      waiting = Thread.new { limiter.acquire(key, timeout: 36_000) }
+      waiting.report_on_exception = false
+      Thread.pass until waiting.status == 'sleep'
+      limiter.close
+      assert_raises(Polylimit::Closed) { assert waiting.join(20), 'it goes on' }
+    end
+  end
+end
