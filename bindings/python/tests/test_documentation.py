@@ -1,5 +1,6 @@
 """What the documentation shows has to run, and the wheel has to hold all that it needs."""
 
+import ast
 import doctest
 import importlib
 import os
@@ -10,6 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import polylimit
 import pytest
 
 PACKAGE = Path(__file__).parent.parent
@@ -45,6 +47,8 @@ def test_the_wheel_in_a_fresh_environment(wheel, tmp_path, interpreter):
     assert "-cp39-abi3-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"polylimit/py.typed", "polylimit/_core.pyi", "polylimit/__main__.py", "polylimit/django.py"} <= names
+    licences = {name.rpartition("/licenses/")[2] for name in names if "/licenses/" in name}
+    assert licences == {"LICENSE-APACHE", "LICENSE-MIT", "THIRD_PARTY_NOTICES"}
     subprocess.run([interpreter, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
@@ -82,3 +86,53 @@ def test_the_examples_of_a_module(name):
     tested = doctest.testmod(importlib.import_module(name))
     assert tested.attempted > 0
     assert tested.failed == 0
+
+
+def test_the_wheel_tells_where_the_project_is_and_its_licences(wheel):
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = files.read(name).decode()
+        notices = files.read(name.replace("METADATA", "licenses/THIRD_PARTY_NOTICES")).decode()
+    assert "Project-URL: Homepage, https://" in metadata
+    assert "License-Expression: MIT OR Apache-2.0" in metadata
+    assert "\npyo3 " in notices
+    assert "TERMS AND CONDITIONS" in notices
+
+
+def test_links_of_the_readme_hold_outside_of_the_repository():
+    links = re.findall(r"\]\(([^)]*)\)", (PACKAGE / "README.md").read_text())
+    assert links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
+def stubs():
+    """The stubs, with the docstrings of the functions and classes in them."""
+    return ast.parse((PACKAGE / "python" / "polylimit" / "_core.pyi").read_text())
+
+
+def test_the_stubs_have_docstrings():
+    for node in stubs().body:
+        if isinstance(node, ast.ClassDef) and node.name in polylimit.__all__ and node.name != "Operation":
+            assert ast.get_docstring(node), node.name
+    (limiter,) = [node for node in stubs().body if getattr(node, "name", "") == "Limiter"]
+    undocumented = {
+        node.name for node in limiter.body if isinstance(node, ast.FunctionDef) and not ast.get_docstring(node)
+    }
+    assert {name for name in undocumented if not name.startswith("_")} <= {"check_many"}, "an overload has none"
+
+
+def test_options_are_typed(tmp_path):
+    program = """
+from datetime import timedelta
+from polylimit import AsyncLimiter, Limiter
+Limiter(deadline="5ms", max_keys=10, outage={"api": "deny"}, lease={"api": "auto"}, key_secret=None)
+AsyncLimiter("redis://localhost", {"api": "1/s"}, keepalive=timedelta(seconds=5), local_share=0.5)
+"""
+    wrong = ["Limiter(colour='red')", "Limiter(deadline=b'1s')", "Limiter(outage='deni')", "AsyncLimiter(key_func=len)"]
+    for number, line in enumerate(["", *wrong]):
+        path = tmp_path / f"program{number}.py"
+        path.write_text(program + line)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *sorted(tmp_path.glob("*.py"))]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(PACKAGE / "python")}, **CAPTURED)
+    found = {line.split(":")[0] for line in done.stdout.splitlines() if ": error: " in line}
+    assert found == {f"program{number}.py" for number in range(1, len(wrong) + 1)}, done.stdout

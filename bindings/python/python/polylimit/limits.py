@@ -1,8 +1,8 @@
 """A storage for the ``limits`` package: services that use it (Flask-Limiter, slowapi) move by changing one URL.
 
 Import this module once; then ``polylimit+redis://host:port`` and the other URLs of :class:`polylimit.Limiter` with
-``polylimit+`` before them are URLs of storages, and ``async+polylimit+...`` of asynchronous ones. Sentinels and clusters
-may be written as ``limits`` does (``redis+sentinel://``).
+``polylimit+`` before them are URLs of storages, and ``async+polylimit+...`` of asynchronous ones. Sentinels and
+clusters may be written as ``limits`` does (``redis+sentinel://``).
 
 What the interface of ``limits`` allows is exact: a window is counted and decided in one atomic step. What it does not
 allow stays as it is there: the fixed window strategy counts what it denies, ``reset`` is refused (it would have to
