@@ -210,6 +210,12 @@ GROWTH = """
     import asyncio, gc, os, sys
     from polylimit import AsyncLimiter, Limiter
     url, times = sys.argv[1], int(sys.argv[2])
+    loop = asyncio.new_event_loop()
+    # A busy machine is no slow callback.
+    loop.slow_callback_duration = 60
+    async def use_asynchronous():
+        async with AsyncLimiter(url, {"api": "1000000/day"}) as limiter:
+            assert (await limiter.check("growth")).source == "store"
     def footprint():
         gc.collect()
         pages = int(open("/proc/self/statm").read().split()[1])
@@ -218,12 +224,7 @@ GROWTH = """
         with Limiter(url, {"api": "1000000/day"}) as limiter:
             assert limiter.check("growth").source == "store"
         if number % 3 == 0:
-            async def main():
-                # A busy machine is no slow callback.
-                asyncio.get_running_loop().slow_callback_duration = 60
-                async with AsyncLimiter(url, {"api": "1000000/day"}) as limiter:
-                    assert (await limiter.check("growth")).source == "store"
-            asyncio.run(main())
+            loop.run_until_complete(use_asynchronous())
     for number in range(times // 10):
         use(number)
     before = footprint()
@@ -236,10 +237,11 @@ GROWTH = """
         if after[:2] <= before[:2]: break
         time.sleep(0.02)
     print(*(now - then for now, then in zip(after, before)))
+    loop.close()
 """
 
 
-@pytest.mark.parametrize(("name", "times"), [("memory", 10_000), ("local", 2_000), ("redis", 1_500)])
+@pytest.mark.parametrize(("name", "times"), [("memory", 10_000), ("local", 10_000), ("redis", 5_000)])
 def test_limiters_made_and_closed_leave_nothing(request, name, times):
     url = "memory:" if name == "memory" else request.getfixturevalue(name)
     printed = python("import warnings; warnings.simplefilter('ignore')\n" + textwrap.dedent(GROWTH), url, str(times))
@@ -247,3 +249,124 @@ def test_limiters_made_and_closed_leave_nothing(request, name, times):
     assert descriptors <= 1
     assert threads <= 1
     assert mebibytes <= 8
+
+
+KEPT = """
+    import asyncio, os, subprocess, sys
+    from polylimit import AsyncLimiter, Limiter
+    url, times = sys.argv[1], int(sys.argv[2])
+    def footprint():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    async def use_asynchronous():
+        limiter = AsyncLimiter(url, {"api": "1000000/day"})
+        assert (await limiter.check("kept")).source == "store"
+        await limiter.close()
+        return limiter
+    def use():
+        limiter = Limiter(url, {"api": "1000000/day"})
+        assert limiter.check("kept").source == "store"
+        limiter.close()
+        return limiter
+    loop = asyncio.new_event_loop()
+    loop.slow_callback_duration = 60
+    kept = [use(), loop.run_until_complete(use_asynchronous())]
+    before = footprint()
+    for _ in range(times // 2):
+        kept += [use(), loop.run_until_complete(use_asynchronous())]
+    # Threads and connections end on their own, a little later.
+    import time
+    for _ in range(1000):
+        after = footprint()
+        if after <= before: break
+        time.sleep(0.02)
+    program = "import sys; from polylimit import Limiter; print(Limiter(sys.argv[1]).check('kept', '9/day').source)"
+    print(subprocess.check_output([sys.executable, "-c", program, url], text=True).strip())
+    print(len(kept), *(now - then for now, then in zip(after, before)))
+    loop.close()
+"""
+
+
+@pytest.mark.parametrize("name", ["local", "redis", "memory"])
+def test_closed_limiters_that_are_still_referenced_hold_nothing(request, name):
+    url = "memory:" if name == "memory" else request.getfixturevalue(name)
+    source, left = python(KEPT, url, "1100").splitlines()
+    assert source == "store"
+    kept, descriptors, threads = map(int, left.split())
+    assert kept == 1102
+    assert descriptors <= 0
+    assert threads <= 0
+
+
+CLOSED = """
+    import asyncio, sys
+    from polylimit import AsyncLimiter, ClosedError, Limiter
+    calls = {
+        "check": ("a",), "peek": ("a",), "take": ("a",), "charge": ("a",), "refund": ("a",), "reset": ("a",),
+        "check_many": (["a"],), "check_together": (["a"],), "ready": (5,), "doctor": (), "policy_for": (),
+    }
+    def raises(call):
+        try:
+            call()
+        except ClosedError as error:
+            assert error.code == "closed", error.code
+            return True
+        return False
+    limiter = Limiter(sys.argv[1], {"api": "9/day"})
+    limiter.close()
+    limiter.close()
+    one = [name for name, arguments in calls.items() if not raises(lambda: getattr(limiter, name)(*arguments))]
+    one += [] if raises(lambda: limiter.acquire("a", timeout=5)) else ["acquire"]
+    async def main():
+        limiter = AsyncLimiter(sys.argv[1], {"api": "9/day"})
+        await limiter.close()
+        await limiter.close()
+        left = []
+        for name, arguments in [*calls.items(), ("acquire", ("a",))]:
+            try:
+                called = getattr(limiter, name)(*arguments, **({"timeout": 5} if name == "acquire" else {}))
+                await called
+                left.append(name)
+            except ClosedError:
+                pass
+        return left
+    print(one, asyncio.run(main()))
+"""
+
+
+def test_after_close_every_operation_says_so(store):
+    assert python(CLOSED, store) == "[] []\n"
+
+
+WAITING = """
+    import asyncio, sys, threading, time
+    from polylimit import AsyncLimiter, ClosedError, Limiter
+    limiter = Limiter(sys.argv[1], {"api": "1/day"})
+    limiter.check("a")
+    said = []
+    def wait():
+        try:
+            limiter.acquire("a", timeout=float("inf"))
+        except ClosedError as error:
+            said.append(error.code)
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.3)
+    limiter.close()
+    thread.join(60)
+    async def main():
+        limiter = AsyncLimiter(sys.argv[1], {"api": "1/day"})
+        await limiter.check("a")
+        waiting = asyncio.ensure_future(limiter.acquire("a", timeout=float("inf")))
+        await asyncio.sleep(0.3)
+        await limiter.close()
+        try:
+            await asyncio.wait_for(waiting, 60)
+        except ClosedError as error:
+            said.append(error.code)
+    asyncio.run(main())
+    print(said)
+"""
+
+
+def test_close_ends_what_waits(store):
+    assert python(WAITING, store) == "['closed', 'closed']\n"
