@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from polylimit import AsyncLimiter, Decision, Limiter, ManualClock, PolylimitError, Quota, Usage
 
@@ -85,7 +85,7 @@ def run_case(case: dict[str, Any], key: str, store: str, loop: asyncio.AbstractE
     try:
         policies = {"case": quotas(case["quotas"])}
         # What the store does not answer must not look as if it did.
-        outage = {"case": "deny"} if store.startswith("redis") else {}
+        outage: dict[str, Literal["deny"]] = {"case": "deny"} if store.startswith("redis") else {}
         limiter = Limiter(url, policies, clock=clock, outage=outage)
     except PolylimitError as error:
         raise DifferenceError(0, f"refused: {error}") from error

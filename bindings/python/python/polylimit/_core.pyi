@@ -56,6 +56,8 @@ class _Options(TypedDict, total=False):
     """What a policy answers while Redis cannot be asked, unless the policy has an answer of its own. Allowed: local, allow or deny. ``local`` unless told otherwise."""
     local_share: str | float | None
     """Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is local; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. ``1`` unless told otherwise."""
+    first_connect_max: str | float | timedelta | None
+    """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. ``1s`` unless told otherwise."""
     known_denied_max: str | float | timedelta | None
     """For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. It ends at once when this process gives something back, and when the server tells that another one did, which may fail: then after this time at the latest. Allowed: 0 (never), or 1ms to 24h. ``1s`` unless told otherwise."""
     prefix: str | None
@@ -143,6 +145,9 @@ class Limiter:
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
     clock
         ``"system"``, ``"coarse"`` or a ``ManualClock``; the server's clock for Redis unless told otherwise.
+    on_degraded
+        Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with it again, and
+        with what its doctor finds, on the thread of a call. The same is logged as a warning of the logger ``polylimit``.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
         durations. ``outage`` may be a dict of policies with their own.
@@ -387,6 +392,9 @@ class AsyncLimiter:
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
     clock
         ``"system"``, ``"coarse"`` or a ``ManualClock``; the server's clock for Redis unless told otherwise.
+    on_degraded
+        Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with it again, and
+        with what its doctor finds, on the thread of a call. The same is logged as a warning of the logger ``polylimit``.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
         durations. ``outage`` may be a dict of policies with their own.
@@ -881,18 +889,28 @@ class ManualClock:
 
 @final
 class DegradedEvent:
+    """What a limiter tells its operators: that it decides without its store, or with it again, or what is wrong with the store.
+
+    Its text is the line that is logged. It holds no key, password or URL.
+    """
     @property
-    def kind(self) -> Literal["started", "ended", "finding"]: ...
+    def kind(self) -> Literal["started", "ended", "finding"]:
+        """What has happened: ``"started"``, ``"ended"`` or ``"finding"``."""
     @property
-    def reason(self) -> str | None: ...
+    def reason(self) -> str | None:
+        """Why the first decision was made without the store, such as ``"timeout"``; ``None`` for a finding."""
     @property
-    def lasted(self) -> float: ...
+    def lasted(self) -> float:
+        """Seconds from the first decision that was made without the store to the last one; 0 unless it has ended."""
     @property
-    def decisions(self) -> int: ...
+    def decisions(self) -> int:
+        """How many decisions were made without the store; 0 unless it has ended."""
     @property
-    def finding(self) -> Finding | None: ...
+    def finding(self) -> Finding | None:
+        """What the doctor has found; ``None`` for anything else."""
     @property
-    def severity(self) -> Literal["fine", "advice", "problem"]: ...
+    def severity(self) -> Literal["fine", "advice", "problem"]:
+        """How much it matters: ``"fine"`` when it is over, otherwise ``"advice"`` or ``"problem"``."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
