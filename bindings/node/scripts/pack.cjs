@@ -12,7 +12,7 @@ if (folder === undefined) throw new Error("usage: pack.cjs FOLDER");
 const out = resolve(folder);
 
 const description = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-const { version, license, author, engines } = description;
+const { version, license, author, homepage, engines } = description;
 
 /** What a package manager has to know to choose one: the platforms that addons are built for. */
 const PLATFORMS = {
@@ -30,12 +30,15 @@ function pack(from) {
   return join(out, packed.trim().split("\n").pop());
 }
 
+/** What a package needs to be handed on: the licences, and those of what its addon contains. */
+const LEGAL = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD_PARTY_NOTICES"];
+
 /** A folder of its own for a package, with the licences. */
 function folderOf(name) {
   const made = join(out, name);
   rmSync(made, { recursive: true, force: true });
   mkdirSync(made, { recursive: true });
-  for (const text of ["LICENSE-APACHE", "LICENSE-MIT"]) copyFileSync(join(root, "..", "..", text), join(made, text));
+  for (const text of LEGAL) copyFileSync(join(root, "..", "..", text), join(made, text));
   return made;
 }
 
@@ -58,9 +61,10 @@ function packAddon() {
     description: about,
     license,
     author,
+    homepage,
     engines,
     main: file,
-    files: [file],
+    files: [file, ...LEGAL],
     ...where,
   });
   write(to, "README.md", `# ${name}\n\n${about} It is installed by the package \`polylimit\`.\n`);

@@ -2,7 +2,7 @@
 
 const assert = require("node:assert/strict");
 const { execFile } = require("node:child_process");
-const { mkdtemp, readFile, rm, symlink, writeFile } = require("node:fs/promises");
+const { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } = require("node:fs/promises");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
 const { test } = require("node:test");
@@ -11,7 +11,8 @@ const { promisify } = require("node:util");
 const run = promisify(execFile);
 const root = join(__dirname, "..");
 
-test("the packed packages install into an empty folder, and every snippet of the README runs there", async () => {
+/** Runs a body in a folder into which the packed packages were installed. */
+async function installed(body) {
   const folder = await mkdtemp(join(tmpdir(), "polylimit-package-"));
   try {
     const { stdout } = await run(process.execPath, [join(root, "scripts", "pack.cjs"), join(folder, "packed")]);
@@ -29,21 +30,89 @@ test("the packed packages install into an empty folder, and every snippet of the
     ];
     await run("npm", [...install, ...files], { cwd: folder });
     // The frameworks are those of the tests.
-    for (const framework of ["express", "fastify", "hono", "express-rate-limit"]) {
+    await mkdir(join(folder, "node_modules", "@types"));
+    for (const framework of ["express", "fastify", "hono", "express-rate-limit", "@types/express", "@types/node"]) {
       await symlink(join(root, "node_modules", framework), join(folder, "node_modules", framework));
     }
-    const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
-    const snippets = [...readme.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
-    assert.equal(snippets.length, 5);
-    for (const [number, code] of snippets.entries()) {
-      const name = join(folder, `snippet-${number}.${code.includes("require(") ? "cjs" : "mjs"}`);
-      await writeFile(name, code);
-      const { stdout: written, stderr } = await run(process.execPath, [name], { cwd: folder });
-      assert.equal(stderr, "", code);
-      const expected = [...code.matchAll(/; \/\/ (.+)$/gm)].map(([, text]) => `${text}\n`).join("");
-      assert.equal(written, expected, code);
-    }
+    return await body(folder);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** Runs every snippet of a page in that folder, and compares what it prints with the comments behind its lines. */
+async function runSnippets(folder, page) {
+  const snippets = [...page.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
+  for (const [number, code] of snippets.entries()) {
+    const name = join(folder, `snippet-${number}.${code.includes("require(") ? "cjs" : "mjs"}`);
+    await writeFile(name, code);
+    const { stdout: written, stderr } = await run(process.execPath, [name], { cwd: folder });
+    assert.equal(stderr, "", code);
+    const expected = [...code.matchAll(/; \/\/ (.+)$/gm)].map(([, text]) => `${text}\n`).join("");
+    assert.equal(written, expected, code);
+  }
+  return snippets.length;
+}
+
+/** The pages for users of other packages, beside README.md. */
+const MIGRATIONS = ["from-express-rate-limit.md", "from-fastify-rate-limit.md", "from-rate-limiter-flexible.md"];
+
+test("the packed packages install into an empty folder, and every snippet of the documentation runs there", async () => {
+  await installed(async (folder) => {
+    const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
+    assert.equal(await runSnippets(folder, readme), 6);
+    for (const page of MIGRATIONS) {
+      const text = await readFile(join(root, "..", "..", "docs", "migrate", page), "utf8");
+      assert.ok((await runSnippets(folder, text)) >= 2, page);
+    }
+  });
+});
+
+test("the packages bring licences, the notices of what they contain, and links that hold outside of the repository", async () => {
+  await installed(async (folder) => {
+    const modules = join(folder, "node_modules");
+    const [platform] = await readdir(join(modules, "@polylimit"));
+    for (const name of ["polylimit", join("@polylimit", platform)]) {
+      const files = await readdir(join(modules, name));
+      for (const text of ["LICENSE-APACHE", "LICENSE-MIT", "THIRD_PARTY_NOTICES", "README.md"]) {
+        assert.ok(files.includes(text), `${name}: ${text}`);
+      }
+      assert.match(await readFile(join(modules, name, "THIRD_PARTY_NOTICES"), "utf8"), /tokio/);
+      const { homepage, license } = JSON.parse(await readFile(join(modules, name, "package.json"), "utf8"));
+      assert.deepEqual([homepage, license], ["https://polylimit.dev", "MIT OR Apache-2.0"]);
+      const links = [...(await readFile(join(modules, name, "README.md"), "utf8")).matchAll(/\]\(([^)]+)\)/g)];
+      for (const [, link] of links) assert.match(link, /^(https:\/\/|#)/, `${name}: ${link}`);
+    }
+  });
+});
+
+test("the types are found by every way of resolving modules, the oldest included", async () => {
+  await installed(async (folder) => {
+    const source = `
+      import { Limiter, type Decision } from "polylimit";
+      import { rateLimit as express } from "polylimit/express";
+      import { PolylimitStore } from "polylimit/express-rate-limit";
+      import { rateLimitHook } from "polylimit/fastify";
+      import { rateLimit as fetched } from "polylimit/fetch";
+      import { rateLimit as hono } from "polylimit/hono";
+      const limiter = new Limiter("memory:", { policies: { api: "1/s" }, outage: "deny" });
+      const decision: Decision = limiter.checkSync("k");
+      // @ts-expect-error a limiter is needed
+      express({ limiter: 5 });
+      export { decision, express, PolylimitStore, rateLimitHook, fetched, hono };
+    `;
+    await writeFile(join(folder, "used.ts"), source);
+    const settings = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--esModuleInterop", "used.ts"];
+    for (const [compiler, module, resolution] of [
+      ["typescript5", "commonjs", "node10"],
+      ["typescript5", "node16", "node16"],
+      ["typescript", "esnext", "bundler"],
+      ["typescript", "node16", "node16"],
+    ]) {
+      const tsc = join(root, "node_modules", compiler, "bin", "tsc");
+      const parameters = [tsc, ...settings, "--module", module, "--moduleResolution", resolution];
+      const failed = await run(process.execPath, parameters, { cwd: folder }).catch(({ stdout }) => stdout);
+      assert.ok(typeof failed !== "string", `${compiler} ${resolution}: ${failed}`);
+    }
+  });
 });
