@@ -127,9 +127,9 @@ impl Limiter {
     /// timeout cannot be met: then the decision is a denial, and nothing was spent.
     ///
     /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a `check` does
-    /// not queue. Between limiters, in one process or in several that share a store, there is no order: the first one to ask once
-    /// units have come gets them, so that shares may differ many times over, and a limiter may come away empty for long. Nobody polls: a waiter sleeps until the time at which its request can be admitted, or until somebody in
-    /// this process refunds, resets or changes the policy. Dropping the future gives up its place; one that is not polled any
+    /// not queue. Between limiters that share a store, in one process or in several, chance decides: each waits a random time of
+    /// at most 1 ms beyond the time at which units come, and the first one to ask gets them. No waiter polls: it sleeps until
+    /// its request can be admitted, or until this limiter refunds, resets or changes the policy. Dropping the future gives up its place; one that is not polled any
     /// more keeps it, and whoever stands behind it waits.
     ///
     /// # Errors

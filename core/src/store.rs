@@ -131,6 +131,11 @@ impl Store {
         matches!(self, Self::Memory(_) | Self::Local(_))
     }
 
+    /// Whether other processes use the same states.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Local(_) | Self::Redis(_))
+    }
+
     /// The same store for a process that was forked from the one that uses this, with these policies.
     pub(crate) fn successor(&self, policies: &[Policy]) -> Self {
         match self {

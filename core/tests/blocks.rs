@@ -48,7 +48,11 @@ const TAKEN: &[(&str, &str, &str)] = &[
         "kotlin",
         "bindings/uniffi/kotlin/src/test/kotlin/readme/MigrationTest.kt",
     ),
-    ("docs/migrate/from-bucket4j.md", "java", "bindings/uniffi/kotlin/src/test/kotlin/readme/MigrationTest.kt"),
+    (
+        "docs/migrate/from-bucket4j.md",
+        "java",
+        "bindings/uniffi/kotlin/src/test/kotlin/readme/MigrationTest.kt",
+    ),
     ("docs/migrate/from-rack-attack.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
 ];
 

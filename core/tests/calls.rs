@@ -241,6 +241,8 @@ fn options_are_set_by_name() {
     }
     assert!(refused(builder().option("max_keys", "-1").build()).contains("from 1 up"));
     assert!(refused(builder().option("max_kyes", "1").build()).contains("\"max_kyes\" is not known"));
+    let secret = redis().option("password", "hunter2");
+    assert!(format!("{secret:?}").contains("password") && !format!("{secret:?}").contains("hunter2"));
     let theirs = "option \"keyPrefix\" is not known: use prefix";
     assert_eq!(refused(builder().option("keyPrefix", "app").build()), theirs);
     assert_eq!(refused(redis().option("keyPrefix", "app").build()), theirs);

@@ -77,8 +77,12 @@ impl Shared {
                 return Ok(decision);
             }
             deadline.can_wait()?;
+            // Other processes wait for the same microsecond, and timers round it up to a moment that is the same each time:
+            // without a random part, one process would come first every time.
+            let spread_us =
+                if self.store.is_shared() { deadline.spread_us(left_us - decision.wait_us) } else { 0 };
             tokio::select! {
-                () = deadline.sleep(decision.wait_us) => {}
+                () = deadline.sleep(decision.wait_us + spread_us) => {}
                 () = place.sooner() => {}
             }
         }

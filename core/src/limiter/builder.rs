@@ -16,8 +16,9 @@ use crate::store::redis::{OptionKind, RedisOptions, RedisStore, StoreOption};
 use crate::store::{PolicyOptions, Store};
 use crate::suggestion::Suggestion;
 
-/// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`].
-#[derive(Clone, Debug)]
+/// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
+/// given as text, since that may be a secret.
+#[derive(Clone)]
 #[must_use = "a builder makes a limiter only when `build` is called"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
@@ -30,6 +31,17 @@ pub struct LimiterBuilder {
     hook: Option<Hook>,
     /// By name, as text.
     options: Vec<(Box<str>, Box<str>)>,
+}
+
+impl fmt::Debug for LimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options: Vec<&str> = self.options.iter().map(|(name, _)| &**name).collect();
+        f.debug_struct("LimiterBuilder")
+            .field("policies", &self.policies)
+            .field("store", &self.store)
+            .field("options", &options)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where the states are kept.

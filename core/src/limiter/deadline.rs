@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::part_of;
 use crate::clock::{Clock, ManualClock, micros};
 use crate::error::Error;
 use crate::sleep::{sleep, sleep_until};
@@ -33,6 +34,15 @@ impl Deadline {
         match self {
             Self::Monotonic(at) => micros(at.saturating_duration_since(Instant::now())),
             Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
+        }
+    }
+
+    /// A random time by which callers in several processes come apart, at most 1 ms and so much; none by a manual clock.
+    pub(super) fn spread_us(&self, most_us: u64) -> u64 {
+        const SPREAD_US: u64 = 1_000;
+        match self {
+            Self::Monotonic(_) => micros(part_of(Duration::from_micros(most_us.min(SPREAD_US)))),
+            Self::Manual(..) => 0,
         }
     }
 

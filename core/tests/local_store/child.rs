@@ -100,6 +100,7 @@ fn a_child() {
             Ok(decision) => said(if decision.allowed() { "allowed" } else { "denied" }),
             Err(error) => said(&format!("{}: {error}", error.kind())),
         },
+        "acquires" => super::processes::acquires(&limiter, said),
         "forks" => super::forks::forks(&url, said),
         "child of one" => super::limiters::forks(said),
         "leaves a child" => super::forks::leaves_a_child(&limiter, said),

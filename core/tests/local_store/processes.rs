@@ -1,8 +1,9 @@
 //! One budget for all processes, whichever of them is killed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::ErrorKind;
+use polylimit::{ErrorKind, Request, blocking};
 
 use super::agreement::Random;
 use super::child::{Other, QUOTA};
@@ -94,4 +95,46 @@ fn a_process_that_is_stopped_is_waited_for_only_so_long() {
         other.signal("-CONT");
     }
     println!("it was never stopped while it held a lock");
+}
+
+/// Which of the waiting processes asks first is left to chance, so that none of them is first every time.
+#[test]
+fn processes_that_wait_for_one_key_are_admitted_about_equally_often() {
+    const WAITING: usize = 6;
+    let store = Store::new();
+    let mut others: Vec<Other> = (0..WAITING).map(|_| Other::start("acquires", &store.url())).collect();
+    for other in &mut others {
+        assert_eq!(other.hear().as_deref(), Some("ready"));
+    }
+    for other in &mut others {
+        other.tell("begin");
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    for other in &mut others {
+        other.tell("end");
+    }
+    let admitted: Vec<u64> = others.iter_mut().map(Other::hear_number).collect();
+    let (fair, least) = (admitted.iter().sum::<u64>() / WAITING as u64, admitted.iter().min().unwrap());
+    assert!(least * 3 >= fair, "{admitted:?}");
+}
+
+/// Acquires one unit after the other until it is told to end; says how many.
+pub(crate) fn acquires(limiter: &blocking::Limiter, said: impl Fn(&str)) {
+    let request = Request::new("contended").policy("200/second token_bucket burst=1");
+    let ended = AtomicBool::new(false);
+    said("ready");
+    let mut lines = std::io::stdin().lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("begin"));
+    std::thread::scope(|scope| {
+        let acquiring = scope.spawn(|| {
+            let mut admitted = 0_u64;
+            while !ended.load(Ordering::Relaxed) {
+                admitted += u64::from(limiter.acquire(request, Duration::from_mins(1)).unwrap().allowed());
+            }
+            admitted
+        });
+        assert_eq!(lines.next().as_deref(), Some("end"));
+        ended.store(true, Ordering::Relaxed);
+        said(&acquiring.join().unwrap().to_string());
+    });
 }
