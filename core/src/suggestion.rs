@@ -102,8 +102,31 @@ const TABLE: &[(&[&str], &str, &str)] = &[
         "with allow, which admits while Redis is away",
     ),
     (&["inmemoryblockonconsumed", "inmemoryblockduration"], "known_denied_max", ""),
-    (&["exemptwhen", "requestfilter", "allowlist", "ipwhitelist", "safelist", "skipif"], "skip", ""),
-    (&["deductwhen", "skipsuccessfulrequests", "skipfailedrequests", "requestwassuccessful"], "count", ""),
+    (
+        &[
+            "exemptwhen",
+            "requestfilter",
+            "allowlist",
+            "ipwhitelist",
+            "safelist",
+            "skipif",
+            "methods",
+            "defaultlimitsexemptwhen",
+        ],
+        "skip",
+        "",
+    ),
+    (
+        &[
+            "deductwhen",
+            "skipsuccessfulrequests",
+            "skipfailedrequests",
+            "requestwassuccessful",
+            "defaultlimitsdeductwhen",
+        ],
+        "count",
+        "",
+    ),
     (
         &[
             "onbreach",
@@ -125,7 +148,7 @@ const TABLE: &[(&[&str], &str, &str)] = &[
         "headers",
         "with ietf, legacy, both or none",
     ),
-    (&["costfunc", "pointstoconsume", "weight", "numtokens"], "cost", ""),
+    (&["costfunc", "pointstoconsume", "weight", "numtokens", "defaultlimitscost"], "cost", ""),
     (&["sharedlimit", "groupid", "identifier"], "scope", ""),
 ];
 

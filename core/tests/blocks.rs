@@ -25,6 +25,8 @@ const TAKEN: &[(&str, &str, &str)] = &[
     ("README.md", "kotlin", "core/tests/docs.rs"),
     ("README.md", "ruby", "core/tests/docs.rs"),
     ("bindings/python/README.md", "python", "bindings/python/tests/test_documentation.py"),
+    ("docs/migrate/from-flask-limiter.md", "python", "bindings/python/tests/test_documentation.py"),
+    ("docs/migrate/from-slowapi.md", "python", "bindings/python/tests/test_documentation.py"),
     ("bindings/node/README.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-express-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-fastify-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),

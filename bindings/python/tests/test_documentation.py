@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import os
 import re
 import shutil
@@ -13,9 +14,16 @@ from pathlib import Path
 
 import polylimit
 import pytest
+from polylimit.flask import RateLimit
 
 PACKAGE = Path(__file__).parent.parent
-SNIPPETS = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
+MIGRATION = [PACKAGE.parent.parent / "docs" / "migrate" / f"from-{peer}.md" for peer in ("flask-limiter", "slowapi")]
+PAGES = {page.name: page for page in (PACKAGE / "README.md", *MIGRATION)}
+SNIPPETS = [
+    (name, number, snippet)
+    for name, page in PAGES.items()
+    for number, snippet in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
 
 
 @pytest.fixture(scope="session")
@@ -61,17 +69,36 @@ def test_the_wheel_in_a_fresh_environment(wheel, tmp_path, interpreter):
     assert {line.split("==")[0] for line in packages.split()} <= {"pip", "setuptools", "polylimit"}
 
 
-@pytest.mark.parametrize("number", range(len(SNIPPETS)))
-def test_a_snippet_of_the_readme(number, redis, tmp_path):
-    snippet = SNIPPETS[number].replace("redis://localhost:6379", redis)
+@pytest.mark.parametrize(
+    ("page", "number", "snippet"), SNIPPETS, ids=[f"{page} {number}" for page, number, _ in SNIPPETS]
+)
+def test_a_snippet_of_the_documentation(page, number, snippet, redis, tmp_path):
+    snippet = snippet.replace("redis://localhost:6379", redis)
     (tmp_path / "snippet.py").write_text(snippet)
-    command = [sys.executable, "-W", "error", "-c", snippet]
+    # slowapi uses what newer versions of Python have other names for.
+    warnings = ["-W", "error", *(["-W", "ignore::DeprecationWarning"] if "slowapi" in snippet else [])]
+    command = [sys.executable, *warnings, "-c", snippet]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) >= 6
+    counts = {name: sum(name == page for page, *_ in SNIPPETS) for name in PAGES}
+    assert counts["README.md"] >= 6
+    assert counts["from-flask-limiter.md"] == 3
+    assert counts["from-slowapi.md"] == 2
+
+
+@pytest.mark.parametrize("page", MIGRATION, ids=lambda page: page.stem)
+def test_what_a_page_of_migration_says_of_options(page):
+    """Each option of another library that takes one word here is answered with that word."""
+    from polylimit._core import suggestion
+
+    rows = re.findall(r"^\| `(\w+)`[^|]*\| `(\w+)`", page.read_text(), re.MULTILINE)
+    options = [*inspect.signature(RateLimit).parameters, *(option.name for option in polylimit.options())]
+    told = {theirs: ours for theirs, ours in rows if theirs != ours and ours in options}
+    assert {"key_func", "limit_value", "exempt_when"} <= told.keys()
+    assert {theirs: ours for theirs, ours in told.items() if f"use {ours}" not in (suggestion(theirs) or "")} == {}
 
 
 def test_every_option_is_in_the_readme():
