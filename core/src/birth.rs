@@ -4,7 +4,7 @@
 //! what is the parent's. So whoever owns such things remembers in which process they were made.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 #[cfg(target_os = "linux")]
 use crate::mapping::Mapping;
@@ -40,6 +40,29 @@ impl Birth {
             None => self.number == u64::from(std::process::id()),
         }
     }
+}
+
+/// Leaves something alone for good that belongs to the process that this one was forked from. Dropping it could take locks of
+/// threads that are not here, or what the parent has open; and it would copy pages that the two share. It stays reachable, so
+/// that tools that look for leaks do not take it for one.
+pub(crate) fn leave<T>(inherited: T) {
+    let what = Box::into_raw(Box::new(inherited)).cast();
+    let left: &'static mut Left =
+        Box::leak(Box::new(Left { _what: what, before: LEFT.load(Ordering::Relaxed) }));
+    // It may be left by several threads at a time.
+    while let Err(before) =
+        LEFT.compare_exchange(left.before, &raw mut *left, Ordering::Release, Ordering::Relaxed)
+    {
+        left.before = before;
+    }
+}
+
+/// What was left last, and all before it.
+static LEFT: AtomicPtr<Left> = AtomicPtr::new(std::ptr::null_mut());
+
+struct Left {
+    _what: *mut (),
+    before: *mut Self,
 }
 
 /// Processes of one ancestry count on from each other; others never meet.

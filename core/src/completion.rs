@@ -284,7 +284,7 @@ impl<T> Drop for Completions<T> {
     fn drop(&mut self) {
         if !self.birth.is_here() {
             // What they wait for is in another process; a lock may be held by a thread that is not here.
-            std::mem::forget(self.calls.take());
+            crate::birth::leave(self.calls.take());
         }
     }
 }

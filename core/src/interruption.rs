@@ -28,14 +28,14 @@ impl blocking::Limiter {
             return Some(self.call(call));
         }
         let limiter = self.asynchronous();
-        let running = match limiter.shared().driver_to_wait_on() {
-            Ok(running) => running,
+        let driver = match limiter.shared().driver_to_wait_on() {
+            Ok(driver) => driver,
             Err(error) => return Some(Err(error)),
         };
         let mut answer = pin!(limiter.call(call));
         loop {
             // The runtime is left before anybody is asked, so that others, and `stop` itself, can drive it meanwhile.
-            match running.block_on(at_most(every, answer.as_mut())) {
+            match driver.block_on(at_most(every, answer.as_mut())) {
                 Ok(Some(answer)) => return Some(answer),
                 Err(error) => return Some(Err(error)),
                 Ok(None) if stop() => return None,

@@ -278,7 +278,8 @@ impl Limiter {
     }
 
     /// Authenticates new connections with another password, and user name if there is one, from now on. Connections
-    /// that stand stay as they are.
+    /// that stand stay as they are. Other limiters of this process that were made with the same settings, and so share them,
+    /// keep their credentials: then this one goes on with connections of its own.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is in this process.
@@ -292,10 +293,7 @@ impl Limiter {
             Store::Local(_) => {
                 Err(Error::invalid_argument("the local store has no credentials: only one elsewhere has"))
             }
-            Store::Redis(store) => {
-                store.set_credentials(username, password);
-                Ok(())
-            }
+            Store::Redis(store) => store.set_credentials(username, password),
         }
     }
 
@@ -324,7 +322,7 @@ impl Drop for Limiter {
         if !self.shared.birth.is_here() {
             // It belongs to the process that this one was forked from: its event queue is there as well, and ending it would
             // take its sockets out of there. So it is never dropped here.
-            std::mem::forget(Arc::clone(&self.shared));
+            self.shared.leave();
         }
     }
 }

@@ -163,7 +163,7 @@ impl Store {
     pub(crate) fn doctor(&self) -> Option<Doctor> {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
-            Self::Redis(store) => Some(store.doctor()),
+            Self::Redis(store) => store.doctor(),
         }
     }
 

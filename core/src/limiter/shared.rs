@@ -1,14 +1,15 @@
 //! What the clones of a limiter share, and how a request becomes a question to the store.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::line::Lines;
 use super::registry::Registry;
-use crate::birth::Birth;
+use crate::birth::{self, Birth};
 use crate::clock::Clock;
 use crate::closing::{Closing, closed};
 use crate::decision::{Decision, Usage};
-use crate::driver::{Driver, InUse};
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::event::Hook;
 use crate::policy::Policy;
@@ -28,8 +29,10 @@ pub(crate) struct Shared {
     /// Ends the waiting of those who wait for something else than the store's answer.
     pub(super) closing: Closing,
     /// Drives the timers of those who wait for a store that needs no runtime itself.
-    timers: OnceLock<Driver>,
+    timers: OnceLock<Arc<Driver>>,
     pub(super) birth: Birth,
+    /// Whether it was left to the process that this one was forked from.
+    is_left: AtomicBool,
     /// What takes its place in a process that was forked from this one.
     successor: OnceLock<Box<Shared>>,
 }
@@ -49,6 +52,7 @@ impl Shared {
             closing: Closing::default(),
             timers: OnceLock::new(),
             birth: Birth::here(),
+            is_left: AtomicBool::new(false),
             successor: OnceLock::new(),
         }
     }
@@ -73,29 +77,37 @@ impl Shared {
         successor.here()
     }
 
+    /// Leaves what belongs to the process that this one was forked from, of which there is a clone more than are dropped.
+    #[cold]
+    pub(super) fn leave(self: &Arc<Self>) {
+        if !self.is_left.swap(true, Ordering::Relaxed) {
+            birth::leave(Arc::clone(self));
+        }
+    }
+
     /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
-    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
+    pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
         let driver = match &self.store {
             Store::Redis(store) => store.driver()?,
-            Store::Memory(_) | Store::Local(_) => self.timers()?,
+            Store::Memory(_) | Store::Local(_) => Arc::clone(self.timers()?),
         };
         driver.run_for_good()?;
         Ok(driver)
     }
 
     /// A runtime of our own, for a thread that waits on it.
-    pub(crate) fn driver_to_wait_on(&self) -> Result<InUse<'_>, Error> {
+    pub(crate) fn driver_to_wait_on(&self) -> Result<Arc<Driver>, Error> {
         match &self.store {
             Store::Redis(store) => store.driver_to_wait_on(),
-            Store::Memory(_) | Store::Local(_) => self.timers()?.to_wait_on(),
+            Store::Memory(_) | Store::Local(_) => self.timers().cloned(),
         }
     }
 
-    fn timers(&self) -> Result<&Driver, Error> {
+    fn timers(&self) -> Result<&Arc<Driver>, Error> {
         let driver = if let Some(driver) = self.timers.get() {
             driver
         } else {
-            let driver = Driver::new()?;
+            let driver = Arc::new(Driver::new()?);
             self.timers.get_or_init(|| driver)
         };
         if self.closing.is_closed() {

@@ -7,6 +7,7 @@
 //!   of a [`cluster`]. [`link`]: the connection to a server, and the task that drives it on one of the [`runtimes`].
 //! - [`failure`], [`health`]: what to make of an error, and when to stop asking.
 
+mod access;
 mod call;
 mod channel;
 mod cluster;
@@ -16,13 +17,14 @@ mod counters;
 mod doctor;
 mod failure;
 mod health;
+mod hub;
 mod key;
 mod leases;
 mod link;
+mod member;
 mod numbers;
 mod options;
 mod outage_answer;
-mod outstanding;
 mod policies;
 mod question;
 mod reply;
@@ -47,9 +49,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
+use self::access::Access;
 pub(crate) use self::call::PolicyCall;
-use self::channel::Channel;
-use self::context::Context;
+use self::channel::Listener;
 pub use self::counters::Stats;
 pub(crate) use self::doctor::{Doctor, Look};
 pub use self::doctor::{Finding, Severity};
@@ -61,15 +63,14 @@ pub use self::options::{OptionKind, RedisOptions, StoreOption};
 use self::outage_answer::OutageAnswer;
 use self::policies::{Policies, RedisPolicy};
 use self::question::Asked;
-use self::runtimes::Runtimes;
 use self::secret::Secret;
-use self::target::{Credentials, Endpoints};
+use self::target::Credentials;
 use self::ticket::Reply;
 use super::history::History;
 use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
 use crate::decision::Degradation;
-use crate::driver::{Driver, InUse};
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
@@ -83,15 +84,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 #[derive(Debug)]
 pub(crate) struct RedisStore {
-    context: Arc<Context>,
-    runtimes: Arc<Runtimes>,
-    endpoints: Endpoints,
-    prefix: Box<str>,
+    access: Arc<Access>,
     keys: KeyEncoder,
     policies: Arc<Policies>,
     outage: Arc<OutageAnswer>,
     known_denied: Arc<KnownDenied>,
-    channel: Arc<Channel>,
+    listener: Arc<Listener>,
     leases: Arc<Leases>,
 }
 
@@ -100,66 +98,55 @@ impl RedisStore {
     /// keys are followed here.
     pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
         let settings = options.settings()?;
-        let context = Arc::new(Context::new(&settings, clock.clone())?);
-        let means = Means {
-            runtimes: Arc::new(Runtimes::new(settings.target.endpoints.clone(), Arc::clone(&context))),
-            context,
+        Ok(Self::of(Means {
             policies: Arc::new(Policies::new(settings.outage)),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
             outage: Arc::new(OutageAnswer::new(settings.local_share_ppm, clock.clone(), max_keys)),
-            known_denied: Arc::new(KnownDenied::new(settings.known_denied_max, clock)),
-        };
-        Ok(Self::of(means, settings.target.endpoints, settings.prefix))
+            known_denied: Arc::new(KnownDenied::new(settings.known_denied_max, clock.clone())),
+            access: Access::new(settings, clock)?,
+        }))
     }
 
     /// The same store for a process that was forked from the one that uses this: with connections of its own.
     pub(crate) fn successor(&self) -> Self {
-        let context = Arc::new(self.context.successor());
         let policies = Arc::new(self.policies.successor());
-        let means = Means {
-            runtimes: Arc::new(self.runtimes.successor(Arc::clone(&context))),
-            context,
+        Self::of(Means {
+            access: self.access.successor(),
             keys: self.keys.clone(),
             outage: Arc::new(self.outage.successor(&policies.all())),
             known_denied: Arc::new(self.known_denied.successor()),
             policies,
-        };
-        Self::of(means, self.endpoints.clone(), self.prefix.clone())
+        })
     }
 
-    fn of(means: Means, endpoints: Endpoints, prefix: Box<str>) -> Self {
-        let Means { context, policies, keys, known_denied, .. } = &means;
-        let channel = Channel::new(
-            endpoints.clone(),
-            Arc::clone(context),
-            keys.clone(),
-            Arc::clone(policies),
-            Arc::clone(known_denied),
-        );
+    fn of(means: Means) -> Self {
+        let Means { access, policies, known_denied, .. } = &means;
+        let listener = Listener::new(Arc::clone(access), Arc::clone(policies), Arc::clone(known_denied));
         Self {
-            channel,
-            context: Arc::clone(&means.context),
-            runtimes: Arc::clone(&means.runtimes),
-            endpoints,
-            prefix,
+            access: Arc::clone(&means.access),
             keys: means.keys.clone(),
             policies: Arc::clone(&means.policies),
             outage: Arc::clone(&means.outage),
             known_denied: Arc::clone(&means.known_denied),
+            listener,
             leases: Leases::new(means),
         }
     }
 
-    /// Lets go of all connections.
+    /// Has those told that wait for an answer, gives leases back, and lets go of all that it holds.
     pub(crate) fn close(&self) {
-        self.channel.close();
-        self.context.switches.close();
+        self.access.end_waiting();
+        if let Ok(hub) = self.access.hub() {
+            hub.channel.remove(&self.listener);
+        }
         self.leases.give_back_all();
-        self.runtimes.close();
+        self.access.leave();
+        self.known_denied.forget_all();
+        self.outage.clear();
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.context.clock
+        &self.access.clock
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -170,14 +157,14 @@ impl RedisStore {
             lease_units_held: held,
             lease_units_returned: returned,
             lease_units_lost: lost,
-            ..self.context.counters.read()
+            ..self.access.stats()
         }
     }
 
     /// Registers a policy, or changes its numbers.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
         let before = self.policies.get(id);
-        self.policies.set(id, policy, options, &self.keys, &self.context.clock);
+        self.policies.set(id, policy, options, &self.keys, &self.access.clock);
         self.outage.set_policy(id, policy);
         self.known_denied.forget_all();
         if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
@@ -186,10 +173,17 @@ impl RedisStore {
     }
 
     /// Authenticates new connections with other credentials from now on.
-    pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) {
+    pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
         let secret = |text: &str| Secret::from(Box::from(text));
         let credentials = Credentials { username: username.map(secret), password: secret(password) };
-        self.context.connector.set_credentials(credentials);
+        let before = self.access.hub()?;
+        self.access.set_credentials(credentials)?;
+        if !Arc::ptr_eq(&before, &self.access.hub()?) {
+            before.channel.remove(&self.listener);
+            self.listener.moved();
+            self.leases.moved();
+        }
+        Ok(())
     }
 
     /// Waits until the store answers.
@@ -197,7 +191,7 @@ impl RedisStore {
         let until = Instant::now() + timeout.min(LONGEST_WAIT);
         loop {
             // The first attempt may have longer than its deadline, but not longer than there is.
-            let longest = until.max(Instant::now() + self.context.deadline);
+            let longest = until.max(Instant::now() + self.access.deadline);
             let answer = timeout_at(longest.into(), self.try_out(Action::Apply(Operation::Peek))).await;
             let reason = match answer {
                 Ok(answer) => match answer? {
@@ -222,12 +216,12 @@ impl RedisStore {
 
     /// How long after the first decision it is looked at.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
-        self.context.doctor_after
+        self.access.settings().doctor_after
     }
 
     /// Asks something of a key that no user has.
     async fn try_out(&self, action: Action) -> Result<Reply, Error> {
-        let topology = self.runtimes.here()?;
+        let topology = self.access.hub()?.runtimes.here()?;
         let question = Question { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
         let policy = if let Some(policy) = self.policies.get(question.id) {
             policy
@@ -239,18 +233,21 @@ impl RedisStore {
     }
 
     /// The runtime of its own.
-    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
-        self.runtimes.driver()
+    pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
+        self.access.hub()?.runtimes.driver().cloned()
     }
 
     /// The runtime of its own, for a thread that waits on it.
-    pub(crate) fn driver_to_wait_on(&self) -> Result<InUse<'_>, Error> {
-        self.runtimes.to_wait_on().map(|(running, _)| running)
+    pub(crate) fn driver_to_wait_on(&self) -> Result<Arc<Driver>, Error> {
+        let hub = self.access.hub()?;
+        // So that a server that is out of reach is looked for.
+        hub.runtimes.to_wait_on()?;
+        hub.runtimes.driver().cloned()
     }
 
     /// Waits on this thread for a future that asks this store.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        self.runtimes.driver()?.block_on(future)
+        self.driver()?.block_on(future)
     }
 }
 

@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::time::{sleep, timeout_at};
 
+use super::access::Access;
 use super::connect::{Address, Session};
 use super::context::Context;
 use super::failure::{Class, Failure};
 use super::key::{KeyEncoder, UserKey, is_hashed};
+use super::options::Settings;
 use super::policies::Policies;
 use super::resp::Value;
 use super::target::Endpoints;
@@ -26,36 +29,22 @@ use crate::store::{Action, Question};
 /// Before somebody who has no right to listen tries again.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 
+/// What a limiter does about what it hears.
 #[derive(Debug)]
-pub(super) struct Channel {
-    endpoints: Endpoints,
-    context: Arc<Context>,
-    keys: KeyEncoder,
+pub(super) struct Listener {
+    access: Arc<Access>,
     policies: Arc<Policies>,
     known_denied: Arc<KnownDenied>,
     is_listening: AtomicBool,
-    /// Its runtime and its thread, made when somebody listens.
-    driver: OnceLock<Driver>,
 }
 
-impl Channel {
+impl Listener {
     pub(super) fn new(
-        endpoints: Endpoints,
-        context: Arc<Context>,
-        keys: KeyEncoder,
+        access: Arc<Access>,
         policies: Arc<Policies>,
         known_denied: Arc<KnownDenied>,
     ) -> Arc<Self> {
-        let is_listening = AtomicBool::new(false);
-        Arc::new(Self {
-            endpoints,
-            context,
-            keys,
-            policies,
-            known_denied,
-            is_listening,
-            driver: OnceLock::new(),
-        })
+        Arc::new(Self { access, policies, known_denied, is_listening: AtomicBool::new(false) })
     }
 
     /// Listens from now on.
@@ -71,16 +60,92 @@ impl Channel {
         if self.is_listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Where the system gives no thread, denials end when their time is over.
-        let Ok(driver) = Driver::new() else { return };
-        let driver = self.driver.get_or_init(|| driver);
-        driver.spawn(listening(Arc::downgrade(self)));
-        let _ = driver.run_for_good();
+        let is_heard = self.access.hub().is_ok_and(|hub| hub.channel.add(self));
+        self.is_listening.store(is_heard, Ordering::Relaxed);
+    }
+
+    /// The connections are others now, to which it has not listened yet.
+    pub(super) fn moved(&self) {
+        self.is_listening.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets what is denied by the states of a key.
+    fn heard(&self, policy: &str, key: &UserKey) {
+        let Some(id) = self.policies.named(policy) else { return };
+        match key {
+            UserKey::Readable(key) => {
+                self.known_denied.forget(Question { id, key, action: Action::Reset, cost: 1 }, None);
+            }
+            UserKey::Hashed => self.known_denied.forget_where(is_hashed),
+        }
+    }
+}
+
+/// Listens for all limiters that share connections.
+#[derive(Debug)]
+pub(super) struct Channel {
+    endpoints: Endpoints,
+    context: Arc<Context>,
+    keys: KeyEncoder,
+    listeners: Mutex<Listeners>,
+    /// Its runtime and its thread, made when somebody listens.
+    driver: OnceLock<Driver>,
+}
+
+#[derive(Debug, Default)]
+struct Listeners {
+    all: Vec<Weak<Listener>>,
+    /// Whether what is given back is heard.
+    is_subscribed: bool,
+}
+
+impl Channel {
+    pub(super) fn new(settings: &Settings, context: Arc<Context>) -> Arc<Self> {
+        Arc::new(Self {
+            endpoints: settings.target.endpoints.clone(),
+            context,
+            keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
+            listeners: Mutex::default(),
+            driver: OnceLock::new(),
+        })
+    }
+
+    /// Has one more listen from now on. Says whether there is a thread to listen: where the system gives none, denials end
+    /// when their time is over.
+    fn add(self: &Arc<Self>, listener: &Arc<Listener>) -> bool {
+        {
+            let mut listeners = self.listeners.lock();
+            listeners.all.retain(|one| one.strong_count() > 0);
+            listeners.all.push(Arc::downgrade(listener));
+            if listeners.is_subscribed {
+                // What was given back before was heard by others.
+                listener.known_denied.forget_all();
+            }
+        }
+        if self.driver.get().is_some() {
+            return true;
+        }
+        let Ok(driver) = Driver::new() else { return false };
+        let mut is_first = false;
+        let driver = self.driver.get_or_init(|| {
+            is_first = true;
+            driver
+        });
+        if is_first {
+            driver.spawn(listening(Arc::downgrade(self)));
+            let _ = driver.run_for_good();
+        }
+        true
+    }
+
+    /// One listens no longer.
+    pub(super) fn remove(&self, listener: &Arc<Listener>) {
+        let listener = Arc::downgrade(listener);
+        self.listeners.lock().all.retain(|one| !one.ptr_eq(&listener) && one.strong_count() > 0);
     }
 
     /// Listens no longer.
     pub(super) fn close(&self) {
-        self.is_listening.store(true, Ordering::Relaxed);
         if let Some(driver) = self.driver.get() {
             driver.close();
         }
@@ -105,16 +170,30 @@ impl Channel {
         }
     }
 
-    /// Forgets what is denied by the states of that main key.
-    fn heard(&self, main_key: &[u8]) {
-        self.context.counters.given_back_heard.add(1);
-        let Some((policy, key)) = self.keys.read(main_key) else { return };
-        let Some(id) = self.policies.named(policy) else { return };
-        match key {
-            UserKey::Readable(key) => {
-                self.known_denied.forget(Question { id, key: &key, action: Action::Reset, cost: 1 }, None);
+    /// Everything that is given back is heard from now on, or no longer.
+    fn subscribe(&self, is_subscribed: bool) {
+        let listening = {
+            let mut listeners = self.listeners.lock();
+            listeners.is_subscribed = is_subscribed;
+            listeners.all.clone()
+        };
+        if is_subscribed {
+            // What was given back before was not heard.
+            for listener in listening.iter().filter_map(Weak::upgrade) {
+                listener.known_denied.forget_all();
             }
-            UserKey::Hashed => self.known_denied.forget_where(is_hashed),
+        }
+    }
+
+    /// The states of that main key have changed.
+    fn heard(&self, main_key: &[u8]) {
+        let read = self.keys.read(main_key);
+        let listening = self.listeners.lock().all.clone();
+        for listener in listening.iter().filter_map(Weak::upgrade) {
+            listener.access.member.counters.given_back_heard.add(1);
+            if let Some((policy, key)) = &read {
+                listener.heard(policy, key);
+            }
         }
     }
 }
@@ -131,11 +210,13 @@ async fn listening(channel: Weak<Channel>) {
         let subscribed = current.subscribed(address).await;
         let pause = match subscribed {
             Ok(session) => {
-                // What was given back before was not heard.
-                current.known_denied.forget_all();
+                current.subscribe(true);
                 let until = current.context.retires_at(Instant::now());
                 drop(current);
                 serve(&channel, session, until).await;
+                if let Some(current) = channel.upgrade() {
+                    current.subscribe(false);
+                }
                 failed = 0;
                 continue;
             }

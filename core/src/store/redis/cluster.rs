@@ -25,6 +25,7 @@ use super::connect::{Address, staggered};
 use super::context::Context;
 use super::failure::Failure;
 use super::link::{Beginning, Link, Queue, expiring};
+use super::member::Member;
 use super::target::Endpoint;
 use super::ticket::Ticket;
 use crate::decision::Degradation;
@@ -105,6 +106,15 @@ impl Cluster {
         self.shared.table.load().links.iter().all(Link::is_healthy)
     }
 
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
+        for link in links {
+            link.end_waiting(member);
+        }
+        self.shared.unrouted.end_waiting(member);
+    }
+
     /// Ends all of it now; its tasks find that out when their runtime has them run.
     pub(crate) fn close(&self) {
         let shared = &self.shared;
@@ -154,13 +164,19 @@ impl Shared {
         self.outdated.notify_one();
         // The table may have come just before, and then nobody sends on what waits until it is read again.
         if !Arc::ptr_eq(&table, &self.table.load()) {
-            for ticket in self.unrouted.take_all() {
-                self.submit(ticket);
-            }
+            self.submit_again();
         }
         // The task may have ended just before, and then nobody else answers.
         if self.closed.load(Ordering::Acquire) {
             self.unrouted.answer_all(UNKNOWN_OWNER);
+        }
+    }
+
+    /// Submits what had no known owner.
+    fn submit_again(&self) {
+        for ticket in self.unrouted.take_all() {
+            self.submit(Arc::clone(&ticket));
+            ticket.end_if_closed();
         }
     }
 
@@ -231,13 +247,14 @@ impl Redirect {
     }
 
     /// Sends a ticket to a node; `asking` when the slot is only on its way there.
-    pub(crate) fn send(&self, ticket: Arc<Ticket>, address: &str, told_by: &Address, asking: bool) {
+    pub(crate) fn send(&self, ticket: &Arc<Ticket>, address: &str, told_by: &Address, asking: bool) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
             ticket.answer(Err(UNKNOWN_OWNER));
             return;
         };
         ticket.set_asking(asking);
-        shared.link(&node).submit(ticket);
+        shared.link(&node).submit(Arc::clone(ticket));
+        ticket.end_if_closed();
     }
 }
 
@@ -277,9 +294,7 @@ impl Refreshing {
                     failed = 0;
                     shared.beginning.end();
                     pause = if changed || !in_demand { LEAST_PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
-                    for ticket in shared.unrouted.take_all() {
-                        shared.submit(ticket);
-                    }
+                    shared.submit_again();
                 }
                 Err(failure) => {
                     failed += 1;

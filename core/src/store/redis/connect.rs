@@ -109,10 +109,6 @@ impl Connector {
         }
     }
 
-    pub(crate) fn database(&self) -> u32 {
-        self.database
-    }
-
     /// Authenticates new connections with other credentials from now on.
     pub(crate) fn set_credentials(&self, credentials: Credentials) {
         self.credentials.store(Some(Arc::new(credentials)));

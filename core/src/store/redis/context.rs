@@ -1,30 +1,28 @@
 //! What all connections of a store have in common.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::connect::Connector;
 use super::counters::Counters;
 use super::options::Settings;
-use super::outstanding::Outstanding;
 use super::switches::Switches;
 use crate::backoff::{self, Backoff};
-use crate::clock::Clock;
+use crate::clock::ManualClock;
 use crate::error::Error;
 
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) connector: Connector,
-    pub(crate) clock: Clock,
+    /// The clock that decides, if it is not the server's.
+    pub(crate) manual: Option<ManualClock>,
     pub(crate) deadline: Duration,
     first_connect_max: Duration,
     /// Whether a server last failed.
     failing: AtomicBool,
     pub(crate) breaker_failures: u32,
     pub(crate) topology_refresh: Duration,
-    pub(crate) doctor_after: Option<Duration>,
-    pub(crate) outstanding: Arc<Outstanding>,
+    /// Of what belongs to no single limiter.
     pub(crate) counters: Counters,
     pub(crate) switches: Switches,
     reconnect: Backoff,
@@ -32,8 +30,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(settings: &Settings, clock: Clock) -> Result<Self, Error> {
-        let most = usize::try_from(settings.max_in_flight).unwrap_or(usize::MAX);
+    pub(crate) fn new(settings: &Settings, manual: Option<ManualClock>) -> Result<Self, Error> {
         let reconnect = Backoff::builder()
             .base(settings.reconnect_min)
             .cap(settings.reconnect_max)
@@ -42,14 +39,12 @@ impl Context {
             .build()?;
         Ok(Self {
             connector: Connector::new(settings)?,
-            clock,
+            manual,
             deadline: settings.deadline,
             first_connect_max: settings.first_connect_max,
             failing: AtomicBool::new(false),
             breaker_failures: settings.breaker_failures,
             topology_refresh: settings.topology_refresh,
-            doctor_after: settings.doctor_after,
-            outstanding: Arc::new(Outstanding::new(most, settings.max_outstanding_bytes)),
             counters: Counters::default(),
             switches: Switches::default(),
             reconnect,
@@ -61,9 +56,8 @@ impl Context {
     pub(crate) fn successor(&self) -> Self {
         Self {
             connector: self.connector.successor(),
-            clock: self.clock.clone(),
+            manual: self.manual.clone(),
             failing: AtomicBool::new(false),
-            outstanding: Arc::new(self.outstanding.successor()),
             counters: Counters::default(),
             switches: Switches::default(),
             reconnect: self.reconnect.clone(),
@@ -76,11 +70,6 @@ impl Context {
     pub(crate) fn first_connect_until(&self) -> Instant {
         let is_failing = self.failing.load(Ordering::Relaxed);
         Instant::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
-    }
-
-    /// Until when something may still arrive at a server that is asked now.
-    pub(crate) fn may_arrive_for(&self) -> Duration {
-        2 * self.deadline + self.first_connect_max
     }
 
     /// Notes whether a server failed.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::cluster::slots;
 use super::connect::{Address, Session, server_us};
@@ -13,6 +13,7 @@ use super::resp::Value;
 use super::target::Endpoints;
 use super::{RedisStore, channel};
 use crate::clock::Clock;
+use crate::closing::closed;
 use crate::decision::Degradation;
 use crate::error::Error;
 use crate::store::Action;
@@ -79,19 +80,22 @@ impl Findings {
 impl RedisStore {
     /// Looks at the servers, and at what the user of this store may do.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
-        let mut findings = Findings(self.doctor().examine_servers(Look::Whole).await);
+        let doctor = self.doctor().ok_or_else(closed)?;
+        let mut findings = Findings(doctor.examine_servers(Look::Whole).await);
         self.examine_rights(&mut findings).await?;
         Ok(findings.0)
     }
 
-    /// What looks at the servers.
-    pub(crate) fn doctor(&self) -> Doctor {
-        Doctor {
-            context: Arc::clone(&self.context),
-            endpoints: self.endpoints.clone(),
-            prefix: self.prefix.clone(),
+    /// What looks at the servers; `None` once the store is closed.
+    pub(crate) fn doctor(&self) -> Option<Doctor> {
+        let hub = self.access.hub().ok()?;
+        Some(Doctor {
+            context: Arc::clone(&hub.context),
+            deadline: self.access.deadline,
+            endpoints: self.access.settings().target.endpoints.clone(),
+            prefix: self.access.settings().prefix.clone(),
             channel: self.keys.channel(),
-        }
+        })
     }
 
     /// Makes a decision and forgets it.
@@ -112,13 +116,14 @@ impl RedisStore {
 
     /// What the user of this store has to be allowed, as `ACL SETUSER` takes it.
     fn least_rights(&self) -> String {
-        let selects = if self.context.connector.database() > 0 { " +select" } else { "" };
-        let routes =
-            if matches!(self.endpoints, Endpoints::Cluster { .. }) { " +cluster|slots +asking" } else { "" };
+        let settings = self.access.settings();
+        let selects = if settings.target.database > 0 { " +select" } else { "" };
+        let is_cluster = matches!(settings.target.endpoints, Endpoints::Cluster { .. });
+        let routes = if is_cluster { " +cluster|slots +asking" } else { "" };
         format!(
             "~{0}:* resetchannels &{0}:* -@all +evalsha +eval +time +get +mget +set +setrange +del +getrange +strlen \
              +append +pexpireat +publish +subscribe +client|setname{selects}{routes}",
-            self.prefix
+            settings.prefix
         )
     }
 }
@@ -135,6 +140,7 @@ pub(crate) enum Look {
 #[derive(Debug)]
 pub(crate) struct Doctor {
     context: Arc<Context>,
+    deadline: Duration,
     endpoints: Endpoints,
     prefix: Box<str>,
     /// What is given back is told there.
@@ -222,7 +228,7 @@ impl Doctor {
             );
             return Ok(());
         };
-        let (deadline, micros) = (self.context.deadline, median.as_micros());
+        let (deadline, micros) = (self.deadline, median.as_micros());
         if median > deadline / 2 {
             let message = format!(
                 "a round trip takes {micros} us of the {} us that a decision may take: come closer to the server, or \

@@ -24,12 +24,11 @@ use tokio::sync::Notify;
 
 use self::held::{Held, repaid_us};
 use self::holding::{Holding, Take, Whose};
-use super::context::Context;
+use super::access::Access;
 use super::failure::{Class, Failure};
 use super::key::KeyEncoder;
 use super::outage_answer::OutageAnswer;
 use super::policies::{Policies, RedisPolicy};
-use super::runtimes::Runtimes;
 use super::submitted::{Submitted, Until};
 use super::ticket::Reply;
 use crate::clock::micros;
@@ -57,8 +56,7 @@ const REFUND: Action = Action::Apply(Operation::Refund);
 /// What it works with; shared with the store.
 #[derive(Debug)]
 pub(super) struct Means {
-    pub(super) context: Arc<Context>,
-    pub(super) runtimes: Arc<Runtimes>,
+    pub(super) access: Arc<Access>,
     pub(super) policies: Arc<Policies>,
     pub(super) keys: KeyEncoder,
     pub(super) outage: Arc<OutageAnswer>,
@@ -219,7 +217,7 @@ impl Leases {
     fn take(self: &Arc<Self>, whose: Whose, take: Take) {
         if !self.returning.swap(true, Ordering::Relaxed) {
             // Without a runtime nothing is taken, either.
-            let _ = self.means.runtimes.spawn(Self::returning(Arc::downgrade(self)));
+            let _ = self.spawn(Self::returning(Arc::downgrade(self)));
         }
         self.taking.fetch_add(1, Ordering::AcqRel);
         if self.closed.load(Ordering::Acquire) {
@@ -237,10 +235,20 @@ impl Leases {
             leases.taken(&whose, take, reply, asked_us);
             leases.has_landed();
         };
-        if self.means.runtimes.spawn(taking).is_err() {
+        if self.spawn(taking).is_err() {
             // There was a thread a moment ago, so this does not happen.
             self.has_landed();
         }
+    }
+
+    /// Has the thread of the connections do something.
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+        self.means.access.hub()?.runtimes.spawn(future)
+    }
+
+    /// The connections are others now: what is seen to from time to time is seen to on their thread.
+    pub(super) fn moved(&self) {
+        self.returning.store(false, Ordering::Relaxed);
     }
 
     fn has_landed(&self) {
@@ -292,7 +300,7 @@ impl Leases {
             let until = &until;
             async move { self.refund(&whose, held, until()).await }
         });
-        let most = MOST_AT_A_TIME.min(self.means.context.outstanding.most_operations() / 2).max(1);
+        let most = MOST_AT_A_TIME.min(self.means.access.member.most_operations() / 2).max(1);
         stream::iter(refunds).buffer_unordered(most).collect::<()>().await;
     }
 
@@ -317,33 +325,34 @@ impl Leases {
 
     /// Until when something that is asked now has to be answered.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.means.context.deadline
+        Instant::now() + self.means.access.deadline
     }
 
     fn submit(&self, whose: &Whose, action: Action, units: u64, until: Instant) -> Result<Submitted, Error> {
-        let Means { context, runtimes, policies, keys, .. } = &self.means;
-        let topology = runtimes.of_own()?;
+        let Means { access, policies, keys, .. } = &self.means;
+        let topology = access.hub()?.runtimes.of_own()?;
         let policy = policies.known(whose.id)?;
         let mut key = Vec::new();
         keys.write(&policy.key_prefix, &whose.key, &mut key);
-        Ok(Submitted::new(context, &topology, &policy.call, key, (action, units), Until::Deadline(until)))
+        let until = Until::Deadline(until);
+        Ok(Submitted::new(access, &topology, &policy.call, key, (action, units), until))
     }
 
     /// Counts what became of an operation, and tells those who follow what the store does.
     fn counted(&self, whose: &Whose, reply: Reply, action: Action, cost: u64) -> Reply {
-        let Means { context, policies, outage, known_denied, .. } = &self.means;
+        let Means { access, policies, outage, known_denied, .. } = &self.means;
         let question = Question { id: whose.id, key: &whose.key, action, cost };
         if action == REFUND {
-            known_denied.forget(question, reply.is_err().then_some(2 * context.deadline));
+            known_denied.forget(question, reply.is_err().then_some(2 * access.deadline));
         }
         match &reply {
             Ok(replied) => {
-                context.counters.applied.add(1);
+                access.member.counters.applied.add(1);
                 if policies.get(whose.id).is_some_and(|policy| policy.outage == Outage::Local) {
                     outage.follow(question, replied.spent);
                 }
             }
-            Err(failure) => context.counters.failed(failure.class),
+            Err(failure) => access.member.counters.failed(failure.class),
         }
         reply
     }
@@ -401,7 +410,7 @@ impl Leases {
 
     /// The time by which units age: that of a manual clock, by which the store decides as well, or what has passed.
     pub(super) fn now_us(&self) -> u64 {
-        match self.means.context.clock.manual() {
+        match self.means.access.clock.manual() {
             Some(clock) => clock.now_us(),
             None => micros(self.started.elapsed()),
         }

@@ -31,6 +31,7 @@ use super::connect::{Address, Connected};
 use super::context::Context;
 use super::failure::{Class, Failure};
 use super::health::{Admission, Health};
+use super::member::Member;
 use super::server_time::ServerTime;
 use super::stream::Stream;
 use super::target::Endpoint;
@@ -125,6 +126,17 @@ impl Link {
     /// Whether both lead over the same connection.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.held, &other.held)
+    }
+
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        let Held(shared) = &*self.held;
+        // What moves between the connection and the queue does so under this lock.
+        let serving = shared.serving.lock();
+        if let Some(serving) = &*serving {
+            serving.end_waiting(member);
+        }
+        shared.queue.end_waiting(member);
     }
 
     /// Ends the connection now; its task finds that out when its runtime has it run.

@@ -44,6 +44,11 @@ impl OutageAnswer {
         self.local.set_policy(id, &share::of(policy, self.share_ppm));
     }
 
+    /// Forgets what it has followed.
+    pub(super) fn clear(&self) {
+        self.local.clear();
+    }
+
     /// Follows what the store has done, and how many units it spent.
     pub(super) fn follow(&self, question: Question<'_>, spent: u64) {
         let followed = match question.action {

@@ -5,10 +5,12 @@ use std::time::Instant;
 
 use super::RedisStore;
 use super::failure::Failure;
+use super::member::Member;
 use super::policies::RedisPolicy;
 use super::submitted::{Submitted, Until};
 use super::ticket::{Replied, Reply};
 use super::topology::Topology;
+use crate::closing::closed;
 use crate::decision::Source;
 use crate::error::Error;
 use crate::known_denied::Look;
@@ -44,13 +46,13 @@ impl RedisStore {
         if let Some(answer) = self.try_ask(question) {
             return Ok(answer);
         }
-        let topology = self.runtimes.here()?;
+        let topology = self.access.hub()?.runtimes.here()?;
         self.ask_at(&topology, question).await
     }
 
     /// Asks several questions at once, which travel together.
     pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
-        let topology = self.runtimes.here()?;
+        let topology = self.access.hub()?.runtimes.here()?;
         self.ask_many_of(&topology, questions).await
     }
 
@@ -59,13 +61,14 @@ impl RedisStore {
         if let Some(answer) = self.try_ask(question) {
             return Ok(answer);
         }
-        self.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await)?
+        let hub = self.access.hub()?;
+        hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await)?
     }
 
     /// [`ask_many`](Self::ask_many) for a thread that waits.
     pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
-        self.runtimes
-            .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await)?
+        let hub = self.access.hub()?;
+        hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await)?
     }
 
     async fn ask_many_of(
@@ -112,7 +115,7 @@ impl RedisStore {
 
     /// Asks of a key that may be leased what no lease pays for. Nobody is told of units as used that are only held here.
     async fn ask_beside_lease(&self, topology: &Topology, asked: &Asked<'_>) -> Result<Answer, Error> {
-        let until = Instant::now() + self.context.deadline;
+        let until = Instant::now() + self.access.deadline;
         let asked_us = self.leases.now_us();
         let question = asked.question;
         let is_check = question.action == Action::Apply(Operation::Check);
@@ -152,7 +155,7 @@ impl RedisStore {
 
     /// Gives a question to the connections.
     pub(super) fn submit(&self, topology: &Topology, asked: &Asked<'_>) -> Submitted {
-        self.submit_until(topology, asked, Instant::now() + self.context.deadline)
+        self.submit_until(topology, asked, Instant::now() + self.access.deadline)
     }
 
     fn submit_until(&self, topology: &Topology, asked: &Asked<'_>, deadline: Instant) -> Submitted {
@@ -161,14 +164,14 @@ impl RedisStore {
         self.keys.write(&policy.key_prefix, question.key, &mut key);
         let what = (question.action, question.cost);
         let until = Until::DeadlineOrFirst(deadline);
-        Submitted::new(&self.context, topology, &policy.call, key, what, until)
+        Submitted::new(&self.access, topology, &policy.call, key, what, until)
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.
     fn answered(&self, asked: &Asked<'_>, reply: Reply) -> Result<Answer, Error> {
         let Asked { policy, question, .. } = asked;
         self.learn(asked, &reply);
-        let counters = &self.context.counters;
+        let Member { counters, .. } = &*self.access.member;
         match reply {
             Ok(Replied { decision, spent, .. }) => {
                 counters.applied.add(1);
@@ -179,7 +182,9 @@ impl RedisStore {
             }
             Err(Failure { class, reason }) => {
                 counters.failed(class);
-                self.runtimes.check_open()?;
+                if self.access.member.is_closed() {
+                    return Err(closed());
+                }
                 match policy.outage {
                     Outage::Local => counters.answered_local.add(1),
                     Outage::Allow => counters.answered_allow.add(1),
@@ -198,7 +203,7 @@ impl RedisStore {
             Ok(Replied { denied: Some(denied), .. }) => {
                 if let Some(look) = look {
                     self.known_denied.learn(*question, *look, &policy.call, Arc::clone(denied));
-                    self.channel.listen();
+                    self.listener.listen();
                 }
             }
             Ok(_) if gives_back => self.known_denied.forget(*question, None),
@@ -208,7 +213,7 @@ impl RedisStore {
                 self.known_denied.outdated(*question);
             }
             // It may arrive until its deadline has passed at the server.
-            Err(_) if gives_back => self.known_denied.forget(*question, Some(self.context.may_arrive_for())),
+            Err(_) if gives_back => self.known_denied.forget(*question, Some(self.access.may_arrive_for)),
             _ => {}
         }
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 
 use super::context::Context;
+use super::member::Member;
 use super::target::Endpoints;
 use super::topology::Topology;
 use crate::closing::{Closing, closed};
@@ -30,7 +31,7 @@ pub(crate) struct Runtimes {
     changing: Mutex<()>,
     /// Closed when none may be made any more.
     closing: Closing,
-    driver: OnceLock<Driver>,
+    driver: OnceLock<Arc<Driver>>,
 }
 
 impl Runtimes {
@@ -43,11 +44,6 @@ impl Runtimes {
             closing: Closing::default(),
             driver: OnceLock::new(),
         }
-    }
-
-    /// No connections, to the same servers.
-    pub(crate) fn successor(&self, context: Arc<Context>) -> Self {
-        Self::new(self.endpoints.clone(), context)
     }
 
     /// The connections of the current runtime, or where there is none those of our own, driven by a thread.
@@ -105,11 +101,11 @@ impl Runtimes {
     }
 
     /// Our own runtime, made when it is first needed.
-    pub(crate) fn driver(&self) -> Result<&Driver, Error> {
+    pub(crate) fn driver(&self) -> Result<&Arc<Driver>, Error> {
         let driver = if let Some(driver) = self.driver.get() {
             driver
         } else {
-            let driver = Driver::new()?;
+            let driver = Arc::new(Driver::new()?);
             self.driver.get_or_init(|| driver)
         };
         if self.closing.is_closed() {
@@ -132,6 +128,13 @@ impl Runtimes {
         }
         if let Some(driver) = self.driver.get() {
             driver.close();
+        }
+    }
+
+    /// Has those told that wait for an answer to a limiter that is closed; others use the connections on.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        for (_, topology) in self.topologies.load().iter() {
+            topology.end_waiting(member);
         }
     }
 

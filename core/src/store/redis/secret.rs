@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Text that `Debug` prints as `***`. It has no `Display`, so that a message cannot hold it by mistake.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Secret(Box<str>);
 
 impl Secret {

@@ -20,7 +20,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// What to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoints {
     /// One server.
     Tcp(Endpoint),
@@ -33,21 +33,21 @@ pub(crate) enum Endpoints {
 }
 
 /// Where the URL points to; user info is kept as options.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Location {
     pub(crate) endpoints: Endpoints,
     pub(crate) tls: bool,
 }
 
 /// What to authenticate with. Without a user name it is the default user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Credentials {
     pub(crate) username: Option<Secret>,
     pub(crate) password: Secret,
 }
 
 /// What TLS is told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tls {
     /// Whom to trust in place of the system's certificates.
     pub(crate) ca: Option<PathBuf>,
@@ -58,14 +58,14 @@ pub(crate) struct Tls {
 }
 
 /// The files of a client certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
 
 /// Where Redis is and how to be let in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) endpoints: Endpoints,
     /// `Some` when the connections to servers and sentinels are encrypted.

@@ -11,7 +11,7 @@ use atomic_waker::AtomicWaker;
 
 use super::call::PolicyCall;
 use super::failure::Failure;
-use super::outstanding::Share;
+use super::member::{Member, Share};
 use crate::decision::{Decision, Degradation};
 use crate::known_denied::Denied;
 use crate::park;
@@ -45,7 +45,12 @@ pub(crate) struct Wanted {
     pub(crate) until: Instant,
     /// Whether that is later than its deadline, since it may have to wait for a first connection.
     pub(crate) is_first: bool,
+    /// Whether it goes on while its limiter is being closed: no caller waits for it.
+    pub(crate) in_background: bool,
 }
+
+/// What becomes of it is not known any more; the caller is told that the limiter is closed.
+const ENDED: Failure = Failure::unknown(Degradation::Unreachable);
 
 /// How often an operation that provably did not run is tried again.
 const MOST_RETRIES: u8 = 5;
@@ -59,7 +64,7 @@ pub(crate) struct Ticket {
     brought_forward: OnceLock<Instant>,
     answer: OnceLock<Reply>,
     caller: AtomicWaker,
-    _share: Share,
+    share: Share,
 }
 
 impl Ticket {
@@ -71,7 +76,7 @@ impl Ticket {
             brought_forward: OnceLock::new(),
             answer: OnceLock::new(),
             caller: AtomicWaker::new(),
-            _share: share,
+            share,
         })
     }
 
@@ -91,6 +96,26 @@ impl Ticket {
     /// Has it wait no longer for a first connection than until then. The first time counts.
     pub(crate) fn bring_forward(&self, deadline: Instant) {
         let _ = self.brought_forward.set(deadline.min(self.until));
+    }
+
+    /// Whose it is.
+    pub(crate) fn member(&self) -> &Member {
+        self.share.member()
+    }
+
+    /// Answers a caller of that limiter, which is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        if !self.in_background && Arc::ptr_eq(self.share.member(), member) {
+            self.answer(Err(ENDED));
+        }
+    }
+
+    /// Answers a caller whose limiter was closed before the ticket was where those are that wait.
+    #[inline]
+    pub(crate) fn end_if_closed(&self) {
+        if !self.in_background && self.member().is_closed() {
+            self.answer(Err(ENDED));
+        }
     }
 
     /// Whether nobody waits any more: the caller has gone or is answered.

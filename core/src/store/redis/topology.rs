@@ -7,6 +7,7 @@ use super::cluster::Cluster;
 use super::connect::Address;
 use super::context::Context;
 use super::link::Link;
+use super::member::Member;
 use super::target::Endpoints;
 use super::ticket::Ticket;
 
@@ -60,6 +61,14 @@ impl Topology {
         match self {
             Self::One(link) => link.close(),
             Self::Cluster(cluster) => cluster.close(),
+        }
+    }
+
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        match self {
+            Self::One(link) => link.end_waiting(member),
+            Self::Cluster(cluster) => cluster.end_waiting(member),
         }
     }
 

@@ -15,6 +15,7 @@ mod run_queue;
 mod runtimes;
 mod sentinel;
 mod shards;
+mod sharing;
 
 use polylimit::{Limiter, Outage, Policy};
 

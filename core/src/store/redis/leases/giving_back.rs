@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use hashbrown::HashTable;
+
 use super::held::Held;
 use super::holding::Holding;
 use super::{Leases, Whose};
@@ -64,22 +66,26 @@ impl Leases {
         }
         let leases = Arc::clone(self);
         // There was a thread when they were taken, so this does not fail.
-        let _ = self.means.runtimes.spawn(async move {
+        let _ = self.spawn(async move {
             leases.refund_all(returned, || leases.deadline()).await;
         });
     }
 
-    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as two decisions may take.
+    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as one decision may take.
     pub(in crate::store::redis) fn give_back_all(self: &Arc<Self>) {
-        if self.closed.swap(true, Ordering::AcqRel) || self.holdings.load(Ordering::Relaxed) == 0 {
-            return;
+        if !self.closed.swap(true, Ordering::AcqRel) && self.holdings.load(Ordering::Relaxed) > 0 {
+            let until = self.deadline();
+            let giving_back = async {
+                self.all_taken().await;
+                self.refund_all(self.give_up_all(), || until).await;
+            };
+            // What has not arrived by then counts as lost by those who look at the store.
+            let _ = crate::park::block_on_for(self.means.access.deadline, giving_back);
         }
-        let giving_back = async {
-            self.all_taken().await;
-            self.refund_all(self.give_up_all(), || self.deadline()).await;
-        };
-        // What has not arrived by then counts as lost by those who look at the store.
-        let _ = crate::park::block_on_for(2 * self.means.context.deadline, giving_back);
+        for shard in &self.shards {
+            shard.lock().table = HashTable::new();
+        }
+        self.holdings.store(0, Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,7 @@ use hashbrown::HashTable;
 
 use crate::store::Action;
 use crate::store::redis::call::{self, PolicyCall};
+use crate::store::redis::counters::Counters;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::ticket::{Ticket, Wanted};
 use crate::transition::Operation;
@@ -71,6 +72,13 @@ impl Command {
 
     fn takes(&self, ticket: &Ticket) -> bool {
         Arc::ptr_eq(&self.call, &ticket.call) && self.slot == ticket.slot && self.asking == ticket.is_asking()
+    }
+
+    /// Counts something for its limiter, of which there is one: a limiter's calls are made of its own policies.
+    pub(super) fn count(&self, counted: impl FnOnce(&Counters)) {
+        if let Some(entry) = self.entries.first() {
+            counted(&entry.first.member().counters);
+        }
     }
 
     /// Answers all of its tickets.

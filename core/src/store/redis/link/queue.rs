@@ -8,6 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::store::redis::failure::Failure;
+use crate::store::redis::member::Member;
 use crate::store::redis::ticket::Ticket;
 
 #[derive(Debug, Default)]
@@ -75,6 +76,13 @@ impl Queue {
         self.waiting.lock().is_empty()
     }
 
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        for ticket in &*self.waiting.lock() {
+            ticket.end_waiting(member);
+        }
+    }
+
     /// Answers everybody.
     pub(crate) fn answer_all(&self, failure: Failure) {
         for ticket in self.take_all() {
@@ -114,7 +122,6 @@ mod tests {
     use crate::policy::Policy;
     use crate::store::Action;
     use crate::store::redis::call::PolicyCall;
-    use crate::store::redis::outstanding::Outstanding;
     use crate::store::redis::ticket::{Pending, Wanted};
     use crate::transition::Operation;
 
@@ -123,9 +130,17 @@ mod tests {
     fn ticket(deadline: Instant) -> (Arc<Ticket>, Pending) {
         let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
         let action = Action::Apply(Operation::Check);
-        let wanted =
-            Wanted { call, key: Vec::new(), slot: 0, action, cost: 1, until: deadline, is_first: false };
-        let ticket = Ticket::new(wanted, Arc::new(Outstanding::new(1, 1_000)).share(0).unwrap());
+        let wanted = Wanted {
+            call,
+            key: Vec::new(),
+            slot: 0,
+            action,
+            cost: 1,
+            until: deadline,
+            is_first: false,
+            in_background: false,
+        };
+        let ticket = Ticket::new(wanted, Member::new(1, 1_000).share(0).unwrap());
         (Arc::clone(&ticket), Pending(ticket))
     }
 

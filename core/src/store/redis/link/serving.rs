@@ -21,6 +21,7 @@ use crate::clock::ManualClock;
 use crate::decision::Degradation;
 use crate::store::redis::call::{Head, Naming};
 use crate::store::redis::failure::{Failure, Refusal};
+use crate::store::redis::member::Member;
 use crate::store::redis::reply::{Reply, read_reply};
 use crate::store::redis::resp::{self, Value};
 use crate::store::redis::stream::Stream;
@@ -124,6 +125,14 @@ impl Serving {
 
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.is_some()
+    }
+
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(super) fn end_waiting(&self, member: &Arc<Member>) {
+        let flying = self.flights.iter().flat_map(|flight| flight.command.tickets());
+        for ticket in flying.chain(self.later.iter().map(|(_, ticket)| ticket)) {
+            ticket.end_waiting(member);
+        }
     }
 
     /// Whether somebody waits for an answer from it.
@@ -260,14 +269,14 @@ impl Serving {
         let head = Head {
             nonce,
             deadline_us: deadline_us.unwrap_or(0),
-            manual_now_us: self.shared.context.clock.manual().map(ManualClock::now_us),
+            manual_now_us: self.shared.context.manual.as_ref().map(ManualClock::now_us),
         };
         if command.asking {
             resp::write(&mut self.write, &[b"ASKING"]);
         }
         let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
         command.call.write_call(&mut self.write, naming, &head, &entries);
-        self.shared.context.counters.calls.add(1);
+        command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;
         self.flights.push_back(Flight::new(command, nonce, ends_at, self.batches));
     }
@@ -381,11 +390,11 @@ impl Serving {
                 Ok(Reply::Decided { now_us, entries }) => {
                     self.has_decided = true;
                     // A manual clock says nothing about the server's.
-                    if self.shared.context.clock.manual().is_none() {
+                    if self.shared.context.manual.is_none() {
                         self.shared.time.learn(now_us, flight.sent, self.last_used);
                     }
                     self.shared.succeeded();
-                    return self.decided(&flight.command, now_us, entries);
+                    return Self::decided(&flight.command, now_us, entries);
                 }
                 Ok(Reply::Late { server_now_us }) => {
                     self.shared.time.learn(server_now_us, flight.sent, self.last_used);

@@ -11,7 +11,7 @@ use crate::store::redis::target::{Credentials, Endpoints, Identity, Location, Ta
 
 /// Every setting with its value. What each means stands with the setters of [`RedisOptions`](crate::RedisOptions), which
 /// also know what must not be shown: there is no `Debug` here.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
     pub(crate) target: Target,
     pub(crate) deadline: Duration,

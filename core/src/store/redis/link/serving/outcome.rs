@@ -19,13 +19,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Serving {
     /// The store decided: every ticket is answered, in order.
-    pub(super) fn decided(
-        &mut self,
-        command: &Command,
-        now_us: u64,
-        answers: Answers<'_>,
-    ) -> Result<(), Degradation> {
-        if self.answer_each(command, now_us, answers).is_some() {
+    pub(super) fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
+        if Self::answer_each(command, now_us, answers).is_some() {
             return Ok(());
         }
         command.answer(Failure::unknown(Degradation::Protocol));
@@ -33,13 +28,13 @@ impl Serving {
     }
 
     /// `None` when the reply makes no sense.
-    fn answer_each(&self, command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
+    fn answer_each(command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
         for entry in &command.entries {
             let wanted = entry.wanted();
             let answer = command.call.next_answer(&mut answers, &wanted).ok()?;
             match answer.found {
                 Found::States => {}
-                Found::Malformed => self.shared.context.counters.healed.add(1),
+                Found::Malformed => entry.first.member().counters.healed.add(1),
                 Found::Foreign => {
                     let failure = Failure::permanent(Degradation::WrongType);
                     entry.tickets().for_each(|ticket| ticket.answer(Err(failure)));
@@ -61,7 +56,7 @@ impl Serving {
     pub(super) fn refused(&mut self, command: Command, refusal: Refusal) {
         match refusal {
             Refusal::NoScript => {
-                self.shared.context.counters.scripts_sent.add(1);
+                command.count(|counters| counters.scripts_sent.add(1));
                 self.send(command, Naming::BySource);
             }
             Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address),
@@ -99,8 +94,8 @@ impl Serving {
         }
         for ticket in into_tickets(command) {
             if ticket.may_retry() {
-                self.shared.context.counters.redirected.add(1);
-                redirect.send(ticket, address, &self.shared.address, moved.is_none());
+                ticket.member().counters.redirected.add(1);
+                redirect.send(&ticket, address, &self.shared.address, moved.is_none());
             } else {
                 ticket.answer(Err(Failure::not_applied(Degradation::ClusterDown)));
             }
@@ -112,20 +107,22 @@ impl Serving {
     /// failure of the server, and lasts as long as it lasts.
     fn while_keys_move(&mut self, command: Command) {
         if command.entries.len() > 1 {
-            self.shared.context.counters.retried.add(command.tickets().count() as u64);
+            command.count(|counters| counters.retried.add(command.tickets().count() as u64));
             for command in command.split() {
                 self.send(command, Naming::ByHash);
             }
             return;
         }
         let tickets: Vec<_> = into_tickets(command).filter(|ticket| !ticket.is_over()).collect();
-        self.shared.context.counters.retried.add(tickets.len() as u64);
+        for ticket in &tickets {
+            ticket.member().counters.retried.add(1);
+        }
         self.in_a_moment(tickets, Failure::not_applied(Degradation::ClusterDown));
     }
 
     /// What provably did not run goes first in the queue again.
     pub(super) fn again(&mut self, command: Command, failure: Failure) {
-        let tickets = self.retried(command, failure);
+        let tickets = Self::retried(command, failure);
         self.shared.queue.put_back(tickets.into_iter());
     }
 
@@ -135,7 +132,7 @@ impl Serving {
             command.answer(failure);
             return;
         }
-        let tickets = self.retried(command, failure);
+        let tickets = Self::retried(command, failure);
         self.in_a_moment(tickets, failure);
     }
 
@@ -151,7 +148,7 @@ impl Serving {
     }
 
     /// The tickets that may be tried again; the others are answered.
-    fn retried(&self, command: Command, failure: Failure) -> Vec<Arc<Ticket>> {
+    fn retried(command: Command, failure: Failure) -> Vec<Arc<Ticket>> {
         let mut tickets: Vec<_> = into_tickets(command).collect();
         let now = Instant::now();
         tickets.retain(|ticket| {
@@ -161,7 +158,9 @@ impl Serving {
             }
             retried
         });
-        self.shared.context.counters.retried.add(tickets.len() as u64);
+        for ticket in &tickets {
+            ticket.member().counters.retried.add(1);
+        }
         tickets
     }
 
@@ -192,7 +191,7 @@ impl Serving {
             if flight.ends_at <= written {
                 flight.command.answer(Failure::unknown(reason));
             } else {
-                unsent.extend(self.retried(flight.command, Failure::not_applied(reason)));
+                unsent.extend(Self::retried(flight.command, Failure::not_applied(reason)));
             }
         }
         unsent.extend(self.later.drain(..).map(|(_, ticket)| ticket));
