@@ -310,6 +310,12 @@ impl Limiter {
         self.shared().close();
     }
 
+    /// Whether both are clones of one limiter.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// What its clones share in this process.
     #[inline]
     pub(crate) fn shared(&self) -> &Shared {

@@ -20,8 +20,13 @@
 //! # layered().unwrap();
 //! ```
 //!
-//! Several layers may limit one request, each with its own limiter, key and policies: the outermost one writes the fields of
-//! all.
+//! Several layers may limit one request, each with its own limiter, key and policies: the outermost one decides first, and
+//! writes the fields of all. The same policy of the same limiter is charged once for each key, at the cost of the outer
+//! layer, whose decision the inner ones take over. What the outer ones have spent is given back when an inner one answers in
+//! place of the service.
+//!
+//! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas; on a route, give
+//! them a [`scope`](RateLimitBuilder::scope).
 
 mod body;
 mod builder;

@@ -11,12 +11,15 @@ use super::service::RateLimitLayer;
 use crate::error::{Error, excerpt};
 use crate::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
-use crate::policy::Policy;
+use crate::request::Request;
 
 /// The options of a [`RateLimitLayer`] before they are checked. `B` is the body of the service's responses.
 #[must_use = "a builder makes a layer only when `build` is called"]
 pub struct RateLimitBuilder<B> {
     rules: Rules<B>,
+    scope: Option<String>,
+    /// The cost where it is the same for every request.
+    units: u64,
 }
 
 impl<B> RateLimitBuilder<B> {
@@ -36,6 +39,8 @@ impl<B> RateLimitBuilder<B> {
                 on_outage: None,
                 headers: HeaderSettings::default(),
             },
+            scope: None,
+            units: 1,
         }
     }
 
@@ -47,14 +52,45 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
+    /// Where quotas without a name count: 1 to 256 bytes, such as `/login` or `GET /users/{id}`. All layers that name the same
+    /// scope share one budget per key, in every process that shares the store.
+    ///
+    /// A layer is made before it has a route, and sees none. Without a scope, layers with the same quotas share one budget, on
+    /// however many routes they are: a layer on a route is given the route as its scope. A policy with a name is shared whatever
+    /// the scope.
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::routing::{get, post};
+    /// use polylimit::Limiter;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// # fn routes(limiter: Limiter) -> Result<Router, polylimit::Error> {
+    /// let limit =
+    ///     |route| RateLimitLayer::builder(limiter.clone(), |_| "all").policy("5/minute").scope(route).build();
+    /// let app = Router::new()
+    ///     .route("/login", post(|| async {}).layer(limit("/login")?))
+    ///     .route("/search", get(|| async {}).layer(limit("/search")?));
+    /// # Ok(app)
+    /// # }
+    /// # routes(Limiter::builder().policy(polylimit::Policy::parse("api", "1/s").unwrap()).build().unwrap()).unwrap();
+    /// ```
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        self.scope = Some(scope.into());
+        self
+    }
+
     /// The units that each request spends; 1 unless told otherwise, and at most
     /// [`MAX_COST`](crate::Request::MAX_COST).
-    pub fn cost(self, units: u64) -> Self {
-        self.cost_of(move |_| units)
+    pub fn cost(mut self, units: u64) -> Self {
+        self.units = units;
+        self.rules.cost = Box::new(move |_| units);
+        self
     }
 
     /// The units that a request spends. Above [`MAX_COST`](crate::Request::MAX_COST) it is answered with 500.
     pub fn cost_of(mut self, units: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.units = 1;
         self.rules.cost = Box::new(units);
         self
     }
@@ -62,7 +98,7 @@ impl<B> RateLimitBuilder<B> {
     /// Counts only requests whose response is of this kind, such as failed log-ins; every one unless told otherwise.
     ///
     /// The cost is spent before the service sees the request, and given back before the response that does not count is
-    /// handed on. A service that fails counts as one that answers 500. What cannot be given back stays spent, as it does for
+    /// handed on, whose fields tell what is left then. A service that fails counts as one that answers 500. What cannot be given back stays spent, as it does for
     /// a request that is given up before there is a response.
     pub fn count(mut self, counts: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
         self.rules.count = Some(Box::new(counts));
@@ -108,41 +144,27 @@ impl<B> RateLimitBuilder<B> {
     /// Makes the layer.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or no quotas, when one is given
-    /// twice, and when none is given and the limiter has not exactly one.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when one is
+    /// given twice, when none is given and the limiter has not exactly one, when the cost is above
+    /// [`MAX_COST`](crate::Request::MAX_COST), and when the scope of quotas is not 1 to 256 bytes;
+    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn build(mut self) -> Result<RateLimitLayer<B>, Error> {
-        let rules = &mut self.rules;
-        let known: Vec<String> =
-            rules.limiter.policies().iter().map(|policy| policy.name().to_owned()).collect();
-        if rules.policies.is_empty() {
-            let [only] = &known[..] else {
-                return Err(Error::invalid_argument(format!(
-                    "no policy is given, and this limiter has {}: give one, or quotas such as 100/minute",
-                    known.len()
-                )));
-            };
-            rules.policies.push(only.clone());
+        Request::new("").cost(self.units).checked()?;
+        let (rules, scope) = (&mut self.rules, self.scope.as_deref());
+        let given = std::mem::take(&mut rules.policies);
+        if given.is_empty() {
+            rules.policies.push(rules.limiter.policy_for(None, scope)?.name().to_owned());
         }
-        // Quotas may be written in several ways.
-        let mut names: Vec<String> = Vec::with_capacity(rules.policies.len());
-        for policy in &rules.policies {
-            let name = if policy.contains('/') {
-                Policy::one_off(policy, None)?.name().to_owned()
-            } else if known.contains(policy) {
-                policy.clone()
-            } else {
-                let (read, known) = (excerpt(policy), known.join(", "));
-                return Err(Error::invalid_argument(format!(
-                    "policy {read} is not known: this limiter has {known}"
-                )));
-            };
-            if names.contains(&name) {
+        for policy in &given {
+            // Quotas may be written in several ways: equal ones have equal names.
+            let name = rules.limiter.policy_for(Some(policy), scope)?.name().to_owned();
+            if rules.policies.contains(&name) {
                 return Err(Error::invalid_argument(format!(
                     "policy {} is given twice: once is enough",
                     excerpt(policy)
                 )));
             }
-            names.push(name);
+            rules.policies.push(name);
         }
         Ok(RateLimitLayer { rules: Arc::new(self.rules) })
     }

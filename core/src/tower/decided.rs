@@ -1,12 +1,14 @@
 //! What was decided about one request, by as many layers as it passes through.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use parking_lot::Mutex;
 
-use crate::decision::Decision;
-use crate::headers::{HeaderField, HeaderSettings, HeaderStyle, Problem, fields, problem};
+use crate::decision::{Decision, Usage};
+use crate::headers::{HeaderField, HeaderSettings, HeaderStyle, fields};
+use crate::limiter::Limiter;
 use crate::policy::Policy;
 
 /// What was decided about a request so far: an extension of each request that a layer has let through.
@@ -20,47 +22,117 @@ use crate::policy::Policy;
 /// }
 /// # assert_eq!(remaining(&http::Request::new(())), None);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Decided {
-    outcomes: Arc<Mutex<Vec<Outcome>>>,
+    shared: Arc<Mutex<Shared>>,
+    /// What the layers have spent that this request has passed so far, the innermost first.
+    spent: Option<Arc<Spent>>,
 }
 
-#[derive(Debug)]
+/// What all layers know about a request, those further out as well.
+#[derive(Default)]
+struct Shared {
+    outcomes: Vec<Outcome>,
+    /// Whether the layer that saw the request last has answered it in place of the service.
+    is_refused: bool,
+}
+
 struct Outcome {
     policy: Policy,
     decision: Decision,
     settings: HeaderSettings,
+    /// How many layers had spent something before.
+    depth: usize,
+}
+
+/// What one layer has spent for a request.
+pub(super) struct Spent {
+    pub(super) key: Vec<u8>,
+    pub(super) cost: u64,
+    /// What this layer has asked for: not what was decided further out.
+    pub(super) outcomes: Vec<(Policy, Decision)>,
+    limiter: Limiter,
+    before: Option<Arc<Self>>,
+    depth: usize,
 }
 
 impl Decided {
-    /// Each policy that was applied, with its decision, in the order in which they were asked.
+    /// Each policy that was applied, with its decision, in the order in which they were asked. Once units were given back, the
+    /// decision tells what is left since.
     pub fn all(&self) -> Vec<(Policy, Decision)> {
-        let outcomes = self.outcomes.lock();
+        let outcomes = &self.shared.lock().outcomes;
         outcomes.iter().map(|outcome| (outcome.policy.clone(), outcome.decision.clone())).collect()
     }
 
-    /// Adds a decision; where a policy is applied twice to one request, the newer one stands.
-    pub(super) fn add(&self, policy: Policy, decision: Decision, settings: HeaderSettings) {
-        let mut outcomes = self.outcomes.lock();
-        outcomes.retain(|outcome| outcome.policy.name() != policy.name());
-        outcomes.push(Outcome { policy, decision, settings });
+    /// What a layer further out has decided by the same policy for the same key: it is charged once for each request.
+    pub(super) fn known(&self, limiter: &Limiter, key: &[u8], policy: &str) -> Option<&(Policy, Decision)> {
+        let mut next = self.spent.as_deref();
+        while let Some(spent) = next {
+            if spent.key == key && spent.limiter.is_clone_of(limiter) {
+                let found = spent.outcomes.iter().find(|(known, _)| known.name() == policy);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            next = spent.before.as_deref();
+        }
+        None
     }
 
-    /// What to answer, if a policy denied a request of this cost.
-    pub(super) fn problem(&self, cost: u64) -> Option<Problem> {
-        let outcomes = self.outcomes.lock();
-        problem(
-            &outcomes.iter().map(|outcome| (&outcome.policy, &outcome.decision)).collect::<Vec<_>>(),
-            cost,
-        )
+    /// Adds a decision; where policies of one name are applied to one request, the newer one stands.
+    pub(super) fn add(&self, policy: Policy, decision: Decision, settings: HeaderSettings) {
+        let outcomes = &mut self.shared.lock().outcomes;
+        outcomes.retain(|outcome| outcome.policy.name() != policy.name());
+        outcomes.push(Outcome { policy, decision, settings, depth: self.depth() });
+    }
+
+    /// What a layer has spent that lets the request through.
+    pub(super) fn spend(
+        &self,
+        limiter: &Limiter,
+        key: Vec<u8>,
+        cost: u64,
+        outcomes: Vec<(Policy, Decision)>,
+    ) -> Arc<Spent> {
+        let (limiter, before, depth) = (limiter.clone(), self.spent.clone(), self.depth());
+        Arc::new(Spent { key, cost, outcomes, limiter, before, depth })
+    }
+
+    /// What the layers further in see, after one that has spent this.
+    pub(super) fn after(&self, spent: Option<&Arc<Spent>>) -> Self {
+        Self { shared: Arc::clone(&self.shared), spent: spent.or(self.spent.as_ref()).cloned() }
+    }
+
+    /// Notes what is left since a layer gave back what it had spent from a policy.
+    pub(super) fn refunded(&self, spent: &Spent, policy: &Policy, left: Usage) {
+        let outcomes = &mut self.shared.lock().outcomes;
+        let is_it =
+            |outcome: &&mut Outcome| outcome.depth == spent.depth && outcome.policy.name() == policy.name();
+        if let Some(outcome) = outcomes.iter_mut().find(is_it) {
+            outcome.decision = outcome.decision.clone().refunded(left);
+        }
+    }
+
+    /// Notes whether a layer has answered the request in place of the service.
+    pub(super) fn set_refused(&self, is_refused: bool) {
+        self.shared.lock().is_refused = is_refused;
+    }
+
+    /// Whether a layer further in has answered the request in place of the service.
+    pub(super) fn is_refused(&self) -> bool {
+        self.shared.lock().is_refused
+    }
+
+    fn depth(&self) -> usize {
+        self.spent.as_ref().map_or(0, |spent| spent.depth + 1)
     }
 
     /// Adds the fields of the response: those of each layer in its style, and how long to wait once for all.
     pub(super) fn write(&self, headers: &mut HeaderMap, now_us: u64) {
-        let outcomes = self.outcomes.lock();
+        let outcomes = &self.shared.lock().outcomes;
         let all: Vec<_> = outcomes.iter().map(|outcome| (&outcome.policy, &outcome.decision)).collect();
         let mut settings: Vec<HeaderSettings> = Vec::new();
-        for outcome in outcomes.iter() {
+        for outcome in outcomes {
             if !settings.contains(&outcome.settings) {
                 settings.push(outcome.settings);
             }
@@ -78,6 +150,13 @@ impl Decided {
             headers.remove(RETRY_AFTER);
         }
         add(headers, wait.into_iter());
+    }
+}
+
+/// No keys are shown: they may be secrets or people's names.
+impl fmt::Debug for Decided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decided").field("all", &self.all()).finish_non_exhaustive()
     }
 }
 

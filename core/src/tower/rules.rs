@@ -1,16 +1,16 @@
 //! What a layer does with one request.
 
-use std::iter::zip;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Response, StatusCode, response};
 
 use super::body::ResponseBody;
-use super::decided::Decided;
+use super::decided::{Decided, Spent};
 use super::denial::{Denial, InPlace, StoreOutage, answer, failure, is_outage};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
-use crate::headers::HeaderSettings;
+use crate::headers::{HeaderSettings, problem};
 use crate::limiter::Limiter;
 use crate::policy::Policy;
 use crate::request::Request;
@@ -24,7 +24,7 @@ type OnOutage<B> = Box<dyn Fn(&StoreOutage<'_>, &Parts) -> InPlace<B> + Send + S
 /// The options of a layer; see [`RateLimitBuilder`](super::RateLimitBuilder).
 pub(super) struct Rules<B> {
     pub(super) limiter: Limiter,
-    /// Checked: one or more.
+    /// The names of one or more, which the limiter knows.
     pub(super) policies: Vec<String>,
     pub(super) key: Of<Vec<u8>>,
     pub(super) cost: Of<u64>,
@@ -38,15 +38,9 @@ pub(super) struct Rules<B> {
 /// What becomes of a request.
 pub(super) enum Verdict<B> {
     /// The service sees it.
-    Pass(Option<Spent>),
+    Pass(Option<Arc<Spent>>),
     /// It is answered without the service.
     Answer(Response<ResponseBody<B>>),
-}
-
-/// What a request has spent that may have to be given back.
-pub(super) struct Spent {
-    key: Vec<u8>,
-    cost: u64,
 }
 
 impl<B> Rules<B> {
@@ -56,11 +50,14 @@ impl<B> Rules<B> {
             return Verdict::Pass(None);
         }
         let (key, cost) = ((self.key)(request), (self.cost)(request));
-        let outcomes = match self.check(&key, cost).await {
+        let outcomes = match self.check(&key, cost, decided).await {
             Ok(outcomes) => outcomes,
             Err(error) => return self.undecided(error, request),
         };
-        let in_place = if outcomes.iter().any(|(_, decision)| decision.source().is_outage()) {
+        let is_asked = |policy: &Policy| decided.known(&self.limiter, &key, policy.name()).is_none();
+        let asked = outcomes.iter().filter(|(policy, _)| is_asked(policy)).cloned().collect::<Vec<_>>();
+        // What was decided further out was told there.
+        let in_place = if asked.iter().any(|(_, decision)| decision.source().is_outage()) {
             self.in_place(&StoreOutage { outcomes: &outcomes, error: None }, request)
         } else {
             InPlace::AsDecided
@@ -73,7 +70,7 @@ impl<B> Rules<B> {
         };
         let overruled = matches!(in_place, InPlace::Allow);
         // What is overruled tells the client nothing.
-        for (policy, decision) in outcomes.iter().filter(|(_, decision)| decision.allowed() || !overruled) {
+        for (policy, decision) in asked.iter().filter(|(_, decision)| decision.allowed() || !overruled) {
             decided.add(policy.clone(), decision.clone(), self.headers);
         }
         match in_place {
@@ -84,8 +81,9 @@ impl<B> Rules<B> {
             }
             InPlace::Allow | InPlace::AsDecided => {}
         }
-        let Some(problem) = decided.problem(cost) else {
-            return Verdict::Pass(self.count.is_some().then_some(Spent { key, cost }));
+        let each: Vec<_> = outcomes.iter().map(|(policy, decision)| (policy, decision)).collect();
+        let Some(problem) = problem(&each, cost) else {
+            return Verdict::Pass(Some(decided.spend(&self.limiter, key, cost, asked)));
         };
         Verdict::Answer(match &self.on_denied {
             Some(on_denied) => {
@@ -96,15 +94,32 @@ impl<B> Rules<B> {
         })
     }
 
-    /// Gives back what a request has spent whose response does not count. A service that failed counts as one that answers
-    /// 500.
+    /// Gives back what a request has spent that a layer further in has refused, or whose response does not count. A service that
+    /// failed counts as one that answers 500.
     pub(super) async fn settle<T, E>(
         &self,
-        spent: Spent,
+        spent: &Spent,
+        decided: &Decided,
         answered: Result<Response<T>, E>,
     ) -> Result<Response<T>, E> {
-        let Some(counts) = &self.count else { return answered };
-        let (is_counted, answered) = match answered {
+        let (is_counted, answered) = self.counts(answered);
+        if is_counted && !decided.is_refused() {
+            return answered;
+        }
+        for (policy, _) in &spent.outcomes {
+            let request = Request::new(&spent.key).policy(policy.name()).cost(spent.cost);
+            // What the store cannot give back stays spent: the response is on its way, and it tells so.
+            if let Ok(left) = self.limiter.refund(request).await {
+                decided.refunded(spent, policy, left);
+            }
+        }
+        answered
+    }
+
+    /// Whether a request counts that was answered so.
+    fn counts<T, E>(&self, answered: Result<Response<T>, E>) -> (bool, Result<Response<T>, E>) {
+        let Some(counts) = &self.count else { return (true, answered) };
+        match answered {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 (counts(&parts), Ok(Response::from_parts(parts, body)))
@@ -114,29 +129,30 @@ impl<B> Rules<B> {
                 parts.status = StatusCode::INTERNAL_SERVER_ERROR;
                 (counts(&parts), Err(error))
             }
+        }
+    }
+
+    /// The decision of each policy: that of a layer further out where it has asked the same, and otherwise the limiter's. When
+    /// one denies, nothing is spent from any that is asked here.
+    async fn check(
+        &self,
+        key: &[u8],
+        cost: u64,
+        decided: &Decided,
+    ) -> Result<Vec<(Policy, Decision)>, Error> {
+        let known = |policy: &str| decided.known(&self.limiter, key, policy);
+        let asked = self.policies.iter().filter(|policy| known(policy).is_none());
+        let requests: Vec<_> = asked.map(|policy| Request::new(key).policy(policy).cost(cost)).collect();
+        let decisions = match &requests[..] {
+            [] => Vec::new(),
+            [request] => vec![self.limiter.check(*request).await?],
+            requests => self.limiter.check_together(requests).await?,
         };
-        if !is_counted {
-            for policy in &self.policies {
-                // What the store cannot give back stays spent: the response is on its way, and there is nobody to tell.
-                let _ = self.limiter.refund(Request::new(&spent.key).policy(policy).cost(spent.cost)).await;
-            }
-        }
-        answered
-    }
-
-    /// The decision of each policy. When one denies, nothing is spent from any.
-    async fn check(&self, key: &[u8], cost: u64) -> Result<Vec<(Policy, Decision)>, Error> {
-        let request = |policy| Request::new(key).policy(policy).cost(cost);
-        if let [policy] = &self.policies[..] {
-            return self.beside_policies(vec![self.limiter.check(request(policy)).await?]);
-        }
-        let requests: Vec<_> = self.policies.iter().map(|policy| request(policy)).collect();
-        self.beside_policies(self.limiter.check_together(&requests).await?)
-    }
-
-    fn beside_policies(&self, decisions: Vec<Decision>) -> Result<Vec<(Policy, Decision)>, Error> {
-        let policies = zip(&self.policies, decisions);
-        let outcomes = policies.map(|(name, decision)| Some((self.limiter.policy(name)?, decision)));
+        let mut decisions = decisions.into_iter();
+        let outcomes = self.policies.iter().map(|policy| match known(policy) {
+            Some(outcome) => Some(outcome.clone()),
+            None => Some((self.limiter.policy(policy)?, decisions.next()?)),
+        });
         let all: Option<Vec<_>> = outcomes.collect();
         all.ok_or_else(|| Error::new(ErrorKind::Internal, "a policy that decided is not known"))
     }

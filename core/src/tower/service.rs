@@ -117,14 +117,16 @@ where
     let is_outermost = outer.is_none();
     let decided = outer.unwrap_or_default();
     let mut response = match rules.decide(&parts, &decided).await {
-        Verdict::Answer(response) => response,
+        Verdict::Answer(response) => {
+            decided.set_refused(true);
+            response
+        }
         Verdict::Pass(spent) => {
-            if is_outermost {
-                parts.extensions.insert(decided.clone());
-            }
+            decided.set_refused(false);
+            parts.extensions.insert(decided.after(spent.as_ref()));
             let answered = inner.call(Request::from_parts(parts, body)).await;
             let answered = match spent {
-                Some(spent) => rules.settle(spent, answered).await,
+                Some(spent) => rules.settle(&spent, &decided, answered).await,
                 None => answered,
             };
             answered?.map(ResponseBody::own)

@@ -9,7 +9,7 @@ use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use polylimit::headers::{HeaderStyle, ResetForm};
-use polylimit::tower::{Decided, RateLimitLayer, client_address, header};
+use polylimit::tower::{Decided, RateLimitBuilder, RateLimitLayer, client_address, header};
 use polylimit::{ClientAddressRules, ErrorKind, ForwardingHeader, Request};
 
 use crate::service::{Service, limiter};
@@ -158,11 +158,12 @@ fn a_handler_sees_what_was_decided() {
 fn a_layer_is_built_valid() {
     let two = || limiter(&[("a", "3/minute"), ("b", "9/hour")]);
     for (policies, expected) in [
-        (&[][..], "no policy is given, and this limiter has 2: give one, or quotas such as 100/minute"),
+        (&[][..], "no policy is named and there are several: this limiter has a, b"),
         (&["c"], r#"policy "c" is not known: this limiter has a, b"#),
         (&["a", "b", "a"], r#"policy "a" is given twice: once is enough"#),
         (&["5/minute", "a", "5/60s"], r#"policy "5/60s" is given twice: once is enough"#),
         (&["a", "x/minute"], r#"quota at column 1: read "x/minute""#),
+        (&["a", "100/minut"], r#"quota at column 5: read "minut""#),
     ] {
         let builder = RateLimitLayer::<axum::body::Body>::builder(two(), |_| "all");
         let error =
@@ -170,4 +171,18 @@ fn a_layer_is_built_valid() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.message().starts_with(expected), "{error}");
     }
+
+    let refused = |limit: RateLimitBuilder<axum::body::Body>| limit.build().unwrap_err().message().to_owned();
+    let builder = || RateLimitLayer::builder(two(), |_| "all");
+    let cost = refused(builder().policy("a").cost(Request::MAX_COST + 1));
+    assert_eq!(cost, "cost is 1000000000001: allowed is 0 to 1000000000000 units");
+    assert!(builder().policy("a").cost(Request::MAX_COST + 1).cost(Request::MAX_COST).build().is_ok());
+    for scope in ["", &"x".repeat(257)] {
+        let scope = refused(builder().policy("5/minute").scope(scope));
+        assert!(scope.contains("allowed is a text of 1 to 256 bytes"), "{scope}");
+    }
+    let closed = two();
+    closed.close();
+    let closed = RateLimitLayer::<axum::body::Body>::builder(closed, |_| "all").policy("a").build();
+    assert_eq!(closed.unwrap_err().kind(), ErrorKind::Closed);
 }

@@ -46,8 +46,9 @@ fn the_outermost_layer_writes_the_fields_of_all() {
     assert_eq!(first.field("x-ratelimit-remaining"), ["8"]);
     let denied = service.get("/");
     assert_eq!((denied.status, denied.field("retry-after")), (429, vec!["60"]));
-    assert_eq!(denied.field("ratelimit"), [r#""middle";r=5;t=60, "inner";r=0;t=60"#]);
-    assert_eq!(denied.field("x-ratelimit-remaining"), ["7"]);
+    // What the outer ones had spent is given back.
+    assert_eq!(denied.field("ratelimit"), [r#""middle";r=6;t=60, "inner";r=0;t=60"#]);
+    assert_eq!(denied.field("x-ratelimit-remaining"), ["8"]);
 }
 
 /// Fails each time.

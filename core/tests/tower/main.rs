@@ -6,5 +6,6 @@ mod answers;
 mod layers;
 mod outages;
 mod service;
+mod stacked;
 mod stores;
 mod streams;
