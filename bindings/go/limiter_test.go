@@ -3,11 +3,9 @@ package polylimit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -374,73 +372,5 @@ func TestAContextThatIsDoneEndsALoneCheck(t *testing.T) {
 	defer cancel()
 	if decision, err := limiter.Check(soon, polylimit.Key("k")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%+v %v", decision, err)
-	}
-}
-
-func TestClosingEndsWhatWaits(t *testing.T) {
-	for name, url := range stores(t) {
-		// Operations that begin while it is closed are what takes many tries to meet.
-		for try := range 20 {
-			t.Run(fmt.Sprint(name, " ", try), func(t *testing.T) { closeWhileOthersWait(t, url) })
-		}
-	}
-}
-
-func closeWhileOthersWait(t *testing.T, url string) {
-	limiter := open(t, url, polylimit.WithPolicy("closing", "1/hour fixed_window"))
-	// A server keeps it longer than this run.
-	key := polylimit.Key(time.Now().String())
-	if !must(limiter.Check(ctx, key))(t).Allowed {
-		t.Fatal("denied")
-	}
-	failed := make(chan error, 8)
-	for range 8 {
-		go func() {
-			_, err := limiter.Acquire(ctx, key, 1000*time.Hour)
-			failed <- err
-		}()
-	}
-	limiter.Close()
-	limiter.Close()
-	for range 8 {
-		if err := <-failed; !errors.Is(err, polylimit.ErrClosed) {
-			t.Error(err)
-		}
-	}
-	if _, err := limiter.Check(ctx, key); !errors.Is(err, polylimit.ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := limiter.Headers(polylimit.HeaderSettings{}); !errors.Is(err, polylimit.ErrClosed) {
-		t.Error(err)
-	}
-}
-
-func TestLimitersThatAreClosedLeaveNothingBehind(t *testing.T) {
-	descriptors := func() int { return len(must(os.ReadDir("/proc/self/fd"))(t)) }
-	openAndClose := func(times int) {
-		for range times {
-			limiter := must(polylimit.Open("memory:", polylimit.WithPolicy("a", "1/s")))(t)
-			if _, err := limiter.Check(ctx, polylimit.Key("k")); err != nil {
-				t.Fatal(err)
-			}
-			limiter.Close()
-		}
-	}
-	openAndClose(100)
-	routines, files, tasks := runtime.NumGoroutine(), descriptors(), threads(t)
-	openAndClose(10_000)
-	// One that has just ended may be counted a moment longer.
-	deadline := time.Now().Add(10 * time.Second)
-	for runtime.NumGoroutine() > routines && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	if now := runtime.NumGoroutine(); now > routines {
-		t.Errorf("%d goroutines, and %d before", now, routines)
-	}
-	if now := descriptors(); now > files {
-		t.Errorf("%d descriptors, and %d before", now, files)
-	}
-	if now := threads(t); now > tasks+4 {
-		t.Errorf("%d threads, and %d before", now, tasks)
 	}
 }

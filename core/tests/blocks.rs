@@ -56,6 +56,7 @@ const TAKEN: &[(&str, &str, &str)] = &[
         "bindings/uniffi/kotlin/src/test/kotlin/readme/MigrationTest.kt",
     ),
     ("docs/migrate/from-rack-attack.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
+    ("docs/migrate/from-redis_rate.md", "go", "bindings/go/migrate_test.go"),
 ];
 
 #[test]

@@ -1,0 +1,96 @@
+//go:build !race && !polylimit_static
+
+package polylimit_test
+
+// Once is enough for these, and the race detector takes memory of its own.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"polylimit.dev/polylimit"
+)
+
+// openCheckClose gives limiters that are closed.
+func openCheckClose(t *testing.T, url string, times int) []*polylimit.Limiter {
+	t.Helper()
+	closed := make([]*polylimit.Limiter, times)
+	for at := range closed {
+		limiter := must(polylimit.Open(url, polylimit.WithPolicy("life", "1000000/hour")))(t)
+		if decision := must(limiter.Check(ctx, polylimit.Key("life")))(t); !decision.Allowed {
+			t.Fatalf("%+v", decision)
+		}
+		limiter.Close()
+		closed[at] = limiter
+	}
+	return closed
+}
+
+// held counts what a process has open.
+func held(t *testing.T) map[string]int {
+	maps := string(must(os.ReadFile("/proc/self/maps"))(t))
+	return map[string]int{
+		"goroutines":  runtime.NumGoroutine(),
+		"descriptors": len(must(os.ReadDir("/proc/self/fd"))(t)),
+		"threads":     threads(t),
+		// The store's file is named so.
+		"mappings": strings.Count(maps, "/store"),
+	}
+}
+
+func residentBytes(t *testing.T) int {
+	var pages, resident int
+	_ = must(fmt.Sscan(string(must(os.ReadFile("/proc/self/statm"))(t)), &pages, &resident))(t)
+	return resident * os.Getpagesize()
+}
+
+func TestLimitersThatAreClosedLeaveNothingBehind(t *testing.T) {
+	for name, url := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			times := 10_000
+			if name == "redis" {
+				times = 1000
+			}
+			openCheckClose(t, url, times/10)
+			runtime.GC()
+			before, resident := held(t), residentBytes(t)
+			// They are referred to until the end.
+			closed := openCheckClose(t, url, times)
+			// Go keeps threads that calls into C have needed at the same time; one for each limiter would be far more. What has just
+			// ended may be counted a moment longer.
+			before["threads"] += 4
+			until(t, fmt.Sprintf("as little is held as before: %v", before), func() bool {
+				for what, count := range held(t) {
+					if count > before[what] {
+						return false
+					}
+				}
+				return true
+			})
+			runtime.GC()
+			if grown := residentBytes(t) - resident; grown > 40<<20 {
+				t.Errorf("%d bytes more than before", grown)
+			}
+			if _, err := closed[0].Check(ctx, polylimit.Key("life")); !errors.Is(err, polylimit.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// More closed limiters than processes can use a local store at once lock no process out.
+func TestAnotherProcessFindsAPlaceBesideClosedLimiters(t *testing.T) {
+	url := stores(t)["local"]
+	closed := openCheckClose(t, url, 1025)
+	other := exec.Command(os.Args[0])
+	other.Env = append(os.Environ(), otherProcess+"="+url)
+	if printed, err := other.CombinedOutput(); err != nil || string(printed) != "store <nil>" {
+		t.Errorf("%v: %s", err, printed)
+	}
+	runtime.KeepAlive(closed)
+}
