@@ -1,7 +1,8 @@
 /*
  * polylimit decides whether requests may proceed: exactly, in integers, with the same meaning in every store and language.
  *
- * The conventions (ownership, threads, fork, errors, texts, growth of structs) stand in README.md beside this header.
+ * The conventions (ownership, threads, fork, errors, texts, growth of structs) stand in README.md, which is installed as
+ * share/doc/polylimit/README.md.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 

@@ -1,5 +1,5 @@
 /* What a limiter tells when its server stops and goes on, and what its doctor finds. */
-#include "check.h"
+#include "server.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -38,16 +38,6 @@ static const char *begins(const char *line, const char *one, const char *other) 
     return end + 1;
 }
 
-/* The URL without the options that other tests want. */
-static const char *bare_url(void) {
-    static char url[256];
-    size_t length = strcspn(redis_url(), "?");
-    CHECK(length < sizeof url);
-    memcpy(url, redis_url(), length);
-    url[length] = 0;
-    return url;
-}
-
 static polylimit_limiter *open_with(const char *deadline, const char *doctor_after, struct told *told) {
     polylimit_option options[] = {
         {"policy.api", "1000000/hour"}, {"deadline", deadline}, {"doctor_after", doctor_after}};
@@ -63,20 +53,6 @@ static void until(const polylimit_limiter *limiter, struct told *told, int wante
         check(limiter, "a key that nobody sees", 1);
         usleep(10000);
     }
-}
-
-/* The number of the server's process, which the server tells. */
-static pid_t server(void) {
-    char command[512], line[256];
-    snprintf(command, sizeof command, "redis-cli -u %s info server", bare_url());
-    FILE *info = popen(command, "r");
-    CHECK(info != NULL);
-    int pid = 0;
-    while (fgets(line, sizeof line, info) != NULL) {
-        sscanf(line, "process_id:%d", &pid);
-    }
-    CHECK(pclose(info) == 0 && pid > 0);
-    return pid;
 }
 
 static void an_outage_is_told_when_it_begins_and_when_it_ends(void) {

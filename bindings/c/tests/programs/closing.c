@@ -1,0 +1,95 @@
+/* Closing a limiter ends what waits for a server that stands still, long before its deadline. */
+#include "server.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAITING = 4 };
+
+static atomic_int ended;
+
+/* Half of them check, the others call until they are stopped, which never happens. */
+struct waiter {
+    const polylimit_limiter *limiter;
+    int calls;
+    polylimit_status status;
+};
+
+static void *wait_for_the_store(void *argument) {
+    struct waiter *waiter = argument;
+    char message[512] = "";
+    if (waiter->calls) {
+        polylimit_request request = ask(POLYLIMIT_CHECK, "k", 1);
+        polylimit_result result;
+        waiter->status =
+            polylimit_limiter_call(waiter->limiter, &request, NULL, &result, sizeof result, MESSAGE);
+    } else {
+        polylimit_decision decision = {.size = sizeof decision};
+        waiter->status = polylimit_limiter_check(waiter->limiter, NULL, "k", 1, 1, &decision, MESSAGE);
+    }
+    atomic_fetch_add(&ended, 1);
+    return NULL;
+}
+
+static time_t seconds(void) {
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return now.tv_sec;
+}
+
+static void closing_ends_what_waits_for_a_stopped_server(void) {
+    polylimit_option options[] = {{"policy.api", "1000000/hour"}, {"deadline", "20s"}, {"doctor_after", "0"}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open(bare_url(), options, 3, NULL, &limiter, MESSAGE));
+    CHECK(strcmp(polylimit_source_name(check(limiter, "k", 1).source), "store") == 0);
+    polylimit_completions *completions = NULL;
+    OK(polylimit_completions_open(&completions, MESSAGE));
+    pid_t pid = server();
+    CHECK(kill(pid, SIGSTOP) == 0);
+
+    pthread_t threads[WAITING];
+    struct waiter waiters[WAITING];
+    for (int at = 0; at < WAITING; at++) {
+        waiters[at] = (struct waiter){limiter, at % 2, POLYLIMIT_OK};
+        CHECK(pthread_create(&threads[at], NULL, wait_for_the_store, &waiters[at]) == 0);
+    }
+    polylimit_request request = ask(POLYLIMIT_CHECK, "k", 1);
+    polylimit_result result;
+    IS(POLYLIMIT_PENDING,
+       polylimit_completions_submit(completions, limiter, &request, 7, &result, sizeof result, MESSAGE));
+    usleep(500000);
+    CHECK(atomic_load(&ended) == 0 && polylimit_completions_pending(completions) == 1);
+
+    time_t began = seconds();
+    polylimit_limiter_close(limiter);
+    for (int at = 0; at < WAITING; at++) {
+        CHECK(pthread_join(threads[at], NULL) == 0);
+    }
+    size_t count = 0;
+    struct pollfd readable = {.fd = polylimit_completions_fd(completions), .events = POLLIN};
+    while (count == 0 && seconds() - began < 10) {
+        CHECK(poll(&readable, 1, 1000) >= 0);
+        OK(polylimit_completions_drain(completions, &result, sizeof result, 1, &count, MESSAGE));
+    }
+    time_t took = seconds() - began;
+    CHECK(kill(pid, SIGCONT) == 0);
+    CHECK(took < 10);
+    for (int at = 0; at < WAITING; at++) {
+        IS(POLYLIMIT_CLOSED, waiters[at].status);
+    }
+    CHECK(count == 1 && result.tag == 7);
+    IS(POLYLIMIT_CLOSED, result.status);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"closing ends what waits for a stopped server", closing_ends_what_waits_for_a_stopped_server},
+    };
+    RUN(tests);
+}
