@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance agreement bench bench-memory bench-local bench-redis soak fuzz
+.PHONY: help setup demo test check suites conformance agreement bench bench-memory bench-local bench-redis soak fuzz
 
 STORE ?= memory
 REDIS_URL ?=
@@ -21,6 +21,11 @@ setup: ## install the servers that the tests start (Debian, Ubuntu)
 
 test: ## set up and run every check and test; ends in "N passed, N failed"
 	@tests/run
+
+suites: ## download limits and Flask-Limiter and run their own tests on our storages; takes minutes
+	@tests/setup
+	@bindings/python/setup && bindings/python/build
+	@target/python-venv/bin/python bindings/python/suites/run.py
 
 check: ## only what needs no test run: formatting, lints, documentation
 	@tests/run check

@@ -15,12 +15,12 @@ from pathlib import Path
 class RedisServer:
     """A server on a free port of 127.0.0.1; it can be stopped and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int | None = None) -> None:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         assert program, "no redis-server here: tests/setup installs it"
         self._program = program
         self._folder = tempfile.mkdtemp(prefix="polylimit-redis-")
-        self.port = _free_port()
+        self.port = _free_port() if port is None else port
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
