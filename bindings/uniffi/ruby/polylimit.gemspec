@@ -14,6 +14,7 @@ Gem::Specification.new do |spec|
   # `native` copies the licences beside this file: a gem holds nothing from further out.
   spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so}', 'README.md', 'LICENSE-*', 'THIRD_PARTY_NOTICES'] }
   spec.add_dependency 'ffi', '~> 1.15'
+  spec.add_dependency 'logger', '~> 1.4'
   spec.homepage = 'https://polylimit.dev'
   spec.metadata = { 'homepage_uri' => spec.homepage, 'source_code_uri' => spec.homepage, 'rubygems_mfa_required' => 'true' }
 end

@@ -8,6 +8,7 @@ use polylimit::{Answer, Call, blocking};
 
 use crate::decision::{CheckResult, Decision, Finding, Usage};
 use crate::error::{PolylimitError, Result, guarded, guarded_async};
+use crate::event;
 use crate::face::{decision, decisions, findings, ready, usage};
 use crate::number::signed;
 use crate::policy::Policy;
@@ -179,6 +180,11 @@ impl Limiter {
     /// Authenticates new connections with another password, and user name if there is one, from now on.
     pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
         guarded(|| Ok(self.limiter.asynchronous().set_credentials(username.as_deref(), &password)?))
+    }
+
+    /// Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+    pub fn keep_events(&self) -> i64 {
+        event::keep_of(self.limiter.asynchronous())
     }
 
     /// Gives back leases and closes connections; later operations fail. May be called again.

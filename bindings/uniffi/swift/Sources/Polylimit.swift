@@ -1153,6 +1153,11 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func doctor() throws  -> [Finding]
 
     /**
+     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     */
+    func keepEvents()  -> Int64
+
+    /**
      * How many keys the memory store or the local one holds a state for; nothing for a store elsewhere.
      */
     func keys()  -> Int64?
@@ -1375,6 +1380,18 @@ open func doctor()throws  -> [Finding]  {
     return try  FfiConverterSequenceTypeFinding.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_limiter_doctor(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     */
+open func keepEvents() -> Int64  {
+    return try!  FfiConverterInt64.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_keep_events(
             self.uniffiCloneHandle(),uniffiCallStatus
     )
 })
@@ -1986,6 +2003,136 @@ public func FfiConverterTypeDecision_lift(_ buf: RustBuffer) throws -> Decision 
 #endif
 public func FfiConverterTypeDecision_lower(_ value: Decision) -> RustBuffer {
     return FfiConverterTypeDecision.lower(value)
+}
+
+
+/**
+ * What a limiter tells its operators: that it decides without its store, or with it again, or what keeps its limits from
+ * being held.
+ */
+public struct DegradedEvent: Equatable, Hashable {
+    /**
+     * The number of the limiter: see `keep_events`.
+     */
+    public var limiter: Int64
+    /**
+     * What has happened: `started`, `ended` or `finding`.
+     */
+    public var kind: String
+    /**
+     * Why the first decision was made without the store, such as `timeout`; nothing for a finding.
+     */
+    public var reason: String?
+    /**
+     * From the first decision that was made without the store to the last one; 0 unless it has ended.
+     */
+    public var lasted: Span
+    /**
+     * How many decisions were made without the store; 0 unless it has ended.
+     */
+    public var decisions: Int64
+    /**
+     * How much it matters: `fine` when it is over, otherwise `advice` or `problem`.
+     */
+    public var severity: String
+    /**
+     * What the doctor has found; nothing for anything else.
+     */
+    public var finding: Finding?
+    /**
+     * A sentence for a log. Holds no key, password or URL.
+     */
+    public var message: String
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The number of the limiter: see `keep_events`.
+         */limiter: Int64,
+        /**
+         * What has happened: `started`, `ended` or `finding`.
+         */kind: String,
+        /**
+         * Why the first decision was made without the store, such as `timeout`; nothing for a finding.
+         */reason: String?,
+        /**
+         * From the first decision that was made without the store to the last one; 0 unless it has ended.
+         */lasted: Span,
+        /**
+         * How many decisions were made without the store; 0 unless it has ended.
+         */decisions: Int64,
+        /**
+         * How much it matters: `fine` when it is over, otherwise `advice` or `problem`.
+         */severity: String,
+        /**
+         * What the doctor has found; nothing for anything else.
+         */finding: Finding?,
+        /**
+         * A sentence for a log. Holds no key, password or URL.
+         */message: String) {
+        self.limiter = limiter
+        self.kind = kind
+        self.reason = reason
+        self.lasted = lasted
+        self.decisions = decisions
+        self.severity = severity
+        self.finding = finding
+        self.message = message
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension DegradedEvent: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeDegradedEvent: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> DegradedEvent {
+        return
+            try DegradedEvent(
+                limiter: FfiConverterInt64.read(from: &buf),
+                kind: FfiConverterString.read(from: &buf),
+                reason: FfiConverterOptionString.read(from: &buf),
+                lasted: FfiConverterTypeSpan.read(from: &buf),
+                decisions: FfiConverterInt64.read(from: &buf),
+                severity: FfiConverterString.read(from: &buf),
+                finding: FfiConverterOptionTypeFinding.read(from: &buf),
+                message: FfiConverterString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: DegradedEvent, into buf: inout [UInt8]) {
+        FfiConverterInt64.write(value.limiter, into: &buf)
+        FfiConverterString.write(value.kind, into: &buf)
+        FfiConverterOptionString.write(value.reason, into: &buf)
+        FfiConverterTypeSpan.write(value.lasted, into: &buf)
+        FfiConverterInt64.write(value.decisions, into: &buf)
+        FfiConverterString.write(value.severity, into: &buf)
+        FfiConverterOptionTypeFinding.write(value.finding, into: &buf)
+        FfiConverterString.write(value.message, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeDegradedEvent_lift(_ buf: RustBuffer) throws -> DegradedEvent {
+    return try FfiConverterTypeDegradedEvent.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeDegradedEvent_lower(_ value: DegradedEvent) -> RustBuffer {
+    return FfiConverterTypeDegradedEvent.lower(value)
 }
 
 
@@ -3443,6 +3590,30 @@ fileprivate struct FfiConverterOptionTypeDecision: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeFinding: FfiConverterRustBuffer {
+    typealias SwiftType = Finding?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeFinding.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeFinding.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypePolicy: FfiConverterRustBuffer {
     typealias SwiftType = Policy?
 
@@ -3582,6 +3753,31 @@ fileprivate struct FfiConverterSequenceTypeDecision: FfiConverterRustBuffer {
         seq.reserveCapacity(Int(len))
         for _ in 0 ..< len {
             seq.append(try FfiConverterTypeDecision.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeDegradedEvent: FfiConverterRustBuffer {
+    typealias SwiftType = [DegradedEvent]
+
+    public static func write(_ value: [DegradedEvent], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeDegradedEvent.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [DegradedEvent] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [DegradedEvent]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeDegradedEvent.read(from: &buf))
         }
         return seq
     }
@@ -3957,6 +4153,27 @@ public func errorTable() -> [ErrorRow]  {
 })
 }
 /**
+ * The events of all limiters of the process that were not taken yet, the oldest first. Does not wait: what another thread
+ * takes or keeps just now comes later.
+ */
+public func takeEvents() -> [DegradedEvent]  {
+    return try!  FfiConverterSequenceTypeDegradedEvent.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_take_events(uniffiCallStatus
+    )
+})
+}
+/**
+ * As `take_events`, but waits until there are some.
+ */
+public func waitForEvents() -> [DegradedEvent]  {
+    return try!  FfiConverterSequenceTypeDegradedEvent.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_wait_for_events(uniffiCallStatus
+    )
+})
+}
+/**
  * What the response to a request says of its limits.
  *
  * `cost` is the number of units that the request asked for, 1 unless told otherwise, `style` one of `ietf`, `legacy`, `both` and `none`,
@@ -4015,6 +4232,12 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_error_table() != 50630) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_func_take_events() != 50391) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 20957) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_respond() != 4960) {
@@ -4090,6 +4313,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 55141) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() != 5730) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_keys() != 50166) {

@@ -408,6 +408,11 @@ RustBuffer uniffi_polylimit_uniffi_fn_method_limiter_check_together(uint64_t ptr
 RustBuffer uniffi_polylimit_uniffi_fn_method_limiter_doctor(uint64_t ptr, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_KEEP_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_KEEP_EVENTS
+int64_t uniffi_polylimit_uniffi_fn_method_limiter_keep_events(uint64_t ptr, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_KEYS
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_KEYS
 RustBuffer uniffi_polylimit_uniffi_fn_method_limiter_keys(uint64_t ptr, RustCallStatus *_Nonnull out_status
@@ -501,6 +506,18 @@ RustBuffer uniffi_polylimit_uniffi_fn_func_refunded(RustBuffer decision, RustBuf
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_ERROR_TABLE
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_ERROR_TABLE
 RustBuffer uniffi_polylimit_uniffi_fn_func_error_table(RustCallStatus *_Nonnull out_status
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_TAKE_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_TAKE_EVENTS
+RustBuffer uniffi_polylimit_uniffi_fn_func_take_events(RustCallStatus *_Nonnull out_status
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_WAIT_FOR_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_WAIT_FOR_EVENTS
+RustBuffer uniffi_polylimit_uniffi_fn_func_wait_for_events(RustCallStatus *_Nonnull out_status
 
 );
 #endif
@@ -792,6 +809,18 @@ uint16_t uniffi_polylimit_uniffi_checksum_func_error_table(void
 
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_TAKE_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_TAKE_EVENTS
+uint16_t uniffi_polylimit_uniffi_checksum_func_take_events(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_WAIT_FOR_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_WAIT_FOR_EVENTS
+uint16_t uniffi_polylimit_uniffi_checksum_func_wait_for_events(void
+
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_RESPOND
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_RESPOND
 uint16_t uniffi_polylimit_uniffi_checksum_func_respond(void
@@ -939,6 +968,12 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_limiter_check_together(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_DOCTOR
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_DOCTOR
 uint16_t uniffi_polylimit_uniffi_checksum_method_limiter_doctor(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_KEEP_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_KEEP_EVENTS
+uint16_t uniffi_polylimit_uniffi_checksum_method_limiter_keep_events(void
 
 );
 #endif

@@ -16,8 +16,10 @@ module Polylimit
 
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
     # :quotas, :outage ("local", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
+    # `on_degraded` is called with each Polylimit::DegradedEvent that Polylimit.logger is told, on the thread of some call of
+    # some limiter, after that is decided; what it raises is logged.
     # Connects to nothing: a store that cannot be reached is no error here.
-    def initialize(store = nil, policies: {}, clock: nil, **options)
+    def initialize(store = nil, policies: {}, clock: nil, on_degraded: nil, **options)
       @native = PolylimitNative::Limiter.new(
         PolylimitNative::Settings.new(
           store: store && Argument.secret('store', store),
@@ -26,6 +28,7 @@ module Polylimit
           clock: Argument.clock(clock)
         )
       )
+      @listener = Events.listen(@native, on_degraded)
     end
 
     # The same operations for event loops of fibers, which go on while one waits. Shares everything with this one.
@@ -40,32 +43,32 @@ module Polylimit
 
     # Decides, and spends the cost from every quota of the policy when all admit it.
     def check(key, policy: nil, cost: nil)
-      @native.check(Argument.request(key, policy, cost))
+      told @native.check(Argument.request(key, policy, cost))
     end
 
     # The decision that a check would give now; leaves no trace.
     def peek(key, policy: nil, cost: nil)
-      @native.peek(Argument.request(key, policy, cost))
+      told @native.peek(Argument.request(key, policy, cost))
     end
 
     # Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
     def take(key, policy: nil, cost: nil)
-      @native.take(Argument.request(key, policy, cost))
+      told @native.take(Argument.request(key, policy, cost))
     end
 
     # Spends the cost whether it fits or not, for a cost that is learnt afterwards.
     def charge(key, policy: nil, cost: nil)
-      @native.charge(Argument.request(key, policy, cost))
+      told @native.charge(Argument.request(key, policy, cost))
     end
 
     # Gives back up to what is used, the newest first.
     def refund(key, policy: nil, cost: nil)
-      @native.refund(Argument.request(key, policy, cost))
+      told @native.refund(Argument.request(key, policy, cost))
     end
 
     # Forgets the key under its policy.
     def reset(key, policy: nil)
-      @native.reset(Argument.request(key, policy, nil))
+      told @native.reset(Argument.request(key, policy, nil))
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
@@ -73,21 +76,21 @@ module Polylimit
     # within 0.1 s: it gives up its place in line, and gives back what it was admitted.
     def acquire(key, timeout:, policy: nil, cost: nil)
       request = Argument.request(key, policy, cost)
-      Interruptible.answer(:decision) { @native.start_acquire(request, timeout) }
+      told(Interruptible.answer(:decision) { @native.start_acquire(request, timeout) })
     end
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
     # decided on its own, in order, and has a decision or an error.
     def check_many(requests)
       asked = Argument.requests(requests).map { |request| asked(request) }
-      decided = @native.check_many(asked.reject { |one| one.is_a?(InvalidArgument) })
+      decided = told @native.check_many(asked.reject { |one| one.is_a?(InvalidArgument) })
       asked.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : result(decided.shift) }
     end
 
     # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
     # have spent is given back. Requests of several keys are refused.
     def check_together(requests)
-      @native.check_together(Argument.requests(requests).map { |request| Argument.one_of_several(request) })
+      told @native.check_together(Argument.requests(requests).map { |request| Argument.one_of_several(request) })
     end
 
     # Waits until the store answers, at most for so many seconds. Nothing needs it.
@@ -139,12 +142,19 @@ module Polylimit
     end
 
     # Gives back leases, ends connections and threads and frees what the limiter holds, at once; later operations raise
-    # Polylimit::Closed, as do those under way. May be called again.
+    # Polylimit::Closed, as do those under way, and it tells nothing more. May be called again.
     def close
       @native.shut_down
+      @listener.close
     end
 
     private
+
+    # The answer, after limiters have told what they noticed.
+    def told(answer)
+      Events.tell
+      answer
+    end
 
     # The request, or why it is none.
     def asked(request)

@@ -15,10 +15,11 @@ module Polylimit
 
   # Among them: ManualClock, a clock for tests, which stands still until it is set or advanced (#now_us, #set in
   # microseconds, #advance in seconds); ClientAddressRules, networks that are trusted to say for whom a request was
-  # forwarded: `new(trust, header, ipv4_prefix, ipv6_prefix)`.
+  # forwarded: `new(trust, header, ipv4_prefix, ipv6_prefix)`; DegradedEvent, what a limiter tells its operators (#kind, #reason,
+  # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
-    ClientAddressRules Decision ErrorRow Finding HeaderField ManualClock Outcome Policy Problem QuotaNumbers QuotaUsage
-    Request Response Settings StoreOption Usage Waiting
+    ClientAddressRules Decision DegradedEvent ErrorRow Finding HeaderField ManualClock Outcome Policy Problem QuotaNumbers
+    QuotaUsage Request Response Settings StoreOption Usage Waiting
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
   private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :Waiting
 

@@ -217,6 +217,32 @@ end
     end
   end
 
+  # The Record type DegradedEvent.
+
+  def self.check_lower_TypeDegradedEvent(v)
+
+    
+    RustBuffer.check_lower_Optionalstring(v.reason)
+
+    
+
+    RustBuffer.check_lower_OptionalTypeFinding(v.finding)
+
+  end
+
+  def self.alloc_from_TypeDegradedEvent(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeDegradedEvent(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeDegradedEvent
+    consumeWithStream do |stream|
+      return stream.read_TypeDegradedEvent
+    end
+  end
+
   # The Record type ErrorRow.
 
   def self.check_lower_TypeErrorRow(v)
@@ -643,6 +669,27 @@ end
     end
   end
 
+  # The Optional<T> type for TypeFinding.
+
+  def self.check_lower_OptionalTypeFinding(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeFinding(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeFinding(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeFinding(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeFinding
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeFinding
+    end
+  end
+
   # The Optional<T> type for TypePolicy.
 
   def self.check_lower_OptionalTypePolicy(v)
@@ -766,6 +813,27 @@ end
   def consume_into_SequenceTypeDecision
     consumeWithStream do |stream|
       return stream.read_SequenceTypeDecision
+    end
+  end
+
+  # The Sequence<T> type for TypeDegradedEvent.
+
+  def self.check_lower_SequenceTypeDegradedEvent(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeDegradedEvent(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeDegradedEvent(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeDegradedEvent(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeDegradedEvent
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeDegradedEvent
     end
   end
 
@@ -1112,6 +1180,21 @@ class RustBufferStream
     )
   end
 
+  # The Record type DegradedEvent.
+
+  def read_TypeDegradedEvent
+    DegradedEvent.new(
+      limiter: read_i64,
+      kind: read_string,
+      reason: read_Optionalstring,
+      lasted: read_TypeSpan,
+      decisions: read_i64,
+      severity: read_string,
+      finding: read_OptionalTypeFinding,
+      message: read_string
+    )
+  end
+
   # The Record type ErrorRow.
 
   def read_TypeErrorRow
@@ -1383,6 +1466,21 @@ class RustBufferStream
   end
 
   
+  # The Optional<T> type for TypeFinding.
+
+  def read_OptionalTypeFinding
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeFinding
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeFinding'
+    end
+  end
+
+  
   # The Optional<T> type for TypePolicy.
 
   def read_OptionalTypePolicy
@@ -1470,6 +1568,22 @@ class RustBufferStream
 
     count.times do
       items.append read_TypeDecision
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeDegradedEvent.
+
+  def read_SequenceTypeDegradedEvent
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeDegradedEvent
     end
 
     items
@@ -1762,6 +1876,19 @@ class RustBufferBuilder
     self.write_SequenceTypeQuotaUsage(v.quotas)
   end
 
+  # The Record type DegradedEvent.
+
+  def write_TypeDegradedEvent(v)
+    self.write_i64(v.limiter)
+    self.write_string(v.kind)
+    self.write_Optionalstring(v.reason)
+    self.write_TypeSpan(v.lasted)
+    self.write_i64(v.decisions)
+    self.write_string(v.severity)
+    self.write_OptionalTypeFinding(v.finding)
+    self.write_string(v.message)
+  end
+
   # The Record type ErrorRow.
 
   def write_TypeErrorRow(v)
@@ -1969,6 +2096,17 @@ class RustBufferBuilder
     end
   end
 
+  # The Optional<T> type for TypeFinding.
+
+  def write_OptionalTypeFinding(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeFinding(v)
+    end
+  end
+
   # The Optional<T> type for TypePolicy.
 
   def write_OptionalTypePolicy(v)
@@ -2029,6 +2167,16 @@ class RustBufferBuilder
 
     items.each do |item|
       self.write_TypeDecision(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeDegradedEvent.
+
+  def write_SequenceTypeDegradedEvent(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeDegradedEvent(item)
     end
   end
 
@@ -2499,6 +2647,10 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_keep_events,
+    [:uint64, RustCallStatus.by_ref],
+    :int64
+
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_keys,
     [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -2608,6 +2760,10 @@ module UniFFILib
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_error_table,
+    [RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_take_events,
     [RustCallStatus.by_ref],
     RustBuffer.by_value
 
@@ -2843,6 +2999,10 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_func_take_events,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_func_respond,
     [],
     :uint16
@@ -2892,6 +3052,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_check_together,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_keep_events,
     [],
     :uint16
 
@@ -3187,6 +3351,52 @@ class ErrorRow
       return false
     end
     if @code != other.code
+      return false
+    end
+
+    true
+  end
+
+end
+
+  # Record type DegradedEvent
+class DegradedEvent
+  attr_reader :limiter, :kind, :reason, :lasted, :decisions, :severity, :finding, :message
+
+  def initialize(limiter:, kind:, reason:, lasted:, decisions:, severity:, finding:, message:)
+    @limiter = limiter
+    @kind = kind
+    @reason = reason
+    @lasted = lasted
+    @decisions = decisions
+    @severity = severity
+    @finding = finding
+    @message = message
+  end
+
+  def ==(other)
+    if @limiter != other.limiter
+      return false
+    end
+    if @kind != other.kind
+      return false
+    end
+    if @reason != other.reason
+      return false
+    end
+    if @lasted != other.lasted
+      return false
+    end
+    if @decisions != other.decisions
+      return false
+    end
+    if @severity != other.severity
+      return false
+    end
+    if @finding != other.finding
+      return false
+    end
+    if @message != other.message
       return false
     end
 
@@ -3521,6 +3731,15 @@ end
   
 
 
+def self.take_events()
+  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_take_events,)
+  return result.consume_into_SequenceTypeDegradedEvent
+end
+
+
+  
+
+
 def self.respond(outcomes, cost, style, reset_form, accept)
     outcomes = outcomes
     RustBuffer.check_lower_SequenceTypeOutcome(outcomes)
@@ -3806,6 +4025,10 @@ end
         RustBuffer.check_lower_SequenceTypeRequest(requests)
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_check_together,uniffi_clone_handle(),RustBuffer.alloc_from_SequenceTypeRequest(requests))
     return result.consume_into_SequenceTypeDecision
+  end
+  def keep_events()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_keep_events,uniffi_clone_handle(),)
+    return result.to_i
   end
   def keys()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_keys,uniffi_clone_handle(),)

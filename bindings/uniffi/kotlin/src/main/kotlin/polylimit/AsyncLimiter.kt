@@ -14,6 +14,8 @@ import java.util.concurrent.CompletableFuture
  */
 public class AsyncLimiter internal constructor(
     private val native: NativeAsyncLimiter,
+    // It lasts as long as this does.
+    @Suppress("unused") private val listener: Listener,
 ) {
     private val scope = CoroutineScope(SupervisorJob() + Dispatchers.Default)
 

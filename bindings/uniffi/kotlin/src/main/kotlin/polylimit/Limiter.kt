@@ -2,23 +2,30 @@ package polylimit
 
 import kotlinx.coroutines.runBlocking
 import java.time.Duration
+import java.util.function.Consumer
 
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an exception.
  *
  * May be used by any number of threads. Closing it gives back leases, ends connections and threads and frees what it
  * holds, at once and however long it is still referred to; operations after that, and those under way, fail with
- * [PolylimitException.Closed].
+ * [PolylimitException.Closed], and it tells nothing more.
+ *
+ * It tells the logger `polylimit` (`System.Logger`) when it begins to decide without its store, when it decides with it again,
+ * and what its doctor finds; `onDegraded` is called with the same, on a thread for that alone. What it throws is logged.
  */
 public class Limiter
+    @JvmOverloads
     @Throws(PolylimitException::class)
     constructor(
         settings: Settings,
+        onDegraded: Consumer<DegradedEvent>? = null,
     ) : AutoCloseable {
         internal val native = NativeLimiter(settings)
+        private val listener = Listener(native.keepEvents(), onDegraded)
 
         /** The face for coroutines, and for futures in Java. Shares everything with this one. */
-        public val asynchronous: AsyncLimiter = AsyncLimiter(native.asynchronous())
+        public val asynchronous: AsyncLimiter = AsyncLimiter(native.asynchronous(), listener)
 
         /** Decides, and spends the cost from every quota of the policy when all admit it. */
         @JvmOverloads
@@ -166,7 +173,10 @@ public class Limiter
         ): Unit = native.setCredentials(username, password)
 
         /** Gives back leases, and frees all that the limiter holds. May be called again. */
-        override fun close(): Unit = native.shutDown()
+        override fun close() {
+            native.shutDown()
+            listener.close()
+        }
 
         public companion object {
             /** A limiter with one policy after another: its name, then its quotas. */
@@ -176,6 +186,7 @@ public class Limiter
             public fun of(
                 policies: Map<String, String>,
                 store: String? = null,
-            ): Limiter = Limiter(Settings(store, policies.map { (name, quotas) -> Policy(name, quotas) }))
+                onDegraded: Consumer<DegradedEvent>? = null,
+            ): Limiter = Limiter(Settings(store, policies.map { (name, quotas) -> Policy(name, quotas) }), onDegraded)
         }
     }

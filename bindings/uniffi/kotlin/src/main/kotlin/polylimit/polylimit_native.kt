@@ -686,6 +686,8 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_error_table(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_func_wait_for_events(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_respond(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_quota(
@@ -731,6 +733,8 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_many(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_together(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_keep_events(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_keys(
     ): Int
@@ -844,6 +848,8 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_check_together(`ptr`: Long,`requests`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_keep_events(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_keys(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_peek(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -879,6 +885,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_func_refunded(`decision`: RustBuffer.ByValue,`left`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_error_table(uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_wait_for_events(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_respond(`outcomes`: RustBuffer.ByValue,`cost`: RustBuffer.ByValue,`style`: RustBuffer.ByValue,`resetForm`: RustBuffer.ByValue,`accept`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1011,6 +1019,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_func_error_table() and 0xFFFF) != 50630) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_wait_for_events() and 0xFFFF) != 20957) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_respond() and 0xFFFF) != 4960) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1078,6 +1089,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 7582) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() and 0xFFFF) != 5730) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keys() and 0xFFFF) != 50166) {
@@ -2781,6 +2795,11 @@ public interface NativeLimiterInterface {
     fun `checkTogether`(`requests`: List<Request>): List<Decision>
 
     /**
+     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     */
+    fun `keepEvents`(): kotlin.Long
+
+    /**
      * How many keys the memory store or the local one holds a state for; nothing for a store elsewhere.
      */
     fun `keys`(): kotlin.Long?
@@ -3044,6 +3063,22 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
         it,
 
         FfiConverterSequenceTypeRequest.lower(`requests`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     */override fun `keepEvents`(): kotlin.Long {
+            return FfiConverterLong.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_keep_events(
+        it,
+        _status)
 }
     }
     )
@@ -3454,6 +3489,102 @@ public object FfiConverterTypeDecision: FfiConverterRustBuffer<Decision> {
             FfiConverterBoolean.write(value.`isOutage`, buf)
             FfiConverterOptionalString.write(value.`degraded`, buf)
             FfiConverterSequenceTypeQuotaUsage.write(value.`quotas`, buf)
+    }
+}
+
+
+
+/**
+ * What a limiter tells its operators: that it decides without its store, or with it again, or what keeps its limits from
+ * being held.
+ */
+data class DegradedEvent (
+    /**
+     * The number of the limiter: see `keep_events`.
+     */
+    val `limiter`: kotlin.Long
+    ,
+    /**
+     * What has happened: `started`, `ended` or `finding`.
+     */
+    val `kind`: kotlin.String
+    ,
+    /**
+     * Why the first decision was made without the store, such as `timeout`; nothing for a finding.
+     */
+    val `reason`: kotlin.String?
+    ,
+    /**
+     * From the first decision that was made without the store to the last one; 0 unless it has ended.
+     */
+    val `lasted`: Span
+    ,
+    /**
+     * How many decisions were made without the store; 0 unless it has ended.
+     */
+    val `decisions`: kotlin.Long
+    ,
+    /**
+     * How much it matters: `fine` when it is over, otherwise `advice` or `problem`.
+     */
+    val `severity`: kotlin.String
+    ,
+    /**
+     * What the doctor has found; nothing for anything else.
+     */
+    val `finding`: Finding?
+    ,
+    /**
+     * A sentence for a log. Holds no key, password or URL.
+     */
+    val `message`: kotlin.String
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeDegradedEvent: FfiConverterRustBuffer<DegradedEvent> {
+    override fun read(buf: ByteBuffer): DegradedEvent {
+        return DegradedEvent(
+            FfiConverterLong.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterTypeSpan.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterOptionalTypeFinding.read(buf),
+            FfiConverterString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: DegradedEvent) = (
+            FfiConverterLong.allocationSize(value.`limiter`) +
+            FfiConverterString.allocationSize(value.`kind`) +
+            FfiConverterOptionalString.allocationSize(value.`reason`) +
+            FfiConverterTypeSpan.allocationSize(value.`lasted`) +
+            FfiConverterLong.allocationSize(value.`decisions`) +
+            FfiConverterString.allocationSize(value.`severity`) +
+            FfiConverterOptionalTypeFinding.allocationSize(value.`finding`) +
+            FfiConverterString.allocationSize(value.`message`)
+    )
+
+    override fun write(value: DegradedEvent, buf: ByteBuffer) {
+            FfiConverterLong.write(value.`limiter`, buf)
+            FfiConverterString.write(value.`kind`, buf)
+            FfiConverterOptionalString.write(value.`reason`, buf)
+            FfiConverterTypeSpan.write(value.`lasted`, buf)
+            FfiConverterLong.write(value.`decisions`, buf)
+            FfiConverterString.write(value.`severity`, buf)
+            FfiConverterOptionalTypeFinding.write(value.`finding`, buf)
+            FfiConverterString.write(value.`message`, buf)
     }
 }
 
@@ -4576,6 +4707,38 @@ public object FfiConverterOptionalTypeDecision: FfiConverterRustBuffer<Decision?
 /**
  * @suppress
  */
+public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> {
+    override fun read(buf: ByteBuffer): Finding? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeFinding.read(buf)
+    }
+
+    override fun allocationSize(value: Finding?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeFinding.allocationSize(value)
+        }
+    }
+
+    override fun write(value: Finding?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeFinding.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
     override fun read(buf: ByteBuffer): Policy? {
         if (buf.get().toInt() == 0) {
@@ -4746,6 +4909,34 @@ public object FfiConverterSequenceTypeDecision: FfiConverterRustBuffer<List<Deci
         buf.putInt(value.size)
         value.iterator().forEach {
             FfiConverterTypeDecision.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeDegradedEvent: FfiConverterRustBuffer<List<DegradedEvent>> {
+    override fun read(buf: ByteBuffer): List<DegradedEvent> {
+        val len = buf.getInt()
+        return List<DegradedEvent>(len) {
+            FfiConverterTypeDegradedEvent.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<DegradedEvent>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeDegradedEvent.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<DegradedEvent>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeDegradedEvent.write(it, buf)
         }
     }
 }
@@ -5117,6 +5308,19 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
             return FfiConverterSequenceTypeErrorRow.lift(
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_error_table(
+
+        _status)
+}
+    )
+    }
+
+
+        /**
+         * As `take_events`, but waits until there are some.
+         */ fun `waitForEvents`(): List<DegradedEvent> {
+            return FfiConverterSequenceTypeDegradedEvent.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_wait_for_events(
 
         _status)
 }

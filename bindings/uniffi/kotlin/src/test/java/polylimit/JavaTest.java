@@ -8,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 class JavaTest {
@@ -28,5 +30,15 @@ class JavaTest {
         assertInstanceOf(PolylimitException.InvalidArgument.class, cause);
       }
     }
+  }
+
+  @Test
+  void javaIsToldOfOutages() throws Exception {
+    var events = new LinkedBlockingQueue<DegradedEvent>();
+    try (Limiter limiter = Limiter.of(Map.of("api", "3/minute"), "redis://127.0.0.1:1", events::add)) {
+      assertEquals("local", limiter.check("user:42").getSource());
+      assertEquals("started", events.poll(20, TimeUnit.SECONDS).getKind());
+    }
+    new Limiter(new Settings(), event -> {}).close();
   }
 }

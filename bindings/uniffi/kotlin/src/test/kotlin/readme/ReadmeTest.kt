@@ -23,6 +23,14 @@ class ReadmeTest {
         assertTrue(runBlocking { suspended(limiter) }.allowed)
         filtered(limiter)
         limiter.close()
+        telling().close()
+    }
+
+    private fun telling(): Limiter {
+        val told = Limiter.of(mapOf("api" to "100/minute"), redis) { event ->
+            println("${event.kind} ${event.reason} ${event.decisions}") // "started timeout 0", and later "ended timeout 340"
+        }
+        return told
     }
 
     private suspend fun suspended(limiter: Limiter): Decision {

@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+require 'socket'
+
+# A Redis server for one test, which may stop it. It asks for a password, and forgets keys when it is full.
+class OwnRedis
+  PASSWORD = 'p4ssw0rd-nobody-sees'
+
+  attr_reader :url
+
+  def initialize
+    port = TCPServer.open('127.0.0.1', 0) { |server| server.addr[1] }
+    @url = "redis://:#{PASSWORD}@127.0.0.1:#{port}"
+    @pid = spawn('redis-server', '--port', port.to_s, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no',
+                 '--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru', '--requirepass', PASSWORD, out: File::NULL)
+  end
+
+  def pause
+    Process.kill(:STOP, @pid)
+  end
+
+  def resume
+    Process.kill(:CONT, @pid)
+  end
+
+  def close
+    Process.kill(:KILL, @pid)
+    Process.wait(@pid)
+  end
+end
