@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 
 from polylimit import Limiter, PolylimitError, __version__
@@ -46,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--cost", type=int, default=1, help="units (1)")
     check.set_defaults(run=_check)
     given = parser.parse_args(arguments)
+    # What the store did is said here, once.
+    logging.getLogger("polylimit").addHandler(logging.NullHandler())
     try:
         status: int = given.run(given)
     except PolylimitError as error:
