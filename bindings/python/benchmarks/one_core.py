@@ -1,0 +1,100 @@
+"""Compares tasks with threads where the process has one core, as in a container with one CPU, and the server another.
+
+``bench`` runs it. It pins itself to one core, and the server that it starts to another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent.parent / "tests")]
+
+from polylimit import AsyncLimiter, Limiter
+from redis_server import RedisServer
+
+QUICK = "--quick" in sys.argv
+ROUNDS = 1 if QUICK else 9
+SECONDS = 0.02 if QUICK else 0.5
+WIDTH = 64
+KEYS = [f"user:{number}" for number in range(2_000 if QUICK else 100_000)]
+POLICY = "1000000000/hour token_bucket"
+SERVER_CORE, CLIENT_CORE = 0, 1
+
+
+def thread_round(limiter):
+    """Decides from as many threads as there are tasks otherwise; gives how long each decision took, in seconds."""
+    check, end, waits = limiter.check, time.perf_counter() + SECONDS, []
+
+    def work(at):
+        own = []
+        begin = time.perf_counter()
+        while begin < end:
+            check(KEYS[at % len(KEYS)], POLICY)
+            now = time.perf_counter()
+            own.append(now - begin)
+            at, begin = at + WIDTH, now
+        waits.extend(own)
+
+    workers = [threading.Thread(target=work, args=[at]) for at in range(WIDTH)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return waits
+
+
+async def task_round(limiter):
+    """Decides from tasks of one loop; gives how long each decision took, in seconds."""
+    check, end, waits = limiter.check, time.perf_counter() + SECONDS, []
+
+    async def work(at):
+        begin = time.perf_counter()
+        while begin < end:
+            await check(KEYS[at % len(KEYS)], POLICY)
+            now = time.perf_counter()
+            waits.append(now - begin)
+            at, begin = at + WIDTH, now
+
+    await asyncio.gather(*(work(at) for at in range(WIDTH)))
+    return waits
+
+
+async def main():
+    os.sched_setaffinity(0, {SERVER_CORE})
+    server = RedisServer()
+    try:
+        os.sched_setaffinity(0, {CLIENT_CORE})
+        url = f"{server.url}?deadline=10s"
+        # Limiters with the same settings share connections: these have some each.
+        threads, tasks = Limiter(f"{url}&client_name=threads"), AsyncLimiter(f"{url}&client_name=tasks")
+        rates, latest = {}, {}
+        for number in range(ROUNDS + 1):
+            for name, waits in [
+                (f"{WIDTH} threads", thread_round(threads)),
+                (f"{WIDTH} tasks of asyncio", await task_round(tasks)),
+            ]:
+                # The first round warms up.
+                if number:
+                    rates.setdefault(name, []).append(len(waits) / SECONDS)
+                    latest.setdefault(name, []).append(statistics.quantiles(waits, n=100)[-1])
+        print(f"\nRedis, {WIDTH} at once on one core, the server on another, {len(KEYS)} keys")
+        base = statistics.median(next(iter(rates.values())))
+        for name, rate in rates.items():
+            middle, p99 = statistics.median(rate), statistics.median(latest[name])
+            print(f"  {name:24} {middle:9.0f} /s {middle / base:6.2f} x   p99 {p99 * 1e6:7.0f} us")
+        threads.close()
+        await tasks.close()
+    finally:
+        server.close()
+
+
+if os.cpu_count() == 1:
+    print("one_core.py needs two cores: one for the process and one for the server")
+else:
+    asyncio.run(main())
