@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::decision::{Decision, Usage};
+use crate::driver::no_resources;
 use crate::error::{Error, ErrorKind};
 use crate::limiter::{Limiter as AsyncLimiter, usage};
 use crate::request::Request;
@@ -106,7 +107,8 @@ impl Limiter {
     /// an asynchronous context.
     ///
     /// # Errors
-    /// See [`Limiter`](AsyncLimiter); [`Internal`](ErrorKind::Internal) when the system gives no timer or thread.
+    /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the system gives no timer,
+    /// thread or descriptor.
     pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
         self.block_on(self.limiter.shared().acquire(request.into(), timeout))?
     }
@@ -114,7 +116,7 @@ impl Limiter {
     /// See [`Limiter::ready`](AsyncLimiter::ready).
     ///
     /// # Errors
-    /// See [`Limiter::ready`](AsyncLimiter::ready); [`Internal`](ErrorKind::Internal) as for
+    /// See [`Limiter::ready`](AsyncLimiter::ready); [`StoreUnavailable`](ErrorKind::StoreUnavailable) as well as for
     /// [`acquire`](Self::acquire).
     pub fn ready(&self, timeout: Duration) -> Result<(), Error> {
         self.block_on(self.limiter.ready(timeout))?
@@ -123,7 +125,7 @@ impl Limiter {
     /// See [`Limiter::doctor`](AsyncLimiter::doctor).
     ///
     /// # Errors
-    /// [`Internal`](ErrorKind::Internal) as for [`acquire`](Self::acquire).
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`acquire`](Self::acquire).
     pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
         self.block_on(self.limiter.doctor())?
     }
@@ -137,13 +139,10 @@ impl Limiter {
         // A thread inside a runtime must not drive another one: a thread of its own does.
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("polylimit-waiting".to_owned());
-            let waiter = thread.spawn_scoped(scope, || store.block_on(future)).map_err(no_thread)?;
+            let waiter = thread
+                .spawn_scoped(scope, || store.block_on(future))
+                .map_err(|error| no_resources("thread", &error))?;
             waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "waiting panicked")))
         })
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
-fn no_thread(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Internal, format!("the system gives no thread to wait on: {error}"))
 }

@@ -95,11 +95,13 @@ pub enum Degradation {
     /// The connection broke before the reply came: the server, or something on the way, closed or reset it. What had been
     /// sent may have been applied.
     ConnectionLost,
+    /// The system gives this process no further descriptor, memory or thread, which asking the server takes.
+    NoResources,
 }
 
 impl Degradation {
     /// Every degradation.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::StoreFull,
         Self::Unreachable,
         Self::Timeout,
@@ -118,6 +120,7 @@ impl Degradation {
         Self::Protocol,
         Self::Refused,
         Self::ConnectionLost,
+        Self::NoResources,
     ];
 
     /// The name, the same in every language.
@@ -141,6 +144,7 @@ impl Degradation {
             Self::Protocol => "protocol",
             Self::Refused => "refused",
             Self::ConnectionLost => "connection_lost",
+            Self::NoResources => "no_resources",
         }
     }
 }

@@ -174,9 +174,10 @@ impl Driver {
         };
         let mut started = self.started.lock();
         started.retain(|thread| !thread.is_finished());
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(drive).map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("the system gives no thread: {error}"))
-        })?;
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(drive)
+            .map_err(|error| no_resources("thread", &error))?;
         started.push(thread);
         Ok(())
     }
@@ -205,9 +206,8 @@ impl InUse<'_> {
 
 impl Running {
     fn new() -> Result<Self, Error> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("the system gives no event queue or timer: {error}"))
-        })?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| no_resources("event queue or timer", &error))?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime), seat: Seat::default() })
     }
 
@@ -234,6 +234,13 @@ const DRIVEN_FOR: Duration = Duration::from_secs(60);
 
 thread_local! {
     static OWN_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The system does not give what waiting takes; it may later. What can be decided without is.
+pub(crate) fn no_resources(what: &str, error: &std::io::Error) -> Error {
+    let message =
+        format!("the system gives no {what} ({error}): see its limits of descriptors, memory and threads");
+    Error::new(ErrorKind::StoreUnavailable, message)
 }
 
 /// Whether this thread only drives a runtime of ours.

@@ -30,8 +30,8 @@ pub enum DegradedEvent {
         /// How many decisions were made without it.
         decisions: u64,
     },
-    /// The doctor sees why limits cannot always be held. It looks once, in the background; see
-    /// [`doctor_after`](crate::RedisOptions::doctor_after).
+    /// The doctor sees why limits cannot always be held. It looks once, in the background, for all limiters that
+    /// share connections, and is told by the one that had it look; see [`doctor_after`](crate::RedisOptions::doctor_after).
     Finding(Finding),
 }
 

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use self::local::LocalStore;
 use self::memory::MemoryStore;
-use self::redis::{Doctor, RedisStore};
+use self::redis::{DoctorForAll, RedisStore};
 use crate::clock::Clock;
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind};
+use crate::driver::no_resources;
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::policy::Policy;
@@ -159,11 +160,11 @@ impl Store {
         }
     }
 
-    /// What looks at it, where there is something to look at.
-    pub(crate) fn doctor(&self) -> Option<Doctor> {
+    /// What looks at it by itself, where there is something to look at and no other limiter has that done.
+    pub(crate) fn doctor_for_all(&self) -> Option<DoctorForAll> {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
-            Self::Redis(store) => store.doctor(),
+            Self::Redis(store) => store.doctor_for_all(),
         }
     }
 
@@ -182,9 +183,7 @@ impl Store {
             Self::Memory(_) | Self::Local(_) => {
                 // A timer is all that it may need.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-                let runtime = runtime.map_err(|error| {
-                    Error::new(ErrorKind::Internal, format!("the system gives no timer: {error}"))
-                })?;
+                let runtime = runtime.map_err(|error| no_resources("timer", &error))?;
                 Ok(runtime.block_on(future))
             }
             Self::Redis(store) => store.block_on(future),

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::decision::{Decision, Degradation, Source};
 use crate::event::{DegradedEvent, Hook};
-use crate::store::redis::{Doctor, Look, Severity};
+use crate::store::redis::{DoctorForAll, Severity};
 
 /// Decisions are made without the store, or were until a moment ago.
 const DEGRADED: u8 = 1;
@@ -134,14 +134,19 @@ impl Watch {
 
     /// Has the doctor look at the store, on a thread that does nothing else and ends soon.
     #[cold]
-    pub(crate) fn examine(self: &Arc<Self>, doctor: Doctor) {
+    pub(crate) fn examine(self: &Arc<Self>, mut doctor: DoctorForAll) {
         let (open, watch) = (Arc::clone(&self.open), Arc::downgrade(self));
         let examine = move || {
-            let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+            let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
+                if let Some(watch) = watch.upgrade() {
+                    watch.put_off();
+                }
+                return;
+            };
             let findings = runtime.block_on(async {
                 tokio::select! {
                     _ = open.acquire() => None,
-                    findings = timeout(LONGEST_LOOK, doctor.examine_servers(Look::Problems)) => findings.ok(),
+                    findings = timeout(LONGEST_LOOK, doctor.examine()) => findings.ok(),
                 }
             });
             runtime.shutdown_background();
@@ -160,8 +165,16 @@ impl Watch {
                 }
             }
         };
-        // Where the system gives no thread, the store is not looked at.
-        let _ = std::thread::Builder::new().name("polylimit-doctor".to_owned()).spawn(examine);
+        let started = std::thread::Builder::new().name("polylimit-doctor".to_owned()).spawn(examine);
+        if started.is_err() {
+            self.put_off();
+        }
+    }
+
+    /// The system gives no thread, or not what it takes: the store is looked at later, as if it were used only now.
+    fn put_off(&self) {
+        self.first_us.store(0, Ordering::Relaxed);
+        self.attention.fetch_or(UNEXAMINED, Ordering::Relaxed);
     }
 
     /// Ends a look at the store that is under way, and calls the hook no more.

@@ -138,7 +138,8 @@ mod tests {
                 "wrong_type",
                 "protocol",
                 "refused",
-                "connection_lost"
+                "connection_lost",
+                "no_resources"
             ]),
             "{degradations:?}"
         );

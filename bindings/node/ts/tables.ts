@@ -36,7 +36,8 @@ export type Degradation =
   | "wrong_type"
   | "protocol"
   | "refused"
-  | "connection_lost";
+  | "connection_lost"
+  | "no_resources";
 
 /** What a policy answers while its store cannot be asked. */
 export type Outage =
@@ -186,7 +187,8 @@ export interface StoreOptions {
   readonly keepalive?: number | string;
   /**
    * How long after its first decision a limiter looks at Redis once, in the background: what it sees that
-   * keeps limits from being held is told as an event.
+   * keeps limits from being held is told as an event. Of limiters that share connections, the first to be due
+   * does so for all.
    *
    * Allowed: 0 (never), or 1ms to 24h. A number is of milliseconds. Unless told otherwise: 1s.
    */

@@ -18,7 +18,13 @@ use crate::limiter::Limiter;
 pub(super) type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
 pub(super) fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering, Error> {
-    let runtime = limiter.shared().driver()?.running()?.handle().clone();
+    let runtime = limiter.shared().driver().and_then(|driver| Ok(driver.running()?.handle().clone()));
+    let runtime = match runtime {
+        Ok(runtime) => Some(runtime),
+        // The outage policy answers.
+        Err(error) if error.kind() == ErrorKind::StoreUnavailable && !call.needs_timer() => None,
+        Err(error) => return Err(error),
+    };
     let in_line = call.in_line();
     let answer = {
         let limiter = limiter.clone();
@@ -38,6 +44,7 @@ pub(super) fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering,
             .await
         }
     };
+    let Some(runtime) = runtime else { return Ok(Box::pin(answer)) };
     let answering = Box::pin(InRuntime { runtime, future: Box::pin(answer) });
     Ok(match in_line {
         Some(request) => Box::pin(Waiting::new(limiter, request, answering)),

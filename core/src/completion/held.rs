@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use super::answering::panicked;
 use super::owned_call::OwnedCall;
 use super::wake_once::WakeOnce;
 use crate::closing::{Closing, closed};
+use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 
 /// So many are started without waiting for more: the server then works on them while their loop goes on asking.
@@ -134,15 +135,35 @@ impl<T> Drop for Owed<T> {
 }
 
 fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<Owed<T>>, home: &Arc<Home<T>>) {
-    let driver = match limiter.shared().driver() {
-        Ok(driver) => driver,
-        Err(error) => {
-            let refused = |mut owed: Owed<T>| Some((owed.call.take()?.0, Err(error.clone())));
-            return home.take_in(calls.into_iter().filter_map(refused));
-        }
+    match limiter.shared().driver() {
+        // Where it does not run, the calls are dropped, which answers them.
+        Ok(driver) => driver.spawn(run(limiter.clone(), calls, Arc::clone(home))),
+        Err(error) => start_without_thread(limiter, calls, home, &error),
+    }
+}
+
+/// Where the system gives no thread to work on them, the outage policy answers at once what waits for the store alone.
+#[cold]
+fn start_without_thread<T: Send + 'static>(
+    limiter: &Limiter,
+    calls: Vec<Owed<T>>,
+    home: &Arc<Home<T>>,
+    error: &Error,
+) {
+    let is_refused = |owed: &Owed<T>| {
+        let needs_timer = owed.call.as_ref().is_some_and(|(_, call)| call.needs_timer());
+        error.kind() != ErrorKind::StoreUnavailable || needs_timer
     };
-    // Where it does not run, the calls are dropped, which answers them.
-    driver.spawn(run(limiter.clone(), calls, Arc::clone(home)));
+    let (refused, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_refused);
+    let told = |mut owed: Owed<T>| Some((owed.call.take()?.0, Err(error.clone())));
+    home.take_in(refused.into_iter().filter_map(told));
+    let mut running = Box::pin(run(limiter.clone(), calls, Arc::clone(home)));
+    if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        && let Ok(driver) = limiter.shared().driver()
+    {
+        // There is one by now, and the store was asked.
+        driver.spawn(running);
+    }
 }
 
 /// Does all of them, and hands over together what is answered at the same time.

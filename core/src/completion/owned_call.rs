@@ -60,6 +60,14 @@ impl OwnedCall {
         }
     }
 
+    /// Whether it may have to wait for more than the store's answer.
+    pub(super) fn needs_timer(&self) -> bool {
+        match self {
+            Self::One(..) | Self::Many(_) | Self::Together(_) => false,
+            Self::Acquire(..) | Self::Ready(_) | Self::Doctor => true,
+        }
+    }
+
     pub(super) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
         match self {
             Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,

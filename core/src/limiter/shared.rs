@@ -189,7 +189,7 @@ impl Shared {
     #[inline]
     fn see(&self, decision: &Decision) {
         if self.watch.see(decision)
-            && let Some(doctor) = self.store.doctor()
+            && let Some(doctor) = self.store.doctor_for_all()
         {
             self.watch.examine(doctor);
         }

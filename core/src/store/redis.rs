@@ -53,7 +53,7 @@ use self::access::Access;
 pub(crate) use self::call::PolicyCall;
 use self::channel::Listener;
 pub use self::counters::Stats;
-pub(crate) use self::doctor::{Doctor, Look};
+pub(crate) use self::doctor::DoctorForAll;
 pub use self::doctor::{Finding, Severity};
 use self::failure::Failure;
 use self::key::KeyEncoder;

@@ -81,7 +81,7 @@ class _Options(TypedDict, total=False):
     keepalive: str | float | timedelta | None
     """How long a connection may be silent before the system probes whether the other side is still there. Allowed: 1s to 1h. ``15s`` unless told otherwise."""
     doctor_after: str | float | timedelta | None
-    """How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event. Allowed: 0 (never), or 1ms to 24h. ``1s`` unless told otherwise."""
+    """How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event. Of limiters that share connections, the first to be due does so for all. Allowed: 0 (never), or 1ms to 24h. ``1s`` unless told otherwise."""
     topology_refresh: str | float | timedelta | None
     """How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with Sentinel or a cluster. Allowed: 1s to 1h. ``30s`` unless told otherwise."""
     username: str | None

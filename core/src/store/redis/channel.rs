@@ -122,8 +122,8 @@ impl Channel {
                 listener.known_denied.forget_all();
             }
         }
-        if self.driver.get().is_some() {
-            return true;
+        if let Some(driver) = self.driver.get() {
+            return driver.run_for_good().is_ok();
         }
         let Ok(driver) = Driver::new() else { return false };
         let mut is_first = false;
@@ -133,9 +133,8 @@ impl Channel {
         });
         if is_first {
             driver.spawn(listening(Arc::downgrade(self)));
-            let _ = driver.run_for_good();
         }
-        true
+        driver.run_for_good().is_ok()
     }
 
     /// One listens no longer.

@@ -5,6 +5,7 @@ mod sentinel;
 mod session;
 mod staggered;
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -128,9 +129,7 @@ impl Connector {
             let mut primary = None;
             let stream = match address {
                 Address::Tcp(endpoint) => self.tcp(endpoint).await?,
-                Address::Unix(path) => {
-                    Stream::Unix(UnixStream::connect(path).await.map_err(|_| UNREACHABLE)?)
-                }
+                Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await.map_err(not_connected)?),
                 Address::Service { service, sentinels } => {
                     let named = match told {
                         Some(told) => told,
@@ -153,9 +152,8 @@ impl Connector {
     }
 
     async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, Failure> {
-        let tcp =
-            first_to_accept(lookup_host((&*endpoint.host, endpoint.port)).await.map_err(|_| UNREACHABLE)?)
-                .await?;
+        let found = lookup_host((&*endpoint.host, endpoint.port)).await.map_err(not_connected)?;
+        let tcp = first_to_accept(found).await?;
         // Options that a platform refuses are a loss of comfort, not of the connection.
         let _ = tcp.set_nodelay(true);
         let socket = SockRef::from(&tcp);
@@ -178,7 +176,18 @@ async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<
 }
 
 async fn accepted_at(address: SocketAddr) -> Result<TcpStream, Failure> {
-    TcpStream::connect(address).await.map_err(|_| UNREACHABLE)
+    TcpStream::connect(address).await.map_err(not_connected)
+}
+
+/// Why there is no connection.
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+fn not_connected(error: io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+            Failure::not_applied(Degradation::NoResources)
+        }
+        _ => UNREACHABLE,
+    }
 }
 
 const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);

@@ -20,6 +20,8 @@ pub(crate) struct Context {
     first_connect_max: Duration,
     /// Whether a server last failed.
     failing: AtomicBool,
+    /// Whether one of the limiters has the servers looked at, or had.
+    pub(crate) examined: AtomicBool,
     pub(crate) breaker_failures: u32,
     pub(crate) topology_refresh: Duration,
     /// Of what belongs to no single limiter.
@@ -43,6 +45,7 @@ impl Context {
             deadline: settings.deadline,
             first_connect_max: settings.first_connect_max,
             failing: AtomicBool::new(false),
+            examined: AtomicBool::new(false),
             breaker_failures: settings.breaker_failures,
             topology_refresh: settings.topology_refresh,
             counters: Counters::default(),
@@ -58,6 +61,7 @@ impl Context {
             connector: self.connector.successor(),
             manual: self.manual.clone(),
             failing: AtomicBool::new(false),
+            examined: AtomicBool::new(false),
             counters: Counters::default(),
             switches: Switches::default(),
             reconnect: self.reconnect.clone(),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::cluster::slots;
@@ -86,8 +87,17 @@ impl RedisStore {
         Ok(findings.0)
     }
 
+    /// What looks at the servers for all limiters that share connections, so that however many there are do not look at once;
+    /// `None` if one of them has that done, or had.
+    pub(crate) fn doctor_for_all(&self) -> Option<DoctorForAll> {
+        let doctor = self.doctor()?;
+        let is_first = !doctor.context.examined.swap(true, Ordering::Relaxed);
+        // Only the first is made: one that is dropped lets another look.
+        is_first.then(|| DoctorForAll { doctor, has_looked: false })
+    }
+
     /// What looks at the servers; `None` once the store is closed.
-    pub(crate) fn doctor(&self) -> Option<Doctor> {
+    fn doctor(&self) -> Option<Doctor> {
         let hub = self.access.hub().ok()?;
         Some(Doctor {
             context: Arc::clone(&hub.context),
@@ -130,15 +140,39 @@ impl RedisStore {
 
 /// How much is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Look {
+enum Look {
     Whole,
     /// What can be a [`Severity::Problem`] where decisions are made: it takes the fewest commands and rights.
     Problems,
 }
 
+/// The one that looks for all. If it does not come to an end, another may look.
+#[derive(Debug)]
+pub(crate) struct DoctorForAll {
+    doctor: Doctor,
+    has_looked: bool,
+}
+
+impl DoctorForAll {
+    /// What it finds that can be a [`Severity::Problem`].
+    pub(crate) async fn examine(&mut self) -> Vec<Finding> {
+        let findings = self.doctor.examine_servers(Look::Problems).await;
+        self.has_looked = true;
+        findings
+    }
+}
+
+impl Drop for DoctorForAll {
+    fn drop(&mut self) {
+        if !self.has_looked {
+            self.doctor.context.examined.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Looks at the servers of a store.
 #[derive(Debug)]
-pub(crate) struct Doctor {
+struct Doctor {
     context: Arc<Context>,
     deadline: Duration,
     endpoints: Endpoints,
@@ -149,7 +183,7 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     /// Looks at the server, or at every node of a cluster that is found.
-    pub(crate) async fn examine_servers(&self, look: Look) -> Vec<Finding> {
+    async fn examine_servers(&self, look: Look) -> Vec<Finding> {
         let mut findings = Findings::default();
         for address in self.addresses().await {
             match self.context.connector.session(&address).await {
@@ -314,6 +348,9 @@ fn advice(reason: Degradation) -> &'static str {
             "the server refuses the user or the password: correct them in the URL or the options"
         }
         Degradation::MaxClients => "the server has as many clients as it may: raise its maxclients",
+        Degradation::NoResources => {
+            "the system gives this process no descriptor or memory to connect with: raise its limits (ulimit -n)"
+        }
         _ => "the server cannot be reached: see that it runs, and that host, port and TLS are right",
     }
 }

@@ -215,9 +215,11 @@ impl Leases {
 
     /// Takes units in the background.
     fn take(self: &Arc<Self>, whose: Whose, take: Take) {
-        if !self.returning.swap(true, Ordering::Relaxed) {
-            // Without a runtime nothing is taken, either.
-            let _ = self.spawn(Self::returning(Arc::downgrade(self)));
+        if !self.returning.swap(true, Ordering::Relaxed)
+            && self.spawn(Self::returning(Arc::downgrade(self))).is_err()
+        {
+            // Without a thread nothing is taken, either; the next take tries again.
+            self.returning.store(false, Ordering::Relaxed);
         }
         self.taking.fetch_add(1, Ordering::AcqRel);
         if self.closed.load(Ordering::Acquire) {
@@ -226,7 +228,7 @@ impl Leases {
         let asked_us = self.now_us();
         let Ok(submitted) = self.submit(&whose, TAKE, take.units, self.deadline()) else {
             // The system gives no thread: the key is asked for one by one.
-            self.taken(&whose, take, Err(Failure::not_applied(Degradation::Unreachable)), asked_us);
+            self.taken(&whose, take, Err(Failure::not_applied(Degradation::NoResources)), asked_us);
             return self.has_landed();
         };
         let leases = Arc::clone(self);

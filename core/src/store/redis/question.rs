@@ -11,8 +11,8 @@ use super::submitted::{Submitted, Until};
 use super::ticket::{Replied, Reply};
 use super::topology::Topology;
 use crate::closing::closed;
-use crate::decision::Source;
-use crate::error::Error;
+use crate::decision::{Degradation, Source};
+use crate::error::{Error, ErrorKind};
 use crate::known_denied::Look;
 use crate::outage::Outage;
 use crate::store::{Action, Answer, Question};
@@ -46,14 +46,20 @@ impl RedisStore {
         if let Some(answer) = self.try_ask(question) {
             return Ok(answer);
         }
-        let topology = self.access.hub()?.runtimes.here()?;
-        self.ask_at(&topology, question).await
+        let here = self.access.hub()?.runtimes.here();
+        match here {
+            Ok(topology) => self.ask_at(&topology, question).await,
+            Err(error) => self.answer_without(question, &error),
+        }
     }
 
     /// Asks several questions at once, which travel together.
     pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
-        let topology = self.access.hub()?.runtimes.here()?;
-        self.ask_many_of(&topology, questions).await
+        let here = self.access.hub()?.runtimes.here();
+        match here {
+            Ok(topology) => self.ask_many_of(&topology, questions).await,
+            Err(error) => self.answer_many_without(questions, &error),
+        }
     }
 
     /// [`ask`](Self::ask) for a thread that waits.
@@ -62,13 +68,35 @@ impl RedisStore {
             return Ok(answer);
         }
         let hub = self.access.hub()?;
-        hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await)?
+        let asked =
+            hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await);
+        asked.unwrap_or_else(|error| self.answer_without(question, &error))
     }
 
     /// [`ask_many`](Self::ask_many) for a thread that waits.
     pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
         let hub = self.access.hub()?;
-        hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await)?
+        let asked = hub
+            .runtimes
+            .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await);
+        asked.unwrap_or_else(|error| self.answer_many_without(questions, &error))
+    }
+
+    /// Answers what could not even be given to the connections, if that is because the system does not give what they take.
+    #[cold]
+    fn answer_without(&self, question: Question<'_>, error: &Error) -> Result<Answer, Error> {
+        if error.kind() != ErrorKind::StoreUnavailable {
+            return Err(error.clone());
+        }
+        self.answered(&self.asked(question)?, Err(Failure::not_applied(Degradation::NoResources)))
+    }
+
+    fn answer_many_without(&self, questions: &[Question<'_>], error: &Error) -> Result<Vec<Answer>, Error> {
+        let answer = |question: &Question<'_>| match self.try_ask(*question) {
+            Some(answer) => Ok(answer),
+            None => self.answer_without(*question, error),
+        };
+        questions.iter().map(answer).collect()
     }
 
     async fn ask_many_of(

@@ -54,9 +54,11 @@ impl Switches {
         if self.is_listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Where the system gives no thread, the links ask.
-        let Ok(driver) = Driver::new() else { return };
-        let driver = self.driver.get_or_init(|| driver);
+        // Where the system gives no thread, the links ask; the next connection tries again.
+        let Some(driver) = self.thread() else {
+            self.is_listening.store(false, Ordering::Relaxed);
+            return;
+        };
         let listening = sentinels.iter().map(|sentinel| Listening {
             context: Arc::downgrade(context),
             service: service.clone(),
@@ -65,7 +67,16 @@ impl Switches {
         });
         let all = join_all(listening.map(Listening::run));
         driver.spawn(async { drop(all.await) });
-        let _ = driver.run_for_good();
+    }
+
+    fn thread(&self) -> Option<&Driver> {
+        let driver = if let Some(driver) = self.driver.get() {
+            driver
+        } else {
+            let driver = Driver::new().ok()?;
+            self.driver.get_or_init(|| driver)
+        };
+        driver.run_for_good().ok().map(|()| driver)
     }
 
     /// Listens no longer.

@@ -20,4 +20,5 @@ mod refusing;
 mod script_flush;
 mod secrets;
 mod server_clock;
+mod starved;
 mod stopped;

@@ -65,6 +65,42 @@ fn two_thousand_limiters_have_the_threads_and_descriptors_of_few() {
     assert_eq!(limiters[0].stats().connections, 1);
 }
 
+/// What the doctor finds is of the server, so one look is enough; two thousand would take two thousand threads.
+#[test]
+fn one_of_many_limiters_has_the_server_looked_at() {
+    let _alone = quiet::alone();
+    let server = Server::start(Kind::Redis, &["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
+    let url = with(&server.url(), "deadline=20s&doctor_after=1ms");
+    let made = || Limiter::builder().store(&url).policy(Policy::parse("p", "1000000/hour").unwrap()).build();
+    let limiters: Vec<_> = (0..200).map(|_| made().unwrap()).collect();
+    let check = |limiter: &Limiter| {
+        assert_eq!(limiter.blocking().check("user").unwrap().source(), Source::Store);
+    };
+    let (threads, received) = (count("task"), server.info("total_connections_received"));
+    limiters.iter().for_each(check);
+    thread::sleep(Duration::from_millis(2));
+    let mut most_threads = 0;
+    for limiter in &limiters {
+        check(limiter);
+        most_threads = most_threads.max(count("task"));
+    }
+    until("the server is looked at", Duration::from_secs(20), || {
+        limiters.iter().any(Limiter::has_events).then_some(())
+    });
+    // Others would have begun by now.
+    thread::sleep(Duration::from_millis(200));
+    limiters.iter().for_each(check);
+    let told: Vec<_> = limiters.iter().flat_map(Limiter::take_events).collect();
+    assert_eq!(told.iter().map(polylimit::DegradedEvent::name).collect::<Vec<_>>(), ["finding"]);
+    assert!(most_threads <= threads + 2, "{most_threads} threads");
+    // Those of the limiters, and that of the doctor.
+    let since = |before: &str| {
+        let now: u64 = server.info("total_connections_received").parse().unwrap();
+        now - before.parse::<u64>().unwrap()
+    };
+    assert!(since(&received) <= 4, "{} connections", since(&received));
+}
+
 #[test]
 fn thousands_that_come_and_go_and_stay_referenced_leave_nothing_open() {
     let _alone = quiet::alone();

@@ -158,7 +158,7 @@ options! {
             "How long a connection may be silent before the system probes whether the other side is still there.";
         doctor_after(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
             "How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits \
-             from being held is told as an event.";
+             from being held is told as an event. Of limiters that share connections, the first to be due does so for all.";
         topology_refresh(Duration): Time, "1s to 1h", default "30s",
             "How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with \
              Sentinel or a cluster.";
