@@ -111,7 +111,9 @@ fn a_planned_hand_over_splits_no_budget() {
     let _shared = quiet::shared();
     let sentinels = Sentinels::start(Kind::Redis);
     let url = with(&sentinels.url(), "deadline=1s");
-    let [awaiting, waiting] = [(); 2].map(|()| limiter(&url, "1000000/hour fixed_window"));
+    // As in processes of their own: limiters with the same settings would share connections.
+    let named = |name| limiter(&with(&url, &format!("client_name={name}")), "1000000/hour fixed_window");
+    let [awaiting, waiting] = ["awaiting", "waiting"].map(named);
     let runtime = runtime();
     let check = |limiter: &Limiter, key: &str| limiter.blocking().check(key).unwrap();
     let load = Load::start(&awaiting, &keys(4), 2);
@@ -123,7 +125,7 @@ fn a_planned_hand_over_splits_no_budget() {
         (0..3).all(|i| clients(i).lines().count() == 2).then_some(())
     });
     let new = sentinels.hand_over();
-    let opened = limiter(&url, "1000000/hour fixed_window");
+    let opened = named("opened");
     std::thread::sleep(Duration::from_secs(1));
     let is_primary_still = sentinels.server(1 - new).info("role") == "master";
     for spent in 0..3 {
