@@ -9,7 +9,7 @@ import (
 	"polylimit.dev/polylimit/nethttp"
 )
 
-// silent is a response that is written to nobody.
+// silent is a response whose bytes are discarded.
 type silent struct{ header http.Header }
 
 func (s *silent) Header() http.Header            { return s.header }

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use crate::doctor::PyFinding;
 use crate::duration::seconds;
 
-/// A function of the user's, kept by whoever may call it.
+/// A function of the user's, shared by the limiter and the threads that call it.
 type Hook = Option<Arc<Py<PyAny>>>;
 
 /// What was noticed and not told yet.
