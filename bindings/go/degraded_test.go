@@ -91,7 +91,7 @@ func TestAnOutageIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	}
 	_ = process.Process.Signal(syscall.SIGSTOP)
 	for range 10 {
-		if source() != "local" {
+		if source() != "fallback" {
 			t.Fatal("the store has answered")
 		}
 	}

@@ -16,7 +16,7 @@ type Option struct {
 // their quotas themselves.
 func WithPolicy(name, quotas string) Option { return Option{name: "policy." + name, value: quotas} }
 
-// WithOutage says what a policy answers while the store cannot be asked: "local", "allow" or "deny".
+// WithOutage says what a policy answers while the store cannot be asked: "fallback", "allow" or "deny".
 func WithOutage(policy, outage string) Option { return Option{name: "outage." + policy, value: outage} }
 
 // WithLease leases busy keys of a policy: units are taken ahead from a store in Redis and spent in this process. The lease

@@ -13,13 +13,13 @@ pub enum Source {
     /// The store decided.
     Store,
     /// The store has denied it before and cannot admit it yet; see
-    /// [`known_denied_max`](crate::RedisOptions::known_denied_max).
-    KnownDenied,
+    /// [`denial_cache_max`](crate::RedisOptions::denial_cache_max).
+    DenialCache,
     /// Units that this process had leased paid for it; see [`Lease`](crate::Lease).
     Lease,
     /// The store could not be asked: this process decided by what it has seen of the key; see
-    /// [`Outage::Local`](crate::Outage::Local).
-    Local,
+    /// [`Outage::Fallback`](crate::Outage::Fallback).
+    Fallback,
     /// The store could not be asked, and the policy allows everything then; see
     /// [`Outage::Allow`](crate::Outage::Allow).
     Allow,
@@ -31,13 +31,13 @@ pub enum Source {
 impl Source {
     /// Every source.
     pub const ALL: [Self; 6] =
-        [Self::Store, Self::KnownDenied, Self::Lease, Self::Local, Self::Allow, Self::Deny];
+        [Self::Store, Self::DenialCache, Self::Lease, Self::Fallback, Self::Allow, Self::Deny];
 
     /// Whether the store could not be asked and the outage policy answered.
     pub const fn is_outage(self) -> bool {
         match self {
-            Self::Store | Self::KnownDenied | Self::Lease => false,
-            Self::Local | Self::Allow | Self::Deny => true,
+            Self::Store | Self::DenialCache | Self::Lease => false,
+            Self::Fallback | Self::Allow | Self::Deny => true,
         }
     }
 
@@ -45,9 +45,9 @@ impl Source {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
-            Self::KnownDenied => "known_denied",
+            Self::DenialCache => "denial_cache",
             Self::Lease => "lease",
-            Self::Local => "local",
+            Self::Fallback => "fallback",
             Self::Allow => "allow",
             Self::Deny => "deny",
         }

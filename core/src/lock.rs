@@ -1,4 +1,4 @@
-//! The lock of a shard: of the memory store, and of the known denials.
+//! The lock of a shard: of the memory store, and of the cached denials.
 //!
 //! A shard is locked for a few nanoseconds, of which taking the lock and giving it up is a good part. So waiters spin:
 //! giving it up is then a plain store, where a lock whose waiters sleep has to ask whether there are any. Who waits for

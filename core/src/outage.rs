@@ -16,7 +16,7 @@ pub enum Outage {
     /// A limiter in this process decides, which has followed every decision of the store, with a configurable share of
     /// each limit. All processes together then admit at most their number times that share. The default.
     #[default]
-    Local,
+    Fallback,
     /// Everything is admitted, without any bound.
     Allow,
     /// Everything is denied.
@@ -25,12 +25,12 @@ pub enum Outage {
 
 impl Outage {
     /// Every answer, the default first.
-    pub const ALL: [Self; 3] = [Self::Local, Self::Allow, Self::Deny];
+    pub const ALL: [Self; 3] = [Self::Fallback, Self::Allow, Self::Deny];
 
     /// The name, the same in every language.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Local => "local",
+            Self::Fallback => "fallback",
             Self::Allow => "allow",
             Self::Deny => "deny",
         }
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn another_name_is_refused() {
-        for name in ["", "Local", "open", "deny "] {
+        for name in ["", "Fallback", "open", "deny "] {
             let message = name.parse::<Outage>().unwrap_err().to_string();
-            assert_eq!(message, format!("outage {name:?} is not known: use one of local, allow, deny"));
+            assert_eq!(message, format!("outage {name:?} is not known: use one of fallback, allow, deny"));
         }
     }
 }

@@ -101,7 +101,7 @@ const TABLE: &[(&[&str], &str, &str)] = &[
         "outage",
         "with allow, which admits while Redis is away",
     ),
-    (&["inmemoryblockonconsumed", "inmemoryblockduration"], "known_denied_max", ""),
+    (&["inmemoryblockonconsumed", "inmemoryblockduration"], "denial_cache_max", ""),
     (
         &[
             "exemptwhen",

@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn without() -> Decision {
-        decision(Source::Local, Some(Degradation::Late))
+        decision(Source::Fallback, Some(Degradation::Late))
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         watch.look(&by_store(), 60 * SECOND_US + CALM_US - 1);
         assert!(!watch.keeps_any());
         // What is known without asking the store says nothing of it.
-        watch.look(&decision(Source::KnownDenied, None), 70 * SECOND_US);
+        watch.look(&decision(Source::DenialCache, None), 70 * SECOND_US);
         assert!(!watch.keeps_any());
         watch.look(&by_store(), 60 * SECOND_US + CALM_US);
         let (reason, lasted) = (Degradation::Late, Duration::from_secs(59));

@@ -40,7 +40,7 @@ fn what_every_quick_start_says_of_redis() {
     let read = |path: &str| {
         std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR")))
             .unwrap()
-            .replace("localShare", "local_share")
+            .replace("fallbackShare", "fallback_share")
     };
     let readme = read("README.md");
     let (_, said) = readme.split_once("\nWith Redis, call `ready` ").unwrap();

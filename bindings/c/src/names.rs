@@ -115,7 +115,7 @@ mod tests {
     fn numbers_never_change() {
         let sources = Source::ALL.map(Source::name);
         assert!(
-            sources.starts_with(&["store", "known_denied", "lease", "local", "allow", "deny"]),
+            sources.starts_with(&["store", "denial_cache", "lease", "fallback", "allow", "deny"]),
             "{sources:?}"
         );
         let degradations = Degradation::ALL.map(Degradation::name);

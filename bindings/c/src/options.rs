@@ -11,7 +11,7 @@ use crate::text::text;
 ///
 /// - `policy.<name>`: the quotas of a policy, such as "10/second; 1000/hour". Policies stand in the order in which they are
 ///   given. Without any, requests give their quotas themselves.
-/// - `outage.<name>`: what that policy answers while the store cannot be asked: "local", "allow" or "deny". Redis only.
+/// - `outage.<name>`: what that policy answers while the store cannot be asked: "fallback", "allow" or "deny". Redis only.
 /// - `lease.<name>`: that busy keys of that policy are leased: "auto", the most units, or units and a time ("100/500ms").
 ///   Redis only.
 /// - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").

@@ -35,7 +35,7 @@ func ofPolylimit(url string, limit int) (contender, error) {
 	}
 	return contender{"polylimit", func(ctx context.Context, key string) (bool, error) {
 		decision, err := limiter.Check(ctx, polylimit.Key(key))
-		if err == nil && decision.Source != "store" && decision.Source != "known_denied" {
+		if err == nil && decision.Source != "store" && decision.Source != "denial_cache" {
 			err = fmt.Errorf("decided by %s: %s", decision.Source, decision.Degraded)
 		}
 		return decision.Allowed, err

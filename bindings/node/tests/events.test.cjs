@@ -48,7 +48,7 @@ test("an outage is told when it begins and when it ends", async () => {
     const limiter = new Limiter(url, { policies: POLICIES, deadline: 500, doctorAfter: 0, onDegraded });
     assert.equal((await limiter.check(KEY)).source, "store");
     server.process.kill("SIGSTOP");
-    for (let at = 0; at < 10; at++) assert.equal((await limiter.check(KEY)).source, "local");
+    for (let at = 0; at < 10; at++) assert.equal((await limiter.check(KEY)).source, "fallback");
     server.process.kill("SIGCONT");
     await checkUntil(limiter, () => events.length > 1);
     limiter.close();
@@ -90,7 +90,7 @@ test("a function that throws disturbs no decision", async () => {
     throw new Error(`told: ${event.kind}`);
   };
   const limiter = new Limiter("redis://127.0.0.1:1", { policies: POLICIES, onDegraded });
-  assert.equal((await limiter.check(KEY)).source, "local");
+  assert.equal((await limiter.check(KEY)).source, "fallback");
   await checkUntil(limiter, () => warnings.length > 1);
   limiter.close();
   assert.deepEqual(

@@ -123,7 +123,7 @@ test("express-rate-limit: what happens without the store is as its policy says",
 });
 
 test("express-rate-limit: requests are counted from one, whichever share of a limit a process has without the store", async () => {
-  const store = new PolylimitStore({ limiter: "redis://127.0.0.1:1?local_share=0.25" });
+  const store = new PolylimitStore({ limiter: "redis://127.0.0.1:1?fallback_share=0.25" });
   await serving({ store, keyGenerator: () => "k" }, async (port, limit) => {
     assert.equal(JSON.parse((await request(port)).text).used, 1);
     assert.deepEqual(statuses(await requests(port, 4)), { 200: 2, 429: 2 });
@@ -136,7 +136,7 @@ test("express-rate-limit: requests are counted from one, whichever share of a li
 
 test("express-rate-limit: counts go on when the store goes", async () => {
   await withRedis(async (redis) => {
-    const limiter = new Limiter(redis.url, { deadline: "5s", localShare: 0.25 });
+    const limiter = new Limiter(redis.url, { deadline: "5s", fallbackShare: 0.25 });
     await serving({ store: new PolylimitStore({ limiter }), limit: 5 }, async (port) => {
       assert.equal(JSON.parse((await request(port)).text).used, 1);
       await redis.kill();

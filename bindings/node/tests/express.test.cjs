@@ -287,7 +287,7 @@ for (const version of VERSIONS) {
 
   test(`${version}: Redis is stopped in the middle, and comes back`, async () => {
     await withRedis(async (server) => {
-      const policies = { api: { quotas: "1000/day", outage: "local" }, strict: { quotas: "1000/day", outage: "deny" } };
+      const policies = { api: { quotas: "1000/day", outage: "fallback" }, strict: { quotas: "1000/day", outage: "deny" } };
       const limiter = new Limiter(server.url, { policies, deadline: "5s", reconnectMax: 20 });
       const app = express();
       const never = () => assert.fail("nothing is over its limit");
@@ -310,7 +310,7 @@ for (const version of VERSIONS) {
         await server.kill();
         const local = await until(async () => {
           const answer = await request(port, "/api");
-          return answer.text === "local" && answer;
+          return answer.text === "fallback" && answer;
         }, "this process decides");
         assert.equal(local.status, 200);
         const strict = await request(port, "/strict");
@@ -336,7 +336,7 @@ for (const version of VERSIONS) {
   test(`${version}: what is known to be denied, and what is leased, is no outage`, async () => {
     await withRedis(async ({ url }) => {
       const policies = { one: "1/day", busy: { quotas: "1000/day", lease: "100" } };
-      const limiter = new Limiter(url, { policies, deadline: "10s", knownDeniedMax: "1h" });
+      const limiter = new Limiter(url, { policies, deadline: "10s", denialCacheMax: "1h" });
       const app = express();
       const onOutage = () => assert.fail("the store was asked");
       const onDenied = ({ rateLimit: { source } }, _, response) => response.send(source);
@@ -352,7 +352,7 @@ for (const version of VERSIONS) {
         };
         assert.equal(await asked("/one"), "200 store");
         assert.equal(await asked("/one"), "429 store");
-        await until(async () => (await asked("/one")) === "429 known_denied", "it is known to be denied");
+        await until(async () => (await asked("/one")) === "429 denial_cache", "it is known to be denied");
         await until(async () => (await asked("/busy")) === "200 lease", "units are leased");
       });
       limiter.close();

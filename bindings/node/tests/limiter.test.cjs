@@ -212,7 +212,7 @@ test("an option of another rate limiter is answered with ours", async () => {
   );
   assert.throws(
     () => new Limiter("memory:", { inMemoryBlockOnConsumed: 5 }),
-    answered('option "inMemoryBlockOnConsumed" is not known: use knownDeniedMax'),
+    answered('option "inMemoryBlockOnConsumed" is not known: use denialCacheMax'),
   );
   const { limiter } = limiterAt(0, "100/minute");
   await assert.rejects(limiter.check("k", { pointsToConsume: 2 }), answered(/is not known: use cost$/));
@@ -339,7 +339,7 @@ test("options of a store are given by their names here", async () => {
     const limiter = new Limiter(url, {
       policies: { api: { quotas: "2/minute", outage: "deny" } },
       deadline: 5000,
-      localShare: 0.5,
+      fallbackShare: 0.5,
       maxInFlight: "100",
       reconnectMin: 2.5,
       clientName: "node-test",
@@ -561,7 +561,7 @@ test("stats and doctor tell about a store elsewhere", async () => {
 });
 
 test("an outage is answered as its policy says", async () => {
-  const expected = { local: [true, "local"], allow: [true, "allow"], deny: [false, "deny"] };
+  const expected = { fallback: [true, "fallback"], allow: [true, "allow"], deny: [false, "deny"] };
   for (const [outage, [allowed, source]] of Object.entries(expected)) {
     const limiter = new Limiter("redis://127.0.0.1:1", { policies: { api: { quotas: "2/minute", outage } } });
     const decision = await limiter.check("k");

@@ -29,7 +29,7 @@ const USUAL_WINDOW_MS = 60_000;
  * Counts as express-rate-limit's own stores do: in windows that start with a client's first request, whatever the limit.
  * Requests over the limit are counted too. When no decision can be made, or the policy in place of the store denies, it
  * fails, and `passOnStoreError` says what then. Where each process counts by itself in place of the store, it admits the
- * whole limit, whatever `localShare` says: the limit is not told here.
+ * whole limit, whatever `fallbackShare` says: the limit is not told here.
  */
 export class PolylimitStore implements Store {
   readonly prefix: string;

@@ -11,9 +11,9 @@ export type ErrorCode =
 /** Where an answer came from. */
 export type Source =
   | "store"
-  | "known_denied"
+  | "denial_cache"
   | "lease"
-  | "local"
+  | "fallback"
   | "allow"
   | "deny";
 
@@ -41,7 +41,7 @@ export type Degradation =
 
 /** What a policy answers while its store cannot be asked. */
 export type Outage =
-  | "local"
+  | "fallback"
   | "allow"
   | "deny";
 
@@ -94,17 +94,17 @@ export interface StoreOptions {
   /**
    * What a policy answers while Redis cannot be asked, unless the policy has an answer of its own.
    *
-   * Allowed: local, allow or deny. Unless told otherwise: local.
+   * Allowed: fallback, allow or deny. Unless told otherwise: fallback.
    */
   readonly outage?: Outage;
   /**
    * Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy
-   * is local; one divided by the number of processes keeps their sum within the limit. A number in code is
+   * is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is
    * rounded to 6 decimals.
    *
    * Allowed: more than 0, up to 1, with at most 6 decimals. Unless told otherwise: 1.
    */
-  readonly localShare?: number | string;
+  readonly fallbackShare?: number | string;
   /**
    * For how long the first decisions of a process, or of another runtime or event loop in it, wait for the
    * first connection instead of being answered by the outage policy; then they have their deadline. It ends at
@@ -120,7 +120,7 @@ export interface StoreOptions {
    *
    * Allowed: 0 (never), or 1ms to 24h. A number is of milliseconds. Unless told otherwise: 1s.
    */
-  readonly knownDeniedMax?: number | string;
+  readonly denialCacheMax?: number | string;
   /**
    * What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.
    *

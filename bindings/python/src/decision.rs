@@ -64,7 +64,7 @@ impl PyDecision {
         self.0.delay_us()
     }
 
-    /// Where the answer came from, such as ``"store"``, or ``"local"`` while the store could not be asked.
+    /// Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
     #[getter]
     fn source(&self) -> &'static str {
         self.0.source().name()
@@ -134,7 +134,7 @@ impl PyUsage {
         self.0.taken()
     }
 
-    /// Where the answer came from, such as ``"store"``, or ``"local"`` while the store could not be asked.
+    /// Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
     #[getter]
     fn source(&self) -> &'static str {
         self.0.source().name()

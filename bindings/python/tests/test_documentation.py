@@ -153,7 +153,7 @@ def test_options_are_typed(tmp_path):
 from datetime import timedelta
 from polylimit import AsyncLimiter, Limiter
 Limiter(deadline="5ms", max_keys=10, outage={"api": "deny"}, lease={"api": "auto"}, key_secret=None)
-AsyncLimiter("redis://localhost", {"api": "1/s"}, keepalive=timedelta(seconds=5), local_share=0.5)
+AsyncLimiter("redis://localhost", {"api": "1/s"}, keepalive=timedelta(seconds=5), fallback_share=0.5)
 """
     wrong = ["Limiter(colour='red')", "Limiter(deadline=b'1s')", "Limiter(outage='deni')", "AsyncLimiter(key_func=len)"]
     for number, line in enumerate(["", *wrong]):

@@ -78,7 +78,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(face, server, caplo
     assert limiter.check().source == "store"
     server.pause()
     for _ in range(10):
-        assert limiter.check().source == "local"
+        assert limiter.check().source == "fallback"
     assert len(events) == 1
     server.resume()
     check_until(limiter, lambda: len(events) > 1)
@@ -122,7 +122,7 @@ def test_a_hook_that_raises_disturbs_no_decision(face, own_redis, caplog, monkey
         raise RuntimeError(event.kind)
 
     limiter = face(own_redis.url, {"api": "1000000/hour"}, on_degraded=on_degraded)
-    assert limiter.check().source == "local"
+    assert limiter.check().source == "fallback"
     limiter.close()
     assert [str(error) for error in raised] == ["started"]
     assert len(lines(caplog)) == 1

@@ -185,7 +185,7 @@ def test_options_by_name(own_redis, key):
         deadline=timedelta(seconds=10),
         keepalive=30,
         reconnect_min=0.01,
-        local_share=1 / 3,
+        fallback_share=1 / 3,
         max_in_flight=100,
         max_outstanding_bytes="1MiB",
         max_keys=1000,
@@ -203,7 +203,7 @@ def test_options_by_name(own_redis, key):
         own_redis.stop()
         denied = limiter.check(key, "login")
         assert (denied.allowed, denied.source) == (False, "deny")
-        assert limiter.check(key, "api").source == "local"
+        assert limiter.check(key, "api").source == "fallback"
         own_redis.start()
         limiter.ready(20)
         assert limiter.check(key, "login").source == "store"
@@ -219,7 +219,7 @@ def test_the_list_of_options_says_what_there_is():
 
 def test_a_store_that_is_not_there():
     limiter = Limiter("redis://127.0.0.1:1", {"api": "2/day"})
-    assert [limiter.check("a").source for _ in range(3)] == ["local"] * 3
+    assert [limiter.check("a").source for _ in range(3)] == ["fallback"] * 3
     assert not limiter.check("a")
     with pytest.raises(polylimit.StoreUnavailableError):
         limiter.ready(0.05)

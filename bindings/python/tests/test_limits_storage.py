@@ -101,7 +101,7 @@ def test_a_store_that_is_not_there():
 
 @pytest.mark.parametrize(("name", "share"), SHARES.items())
 def test_a_share_of_the_limit_without_the_store(name, share, key):
-    limiter = getattr(strategies, name)(storage_from_string(f"{NOWHERE}?local_share=0.25"))
+    limiter = getattr(strategies, name)(storage_from_string(f"{NOWHERE}?fallback_share=0.25"))
     item = limits.parse("12/hour")
     assert limiter.get_window_stats(item, key).remaining == share
     assert limiter.test(item, key, cost=share)
@@ -119,7 +119,7 @@ def test_a_share_of_the_limit_without_the_store(name, share, key):
 @pytest.mark.parametrize(("name", "share"), SHARES.items())
 def test_an_asynchronous_share_of_the_limit_without_the_store(name, share, key):
     async def main():
-        limiter = getattr(aio_strategies, name)(storage_from_string(f"async+{NOWHERE}?local_share=0.25"))
+        limiter = getattr(aio_strategies, name)(storage_from_string(f"async+{NOWHERE}?fallback_share=0.25"))
         item = limits.parse("12/hour")
         assert (await limiter.get_window_stats(item, key)).remaining == share
         assert await limiter.test(item, key, cost=share)
@@ -131,7 +131,7 @@ def test_an_asynchronous_share_of_the_limit_without_the_store(name, share, key):
 
 
 def test_a_fixed_window_goes_on_without_its_store(own_redis, key):
-    storage = storage_from_string(f"polylimit+{own_redis.url}?local_share=0.25&deadline=5s")
+    storage = storage_from_string(f"polylimit+{own_redis.url}?fallback_share=0.25&deadline=5s")
     assert storage.check()
     limiter = strategies.FixedWindowRateLimiter(storage)
     item = limits.parse("5/hour")

@@ -13,7 +13,7 @@ pub struct Policy {
     pub name: String,
     /// 1 to 16 quotas as text, separated by `;`, such as `10/s; 1000/h`.
     pub quotas: String,
-    /// What it answers while the store cannot be asked: `local`, `allow` or `deny`; otherwise what the store's options
+    /// What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
     /// say.
     #[uniffi(default)]
     pub outage: Option<String>,

@@ -144,7 +144,7 @@ pub(crate) fn limiter(url: &str, numbers: Numbers) -> Limiter {
     let policy = Policy::parse("api", &quotas.join("; ")).unwrap();
     // What is measured is the store: a decision that is late on a busy machine still counts.
     Limiter::builder()
-        .store(&format!("{url}?deadline=10s&outage=deny&known_denied_max=0"))
+        .store(&format!("{url}?deadline=10s&outage=deny&denial_cache_max=0"))
         .policy(policy)
         .build()
         .unwrap()

@@ -1,4 +1,4 @@
-//! What a decision takes that is not asked of Redis: known denials and leases.
+//! What a decision takes that is not asked of Redis: cached denials and leases.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ pub(crate) fn report(server: &Server, quick: bool) {
     println!("| source | ns | of all asked |\n|---|---:|---:|");
     let denied = limiter(server, "1/day token_bucket", None);
     let _ = denied.blocking().check("user").unwrap();
-    row(&denied, Source::KnownDenied, decisions);
+    row(&denied, Source::DenialCache, decisions);
     let lease = Lease::new(Lease::MAX_UNITS, Duration::from_secs(10)).unwrap();
     row(&limiter(server, "1000000000/day token_bucket", Some(lease)), Source::Lease, decisions);
 }
 
 fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> Limiter {
     let policy = Policy::parse("layers", quota).unwrap();
-    let url = format!("{}?deadline=10s&outage=deny&known_denied_max=1h", server.url());
+    let url = format!("{}?deadline=10s&outage=deny&denial_cache_max=1h", server.url());
     let builder = Limiter::builder().store(&url).policy(policy);
     let limiter = lease.into_iter().fold(builder, |builder, lease| builder.lease("layers", lease));
     let limiter = limiter.build().unwrap();

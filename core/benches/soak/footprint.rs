@@ -41,7 +41,7 @@ fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Durati
 
 fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> blocking::Limiter {
     let policy = Policy::parse("footprint", quota).unwrap();
-    let url = format!("{}?deadline=10s&outage=deny&known_denied_max=1h", server.url());
+    let url = format!("{}?deadline=10s&outage=deny&denial_cache_max=1h", server.url());
     let builder = Limiter::builder().store(&url).policy(policy);
     let limiter = lease.into_iter().fold(builder, |builder, lease| builder.lease("footprint", lease));
     server.command(&["FLUSHALL"]);

@@ -43,7 +43,7 @@ pub(crate) fn run(server: &Server, length: Duration) -> Vec<Sample> {
                 "| {} | {} | {} | {} | {held} | {} | {} |",
                 start.elapsed().as_secs(),
                 decisions.borrow(),
-                stats.known_denied,
+                stats.denial_cache,
                 stats.leased,
                 resident(),
                 server.query::<u64>(&["DBSIZE"])

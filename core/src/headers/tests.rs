@@ -291,7 +291,7 @@ fn a_denial_by_an_outage_is_no_fault_of_the_client() {
     assert_eq!(unavailable.detail(), "The request cannot be counted at the moment: retry in 1 s.");
     assert!(unavailable.type_uri().ends_with("#temporary-reduced-capacity"));
     // Who is over a limit that this process knows, or that another policy's store knows, is told so.
-    assert_eq!(problem_of(&[(&a, &outage(Source::Local))]).status(), 429);
+    assert_eq!(problem_of(&[(&a, &outage(Source::Fallback))]).status(), 429);
     assert_eq!(problem_of(&[(&a, &outage(Source::Deny)), (&b, &denied(1, &[(0, 1)]))]).status(), 429);
 }
 

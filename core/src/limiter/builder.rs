@@ -213,7 +213,7 @@ impl LimiterBuilder {
     /// there: those of which nothing counts as used any more make room for new keys, those in use do not. When it is
     /// full of them, new keys share one state a policy, and their decisions are
     /// [degraded](crate::Degradation::StoreFull). With Redis, it bounds what is followed for
-    /// [`Outage::Local`].
+    /// [`Outage::Fallback`].
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys;
         self

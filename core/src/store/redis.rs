@@ -70,9 +70,9 @@ use super::history::History;
 use super::{Action, PolicyId, PolicyOptions, Question};
 use crate::clock::Clock;
 use crate::decision::Degradation;
+use crate::denial_cache::DenialCache;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
-use crate::known_denied::KnownDenied;
 use crate::outage::Outage;
 use crate::policy::Policy;
 use crate::transition::Operation;
@@ -88,21 +88,21 @@ pub(crate) struct RedisStore {
     keys: KeyEncoder,
     policies: Arc<Policies>,
     outage: Arc<OutageAnswer>,
-    known_denied: Arc<KnownDenied>,
+    denial_cache: Arc<DenialCache>,
     listener: Arc<Listener>,
     leases: Arc<Leases>,
 }
 
 impl RedisStore {
-    /// A store that connects when it is first asked. Of each policy with the outage policy `local` at most `max_keys`
+    /// A store that connects when it is first asked. Of each policy with the outage policy `fallback` at most `max_keys`
     /// keys are followed here.
     pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
         let settings = options.settings()?;
         Ok(Self::of(Means {
             policies: Arc::new(Policies::new(settings.outage)),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
-            outage: Arc::new(OutageAnswer::new(settings.local_share_ppm, clock.clone(), max_keys)),
-            known_denied: Arc::new(KnownDenied::new(settings.known_denied_max, clock.clone())),
+            outage: Arc::new(OutageAnswer::new(settings.fallback_share_ppm, clock.clone(), max_keys)),
+            denial_cache: Arc::new(DenialCache::new(settings.denial_cache_max, clock.clone())),
             access: Access::new(settings, clock)?,
         }))
     }
@@ -114,20 +114,20 @@ impl RedisStore {
             access: self.access.successor(),
             keys: self.keys.clone(),
             outage: Arc::new(self.outage.successor(&policies.all())),
-            known_denied: Arc::new(self.known_denied.successor()),
+            denial_cache: Arc::new(self.denial_cache.successor()),
             policies,
         })
     }
 
     fn of(means: Means) -> Self {
-        let Means { access, policies, known_denied, .. } = &means;
-        let listener = Listener::new(Arc::clone(access), Arc::clone(policies), Arc::clone(known_denied));
+        let Means { access, policies, denial_cache, .. } = &means;
+        let listener = Listener::new(Arc::clone(access), Arc::clone(policies), Arc::clone(denial_cache));
         Self {
             access: Arc::clone(&means.access),
             keys: means.keys.clone(),
             policies: Arc::clone(&means.policies),
             outage: Arc::clone(&means.outage),
-            known_denied: Arc::clone(&means.known_denied),
+            denial_cache: Arc::clone(&means.denial_cache),
             listener,
             leases: Leases::new(means),
         }
@@ -141,7 +141,7 @@ impl RedisStore {
         }
         self.leases.give_back_all();
         self.access.leave();
-        self.known_denied.forget_all();
+        self.denial_cache.forget_all();
         self.outage.clear();
     }
 
@@ -152,7 +152,7 @@ impl RedisStore {
     pub(crate) fn stats(&self) -> Stats {
         let LeaseStats { answered, held, returned, lost } = self.leases.stats();
         Stats {
-            known_denied: self.known_denied.answered(),
+            denial_cache: self.denial_cache.answered(),
             leased: answered,
             lease_units_held: held,
             lease_units_returned: returned,
@@ -166,7 +166,7 @@ impl RedisStore {
         let before = self.policies.get(id);
         self.policies.set(id, policy, options, &self.keys, &self.access.clock);
         self.outage.set_policy(id, policy);
-        self.known_denied.forget_all();
+        self.denial_cache.forget_all();
         if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
             self.leases.renumbered(id, &before.policy, &after);
         }

@@ -36,7 +36,7 @@ fn a_policy_that_denies_then_answers_503() {
 
 #[test]
 fn another_limiter_decides_then() {
-    let service = without_server(Outage::Local, |limit| limit);
+    let service = without_server(Outage::Fallback, |limit| limit);
     let statuses = service.statuses("/", 4);
     assert_eq!((statuses[0], statuses[3]), (200, 429));
     assert_eq!(without_server(Outage::Allow, |limit| limit).statuses("/", 4), [200; 4]);
@@ -66,7 +66,7 @@ fn a_function_has_the_last_word() {
 fn what_the_store_denied_is_not_overruled() {
     let server = Server::start(Kind::Redis, &[]);
     let limiter = Limiter::builder()
-        .store(&format!("{}?known_denied_max=1h", server.url()))
+        .store(&format!("{}?denial_cache_max=1h", server.url()))
         .policy(Policy::parse("strict", "1/day fixed_window").unwrap())
         .policy(Policy::parse("wide", "100/day fixed_window").unwrap())
         .outage("strict", Outage::Deny)

@@ -120,7 +120,7 @@ cJSON *cases_answer(uint32_t operation, const polylimit_result *result) {
     bool decides = operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK;
     const char *source = polylimit_source_name(decides ? decision->source : usage->source);
     /* What an outage policy answered must not look as if the store did. */
-    if (strcmp(source, "local") == 0 || strcmp(source, "allow") == 0 || strcmp(source, "deny") == 0) {
+    if (strcmp(source, "fallback") == 0 || strcmp(source, "allow") == 0 || strcmp(source, "deny") == 0) {
         return answer;
     }
     if (decides) {

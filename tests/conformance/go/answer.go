@@ -37,7 +37,7 @@ func answer(limiter *polylimit.Limiter, op string, request polylimit.Request) (m
 
 // isOutage tells what an outage policy answered, which must not look as if the store did.
 func isOutage(source string) bool {
-	return source == "local" || source == "allow" || source == "deny"
+	return source == "fallback" || source == "allow" || source == "deny"
 }
 
 func decision(decision polylimit.Decision, err error) (map[string]any, error) {

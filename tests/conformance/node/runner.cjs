@@ -10,7 +10,7 @@ const { Limiter, ManualClock, Quota } = require("../../../bindings/node");
 
 const US_OF_A_MS = 1000;
 /** Who answers when the store cannot be asked. */
-const OUTAGES = ["local", "allow", "deny"];
+const OUTAGES = ["fallback", "allow", "deny"];
 
 const promises = {
   name: "node",

@@ -44,7 +44,7 @@ def quotas(numbers: list[dict[str, Any]]) -> list[Quota]:
 
 def fields(op: str, answer: Decision | Usage) -> Answer:
     """Give what a case expects of an answer; nothing of one that an outage policy made."""
-    if answer.source in ("local", "allow", "deny"):
+    if answer.source in ("fallback", "allow", "deny"):
         return {}
     names: tuple[str, ...]
     if isinstance(answer, Decision):

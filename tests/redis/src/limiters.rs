@@ -17,7 +17,7 @@ pub fn options(url: &str) -> RedisOptions {
 
 /// The options of a URL, for a limiter that asks the server each time: somebody changes behind its back what it knows.
 pub fn asked_each_time(url: &str) -> RedisOptions {
-    options(url).known_denied_max(Duration::ZERO)
+    options(url).denial_cache_max(Duration::ZERO)
 }
 
 /// A limiter with one policy, `p`, of these quotas.

@@ -62,7 +62,7 @@ static void an_outage_is_told_when_it_begins_and_when_it_ends(void) {
     CHECK(strcmp(polylimit_source_name(check(limiter, "k", 1).source), "store") == 0 && count(&told) == 0);
     CHECK(kill(pid, SIGSTOP) == 0);
     for (int at = 0; at < 10; at++) {
-        CHECK(strcmp(polylimit_source_name(check(limiter, "k", 1).source), "local") == 0);
+        CHECK(strcmp(polylimit_source_name(check(limiter, "k", 1).source), "fallback") == 0);
     }
     CHECK(kill(pid, SIGCONT) == 0);
     CHECK(count(&told) == 1);

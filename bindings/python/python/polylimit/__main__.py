@@ -9,7 +9,7 @@ import sys
 from polylimit import Limiter, PolylimitError, __version__
 
 #: The sources of a decision that the store was not asked for: the outage policy made it.
-_OUTAGES = ("local", "allow", "deny")
+_OUTAGES = ("fallback", "allow", "deny")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ __version__: str
 _Quotas: TypeAlias = str | Quota | Sequence[str | Quota]
 _Algorithm: TypeAlias = Literal["sliding_window", "token_bucket", "leaky_bucket", "fixed_window", "sliding_log"]
 
-_Outage: TypeAlias = Literal["local", "allow", "deny"]
+_Outage: TypeAlias = Literal["fallback", "allow", "deny"]
 
 class _Options(TypedDict, total=False):
     max_keys: str | float | None
@@ -53,12 +53,12 @@ class _Options(TypedDict, total=False):
     deadline: str | float | timedelta | None
     """How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is answered by the outage policy. Allowed: 1ms to 60s. ``50ms`` unless told otherwise."""
     outage: _Outage | Mapping[str, _Outage] | None
-    """What a policy answers while Redis cannot be asked, unless the policy has an answer of its own. Allowed: local, allow or deny. ``local`` unless told otherwise."""
-    local_share: str | float | None
-    """Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is local; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. ``1`` unless told otherwise."""
+    """What a policy answers while Redis cannot be asked, unless the policy has an answer of its own. Allowed: fallback, allow or deny. ``fallback`` unless told otherwise."""
+    fallback_share: str | float | None
+    """Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. ``1`` unless told otherwise."""
     first_connect_max: str | float | timedelta | None
     """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. ``1s`` unless told otherwise."""
-    known_denied_max: str | float | timedelta | None
+    denial_cache_max: str | float | timedelta | None
     """For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. It ends at once when this process gives something back, and when the server tells that another one did, which may fail: then after this time at the latest. Allowed: 0 (never), or 1ms to 24h. ``1s`` unless told otherwise."""
     prefix: str | None
     """What every key in Redis begins with. Limiters count together when prefix, policy and key are the same. Allowed: 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|. ``polylimit`` unless told otherwise."""
@@ -679,7 +679,7 @@ class Decision:
         """``delay`` in whole microseconds, exact."""
     @property
     def source(self) -> str:
-        """Where the answer came from, such as ``"store"``, or ``"local"`` while the store could not be asked."""
+        """Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
     @property
     def degraded(self) -> str | None:
         """Why this is not what a healthy store would have answered for this key alone, such as ``"timeout"``; ``None`` when
@@ -709,7 +709,7 @@ class Usage:
         """The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation."""
     @property
     def source(self) -> str:
-        """Where the answer came from, such as ``"store"``, or ``"local"`` while the store could not be asked."""
+        """Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
     @property
     def degraded(self) -> str | None:
         """Why this is not what a healthy store would have answered for this key alone; ``None`` when it is."""

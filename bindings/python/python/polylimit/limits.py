@@ -8,8 +8,8 @@ What the interface of ``limits`` allows is exact: a window is counted and decide
 allow stays as it is there: the fixed window strategy counts what it denies, ``reset`` is refused (it would have to
 forget every key), and the statistics of the sliding window counter are near, not exact.
 
-While Redis cannot be asked, the outage policy answers. With ``local``, this process counts by itself; of a fixed window
-it admits the whole limit, whatever ``local_share`` says, as the limit is not told here. With ``deny``,
+While Redis cannot be asked, the outage policy answers. With ``fallback``, this process counts by itself; of a fixed window
+it admits the whole limit, whatever ``fallback_share`` says, as the limit is not told here. With ``deny``,
 :class:`polylimit.StoreUnavailableError` is raised, so that what services have for a storage that fails does its work,
 such as ``in_memory_fallback`` and ``swallow_errors``.
 """

@@ -38,7 +38,7 @@ def polylimit(url, limit)
   middleware = Polylimit::Rack.new(APP, limiter: limiter, key: ->(env) { env[KEY] })
   check = lambda do |key|
     decision = limiter.check(key)
-    raise "decided by #{decision.source}" unless %w[store known_denied].include?(decision.source)
+    raise "decided by #{decision.source}" unless %w[store denial_cache].include?(decision.source)
 
     decision.allowed
   end

@@ -50,7 +50,7 @@ class EventsTest < Minitest::Test
     limiter(redis.url, deadline: 0.5, doctor_after: 0).ready(SECONDS)
     assert_equal 'store', @limiter.check(KEY).source
     redis.pause
-    10.times { assert_equal 'local', @limiter.check(KEY).source }
+    10.times { assert_equal 'fallback', @limiter.check(KEY).source }
     assert_equal 1, @events.size
     redis.resume
     ask_until { @events.size > 1 }
@@ -100,16 +100,16 @@ class EventsTest < Minitest::Test
   def test_what_a_hook_raises_is_logged_and_disturbs_nothing
     raising = ->(event) { raise ArgumentError, event.kind }
     limiter = Polylimit::Limiter.new(UNREACHABLE, policies: POLICIES, on_degraded: raising)
-    assert_equal 'local', limiter.check(KEY).source
+    assert_equal 'fallback', limiter.check(KEY).source
     assert_match(/\AWARN the limiter decides without its store/, lines.first)
     assert_equal ['WARN on_degraded raised ArgumentError: started'], lines.drop(1)
   end
 
   def test_a_logger_that_raises_disturbs_nothing
     Polylimit.logger = Object.new
-    assert_equal 'local', limiter(UNREACHABLE).check(KEY).source
+    assert_equal 'fallback', limiter(UNREACHABLE).check(KEY).source
     Polylimit.logger = nil
-    assert_equal 'local', limiter(UNREACHABLE).check(KEY).source
+    assert_equal 'fallback', limiter(UNREACHABLE).check(KEY).source
     assert_equal %w[started started], @events.map(&:kind)
   end
 

@@ -109,7 +109,7 @@ class RackTest < Minitest::Test
   end
 
   def test_what_an_outage_denied_and_is_let_through_spends_nothing_and_gives_nothing_back
-    limiter = lost(api: { quotas: '1/hour', outage: 'local' })
+    limiter = lost(api: { quotas: '1/hour', outage: 'fallback' })
     options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(*) { false }, on_outage: ->(*) { :allow } }
     serve(options) do |get|
       assert_equal '200', get.call('/').code
@@ -118,7 +118,7 @@ class RackTest < Minitest::Test
   end
 
   def test_what_is_overruled_neither_denies_further_in_nor_tells_the_client_anything
-    lost = lost(out: { quotas: '1/hour', outage: 'local' })
+    lost = lost(out: { quotas: '1/hour', outage: 'fallback' })
     outer = { limiter: lost, key: ->(_) { 'k' }, on_outage: ->(*) { :allow } }
     inner = limiter(in: '3/hour')
     serve(outer, { limiter: inner }) do |get|
@@ -143,7 +143,7 @@ class RackTest < Minitest::Test
       server.close
       [ends, ends.reverse].each { |from, to| Thread.new { IO.copy_stream(from, to) } }
     end
-    yield "redis://127.0.0.1:#{server.addr[1]}?deadline=1s&known_denied_max=1h", -> { ends.each(&:shutdown) }
+    yield "redis://127.0.0.1:#{server.addr[1]}?deadline=1s&denial_cache_max=1h", -> { ends.each(&:shutdown) }
   end
 
   def test_an_outage_overrules_no_denial_of_the_store
@@ -158,7 +158,7 @@ class RackTest < Minitest::Test
         assert_equal 'store', limiter.check('127.0.0.1', policy: 'a').source
         cut.call
         assert_equal '429', get.call('/').code
-        assert_equal [%w[known_denied deny]], Array.new(heard.size) { heard.pop }
+        assert_equal [%w[denial_cache deny]], Array.new(heard.size) { heard.pop }
       end
     end
   end

@@ -2435,7 +2435,7 @@ public struct Policy: Equatable, Hashable {
      */
     public var quotas: String
     /**
-     * What it answers while the store cannot be asked: `local`, `allow` or `deny`; otherwise what the store's options
+     * What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
      * say.
      */
     public var outage: String?
@@ -2454,7 +2454,7 @@ public struct Policy: Equatable, Hashable {
          * 1 to 16 quotas as text, separated by `;`, such as `10/s; 1000/h`.
          */quotas: String,
         /**
-         * What it answers while the store cannot be asked: `local`, `allow` or `deny`; otherwise what the store's options
+         * What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
          * say.
          */outage: String? = nil,
         /**

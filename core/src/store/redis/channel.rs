@@ -3,7 +3,7 @@
 //! The scripts publish the main key of what was given back or reset to the channel `prefix ":1:given_back"`. Whoever knows
 //! denials listens, from the first of them on, on a connection and a thread of their own, so that decisions meet neither.
 //! Nothing rests on it: messages may be lost with their connection, and a key may be deleted by hand. So a denial is believed
-//! for `known_denied_max` at most, whether somebody listens or not.
+//! for `denial_cache_max` at most, whether somebody listens or not.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ use super::options::Settings;
 use super::policies::Policies;
 use super::resp::Value;
 use super::target::Endpoints;
+use crate::denial_cache::DenialCache;
 use crate::driver::Driver;
-use crate::known_denied::KnownDenied;
 use crate::store::{Action, Question};
 
 /// Before somebody who has no right to listen tries again.
@@ -34,7 +34,7 @@ const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 pub(super) struct Listener {
     access: Arc<Access>,
     policies: Arc<Policies>,
-    known_denied: Arc<KnownDenied>,
+    denial_cache: Arc<DenialCache>,
     is_listening: AtomicBool,
 }
 
@@ -42,9 +42,9 @@ impl Listener {
     pub(super) fn new(
         access: Arc<Access>,
         policies: Arc<Policies>,
-        known_denied: Arc<KnownDenied>,
+        denial_cache: Arc<DenialCache>,
     ) -> Arc<Self> {
-        Arc::new(Self { access, policies, known_denied, is_listening: AtomicBool::new(false) })
+        Arc::new(Self { access, policies, denial_cache, is_listening: AtomicBool::new(false) })
     }
 
     /// Listens from now on.
@@ -74,9 +74,9 @@ impl Listener {
         let Some(id) = self.policies.named(policy) else { return };
         match key {
             UserKey::Readable(key) => {
-                self.known_denied.forget(Question { id, key, action: Action::Reset, cost: 1 }, None);
+                self.denial_cache.forget(Question { id, key, action: Action::Reset, cost: 1 }, None);
             }
-            UserKey::Hashed => self.known_denied.forget_where(is_hashed),
+            UserKey::Hashed => self.denial_cache.forget_where(is_hashed),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Channel {
             listeners.all.push(Arc::downgrade(listener));
             if listeners.is_subscribed {
                 // What was given back before was heard by others.
-                listener.known_denied.forget_all();
+                listener.denial_cache.forget_all();
             }
         }
         if let Some(driver) = self.driver.get() {
@@ -179,7 +179,7 @@ impl Channel {
         if is_subscribed {
             // What was given back before was not heard.
             for listener in listening.iter().filter_map(Weak::upgrade) {
-                listener.known_denied.forget_all();
+                listener.denial_cache.forget_all();
             }
         }
     }

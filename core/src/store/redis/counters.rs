@@ -33,7 +33,7 @@ macro_rules! counters {
         pub struct Stats {
             $($(#[doc = $doc])+ pub $name: u64,)+
             /// Checks that were known to be denied, for which the store was not asked.
-            pub known_denied: u64,
+            pub denial_cache: u64,
             /// Checks that leased units paid for, for which the store was not asked.
             pub leased: u64,
             /// Units that are leased and not spent, at the moment.
@@ -65,7 +65,7 @@ macro_rules! counters {
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [
                     $((stringify!($name), self.$name),)+
-                    ("known_denied", self.known_denied),
+                    ("denial_cache", self.denial_cache),
                     ("leased", self.leased),
                     ("lease_units_held", self.lease_units_held),
                     ("lease_units_returned", self.lease_units_returned),
@@ -90,8 +90,8 @@ counters! {
     shed,
     /// Times that an operation which provably did not run was tried again.
     retried,
-    /// Answers by the outage policy `local`.
-    answered_local,
+    /// Answers by the outage policy `fallback`.
+    answered_fallback,
     /// Answers by the outage policy `allow`.
     answered_allow,
     /// Answers by the outage policy `deny`.

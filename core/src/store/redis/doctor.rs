@@ -234,7 +234,7 @@ impl Doctor {
             Err(refusal) => (
                 Severity::Advice,
                 format!(
-                    "what a process gives back is not told to others, who see it after known_denied_max ({refusal}): \
+                    "what a process gives back is not told to others, who see it after denial_cache_max ({refusal}): \
                      grant the user &{}:* +publish +subscribe",
                     self.prefix
                 ),

@@ -2,7 +2,7 @@
 //!
 //! Two limiters of one store need no more connections than one: what waits together goes together. So there is a hub for each
 //! URL with its options and credentials, made for the first limiter and closed with the last. What a limiter decides by stays
-//! its own: policies, known denials, leases, what is followed for outages, and counts.
+//! its own: policies, cached denials, leases, what is followed for outages, and counts.
 //!
 //! A limiter with a manual clock has a hub of its own, since the calls bring its time along. A forked process has others.
 

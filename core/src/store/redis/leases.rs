@@ -33,8 +33,8 @@ use super::submitted::{Submitted, Until};
 use super::ticket::Reply;
 use crate::clock::micros;
 use crate::decision::{Decision, Degradation};
+use crate::denial_cache::DenialCache;
 use crate::error::Error;
-use crate::known_denied::KnownDenied;
 use crate::lease::Lease;
 use crate::outage::Outage;
 use crate::store::{Action, Question};
@@ -60,7 +60,7 @@ pub(super) struct Means {
     pub(super) policies: Arc<Policies>,
     pub(super) keys: KeyEncoder,
     pub(super) outage: Arc<OutageAnswer>,
-    pub(super) known_denied: Arc<KnownDenied>,
+    pub(super) denial_cache: Arc<DenialCache>,
 }
 
 #[derive(Debug)]
@@ -342,15 +342,15 @@ impl Leases {
 
     /// Counts what became of an operation, and tells those who follow what the store does.
     fn counted(&self, whose: &Whose, reply: Reply, action: Action, cost: u64) -> Reply {
-        let Means { access, policies, outage, known_denied, .. } = &self.means;
+        let Means { access, policies, outage, denial_cache, .. } = &self.means;
         let question = Question { id: whose.id, key: &whose.key, action, cost };
         if action == REFUND {
-            known_denied.forget(question, reply.is_err().then_some(2 * access.deadline));
+            denial_cache.forget(question, reply.is_err().then_some(2 * access.deadline));
         }
         match &reply {
             Ok(replied) => {
                 access.member.counters.applied.add(1);
-                if policies.get(whose.id).is_some_and(|policy| policy.outage == Outage::Local) {
+                if policies.get(whose.id).is_some_and(|policy| policy.outage == Outage::Fallback) {
                     outage.follow(question, replied.spent);
                 }
             }

@@ -1,6 +1,6 @@
 //! What is answered while the store cannot be asked.
 //!
-//! With the outage policy `local`, a memory store follows every decision of the store, so that it is warm when it has
+//! With the outage policy `fallback`, a memory store follows every decision of the store, so that it is warm when it has
 //! to decide. It knows what this process admitted, under a share of each limit; `allow` and `deny` know nothing.
 
 use std::sync::Arc;
@@ -70,9 +70,9 @@ impl OutageAnswer {
         reason: Degradation,
     ) -> Answer {
         let (allowed, source) = match outage {
-            Outage::Local => {
+            Outage::Fallback => {
                 let (decision, spent) = self.local.answer(question);
-                return (Decision { source: Source::Local, degraded: Some(reason), ..decision }, spent);
+                return (Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent);
             }
             Outage::Allow => (true, Source::Allow),
             Outage::Deny => (question.cost == 0, Source::Deny),

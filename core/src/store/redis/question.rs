@@ -12,8 +12,8 @@ use super::ticket::{Replied, Reply};
 use super::topology::Topology;
 use crate::closing::closed;
 use crate::decision::{Degradation, Source};
+use crate::denial_cache::Look;
 use crate::error::{Error, ErrorKind};
-use crate::known_denied::Look;
 use crate::outage::Outage;
 use crate::store::{Action, Answer, Question};
 use crate::transition::Operation;
@@ -35,7 +35,7 @@ impl RedisStore {
     /// The answer to a question that is known without asking anybody.
     #[inline]
     pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Answer> {
-        if let Some(denial) = self.known_denied.answer(question) {
+        if let Some(denial) = self.denial_cache.answer(question) {
             return Some((denial, 0));
         }
         self.leases.answer(question).map(|admitted| (admitted, question.cost))
@@ -176,7 +176,7 @@ impl RedisStore {
     /// Makes ready to ask a question.
     fn asked<'a>(&self, question: Question<'a>) -> Result<Asked<'a>, Error> {
         // Before the numbers: what is denied by numbers that change in between is not believed.
-        let look = self.known_denied.look(question);
+        let look = self.denial_cache.look(question);
         let policy = self.policies.known(question.id)?;
         Ok(Asked { question, policy, look })
     }
@@ -203,7 +203,7 @@ impl RedisStore {
         match reply {
             Ok(Replied { decision, spent, .. }) => {
                 counters.applied.add(1);
-                if policy.outage == Outage::Local {
+                if policy.outage == Outage::Fallback {
                     self.outage.follow(*question, spent);
                 }
                 Ok((decision, spent))
@@ -214,7 +214,7 @@ impl RedisStore {
                     return Err(closed());
                 }
                 match policy.outage {
-                    Outage::Local => counters.answered_local.add(1),
+                    Outage::Fallback => counters.answered_fallback.add(1),
                     Outage::Allow => counters.answered_allow.add(1),
                     Outage::Deny => counters.answered_deny.add(1),
                 }
@@ -230,18 +230,18 @@ impl RedisStore {
         match reply {
             Ok(Replied { denied: Some(denied), .. }) => {
                 if let Some(look) = look {
-                    self.known_denied.learn(*question, *look, &policy.call, Arc::clone(denied));
+                    self.denial_cache.learn(*question, *look, &policy.call, Arc::clone(denied));
                     self.listener.listen();
                 }
             }
-            Ok(_) if gives_back => self.known_denied.forget(*question, None),
+            Ok(_) if gives_back => self.denial_cache.forget(*question, None),
             Ok(Replied { spent, .. })
                 if *spent > 0 || question.action == Action::Apply(Operation::Charge) =>
             {
-                self.known_denied.outdated(*question);
+                self.denial_cache.outdated(*question);
             }
             // It may arrive until its deadline has passed at the server.
-            Err(_) if gives_back => self.known_denied.forget(*question, Some(self.access.may_arrive_for)),
+            Err(_) if gives_back => self.denial_cache.forget(*question, Some(self.access.may_arrive_for)),
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use super::call::PolicyCall;
 use super::failure::Failure;
 use super::member::{Member, Share};
 use crate::decision::{Decision, Degradation};
-use crate::known_denied::Denied;
+use crate::denial_cache::Denied;
 use crate::park;
 use crate::store::Action;
 

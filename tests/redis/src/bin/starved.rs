@@ -35,7 +35,7 @@ fn main() {
         // Those of one face share nothing with others.
         let url = format!("{url}?deadline=20s&doctor_after=0&client_name={face}");
         let policy = Policy::parse("starved", "1000000/day fixed_window").unwrap();
-        let limiter = Limiter::builder().store(&url).policy(policy).outage("starved", Outage::Local);
+        let limiter = Limiter::builder().store(&url).policy(policy).outage("starved", Outage::Fallback);
         limiter.build().unwrap()
     };
     blocking(&limiter("blocking"));
@@ -78,7 +78,7 @@ fn leave(count: u64) {
 fn assert_starved(decision: &Decision) {
     assert_eq!(
         (decision.source(), decision.degraded(), decision.allowed()),
-        (Source::Local, Some(Degradation::NoResources), true)
+        (Source::Fallback, Some(Degradation::NoResources), true)
     );
 }
 
@@ -110,8 +110,8 @@ fn blocking(limiter: &Limiter) {
     for decision in face.check_many(["key", "other"]) {
         assert_starved(&decision.unwrap());
     }
-    assert_eq!(face.take("key").unwrap().source(), Source::Local);
-    assert_eq!(face.reset("key").unwrap().source(), Source::Local);
+    assert_eq!(face.take("key").unwrap().source(), Source::Fallback);
+    assert_eq!(face.reset("key").unwrap().source(), Source::Fallback);
     let timeout = Duration::from_secs(1);
     for error in [face.ready(timeout).unwrap_err(), face.acquire("key", timeout).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::StoreUnavailable);

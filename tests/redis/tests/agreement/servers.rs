@@ -32,5 +32,5 @@ impl Servers {
 
 /// The URL of a store that has all the time it needs.
 pub(crate) fn patient(url: &str) -> String {
-    format!("{url}?known_denied_max=0&deadline={}s", Duration::from_secs(30).as_secs())
+    format!("{url}?denial_cache_max=0&deadline={}s", Duration::from_secs(30).as_secs())
 }

@@ -119,7 +119,7 @@ fn a_hook_that_panics_disturbs_no_decision() {
         .on_degraded(|event| panic!("the hook was told: {event}"))
         .build()
         .unwrap();
-    assert_eq!(limiter.blocking().check(KEY).unwrap().source(), Source::Local);
+    assert_eq!(limiter.blocking().check(KEY).unwrap().source(), Source::Fallback);
     assert!(limiter.has_events());
 }
 

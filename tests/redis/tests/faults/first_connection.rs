@@ -27,13 +27,13 @@ fn they_wait_for_it_where_the_server_is_far() {
             let told = (decision.source(), decision.degraded());
             assert_eq!(told, (Source::Store, None), "round trip of {round_trip_ms} ms");
         };
-        let waiting = limiter(options(), COUNTING, Outage::Local);
+        let waiting = limiter(options(), COUNTING, Outage::Fallback);
         scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| by_the_store(&ask(&waiting, "k")));
             }
         });
-        let awaiting = limiter(options(), COUNTING, Outage::Local);
+        let awaiting = limiter(options(), COUNTING, Outage::Fallback);
         runtime().block_on(async {
             for decision in awaiting.check_many(["k"; 4]).await {
                 by_the_store(&decision.unwrap());
@@ -50,9 +50,9 @@ fn they_wait_for_it_unless_told_otherwise() {
     let proxy = FaultProxy::start(server.address());
     proxy.set_latency(Duration::from_millis(15), Duration::ZERO);
     let url = server.url_at(proxy.port());
-    let first = |options| ask(&limiter(options, COUNTING, Outage::Local), "k").source();
+    let first = |options| ask(&limiter(options, COUNTING, Outage::Fallback), "k").source();
     assert_eq!(first(options(&url)), Source::Store);
-    assert_eq!(first(options(&url).first_connect_max(Duration::ZERO)), Source::Local);
+    assert_eq!(first(options(&url).first_connect_max(Duration::ZERO)), Source::Fallback);
 }
 
 /// A server that takes connections and says nothing is waited for once.

@@ -38,7 +38,7 @@ fn lose(load: impl FnOnce(Load) -> Load, outage: Outage) {
 
 #[test]
 fn under_load_it_is_replaced_after_two_timeouts() {
-    lose(|load| load, Outage::Local);
+    lose(|load| load, Outage::Fallback);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn kill_and_restart(kind: Kind, outage: Outage) {
 
 #[test]
 fn with_a_limiter_in_this_process_meanwhile() {
-    kill_and_restart(Kind::Redis, Outage::Local);
+    kill_and_restart(Kind::Redis, Outage::Fallback);
 }
 
 #[test]

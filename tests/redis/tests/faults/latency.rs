@@ -19,7 +19,7 @@ fn go_through(deadline: Duration, phases: &[Phase]) -> (Story, u64) {
     let proxy = FaultProxy::start(server.address());
     // The first decisions have no longer than all others.
     let options = options(&server.url_at(proxy.port())).deadline(deadline).first_connect_max(Duration::ZERO);
-    let limiter = limiter(options, COUNTING, Outage::Local);
+    let limiter = limiter(options, COUNTING, Outage::Fallback);
     let load = Load::on(&limiter, 4);
     let ms = Duration::from_millis;
     let (story, passed) = load.run(Duration::ZERO, |start| {

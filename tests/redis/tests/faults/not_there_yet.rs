@@ -12,7 +12,7 @@ const DEADLINE: Duration = Duration::from_millis(50);
 #[test]
 fn the_store_is_used_as_soon_as_it_appears() {
     for (outage, source) in
-        [(Outage::Local, Source::Local), (Outage::Allow, Source::Allow), (Outage::Deny, Source::Deny)]
+        [(Outage::Fallback, Source::Fallback), (Outage::Allow, Source::Allow), (Outage::Deny, Source::Deny)]
     {
         let server = Server::options(Kind::Redis).reserve();
         let began = Instant::now();

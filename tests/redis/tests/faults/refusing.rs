@@ -88,7 +88,7 @@ fn source(outage: Outage) -> Source {
     match outage {
         Outage::Allow => Source::Allow,
         Outage::Deny => Source::Deny,
-        _ => Source::Local,
+        _ => Source::Fallback,
     }
 }
 
@@ -98,7 +98,7 @@ fn set(server: &Server, name: &str, value: &str) {
 
 #[test]
 fn out_of_memory() {
-    for (kind, outage) in [(Kind::Redis, Outage::Local), (Kind::Valkey, Outage::Deny)] {
+    for (kind, outage) in [(Kind::Redis, Outage::Fallback), (Kind::Valkey, Outage::Deny)] {
         let server = Server::start(kind, &["maxmemory-policy noeviction"]);
         let refuse = |server: &Server| set(server, "maxmemory", "1");
         let serve = |server: &Server| set(server, "maxmemory", "0");
@@ -135,13 +135,13 @@ fn a_disk_that_cannot_be_written() {
         fs::remove_dir_all(&file).unwrap();
         saved(server, "ok");
     };
-    ask_while(&server, Degradation::Misconfigured, Outage::Local, refuse, serve);
+    ask_while(&server, Degradation::Misconfigured, Outage::Fallback, refuse, serve);
 }
 
 /// Somebody else's script does not end.
 #[test]
 fn busy_with_a_script() {
-    for (kind, outage) in [(Kind::Redis, Outage::Deny), (Kind::Valkey, Outage::Local)] {
+    for (kind, outage) in [(Kind::Redis, Outage::Deny), (Kind::Valkey, Outage::Fallback)] {
         let server = Server::start(kind, &["busy-reply-threshold 30"]);
         let mut somebody = TcpStream::connect(server.address()).unwrap();
         let refuse = |_: &Server| {

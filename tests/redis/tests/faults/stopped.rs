@@ -19,7 +19,7 @@ const LEAST_OFFERED: u64 = 5_000;
 
 fn start() -> (Server, Limiter, Flood) {
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = limiter(options(&server.url()).deadline(DEADLINE), COUNTING, Outage::Local);
+    let limiter = limiter(options(&server.url()).deadline(DEADLINE), COUNTING, Outage::Fallback);
     let flood = Flood::on(&limiter, KEYS);
     sleep(Duration::from_millis(400));
     assert!(flood.sound() > 500);

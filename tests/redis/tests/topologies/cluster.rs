@@ -93,7 +93,7 @@ fn what_is_given_back_at_any_node_is_heard() {
     let _shared = quiet::shared();
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind, 3, 0);
-        let here = RedisOptions::parse(&with(&cluster.url(), "deadline=2s&known_denied_max=1h")).unwrap();
+        let here = RedisOptions::parse(&with(&cluster.url(), "deadline=2s&denial_cache_max=1h")).unwrap();
         let here = Limiter::builder().redis(here).policy(Policy::parse("p", "1/day").unwrap()).build();
         let (here, other) =
             (here.unwrap().blocking(), limiter(&with(&cluster.url(), "deadline=2s"), "1/day").blocking());

@@ -23,7 +23,7 @@ use polylimit::{Limiter, Outage, Policy};
 fn limiter(url: &str, quotas: &str) -> Limiter {
     let policy = Policy::parse("p", quotas).unwrap();
     Limiter::builder()
-        .store(&with(url, "known_denied_max=0&doctor_after=0"))
+        .store(&with(url, "denial_cache_max=0&doctor_after=0"))
         .policy(policy)
         .outage("p", Outage::Deny)
         .build()

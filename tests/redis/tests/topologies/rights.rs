@@ -49,7 +49,7 @@ fn allow(servers: &[&Server], rights: &[impl AsRef<str>]) {
 
 /// Does everything that a limiter can do; says what the store did not do.
 fn everything(url: &str, servers: &[&Server]) -> Result<(), String> {
-    let mut builder = Limiter::builder().store(&with(url, "deadline=2s&known_denied_max=0"));
+    let mut builder = Limiter::builder().store(&with(url, "deadline=2s&denial_cache_max=0"));
     for (name, quotas) in POLICIES.into_iter().chain([("long", LONG)]) {
         builder = builder.policy(Policy::parse(name, quotas).unwrap()).outage(name, Outage::Deny);
     }

@@ -25,7 +25,7 @@ fun polylimit(
     val limiter = Limiter.of(mapOf("bench" to "$limit/minute token_bucket"), store)
     return Contender("polylimit", limiter) { key ->
         val decision = limiter.check(key)
-        check(decision.source == "store" || decision.source == "known_denied") {
+        check(decision.source == "store" || decision.source == "denial_cache") {
             "decided by ${decision.source}: ${decision.degraded}"
         }
         decision.allowed

@@ -15,7 +15,7 @@ module Polylimit
     CheckResult = Struct.new(:decision, :error)
 
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
-    # :quotas, :outage ("local", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
+    # :quotas, :outage ("fallback", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
     # `on_degraded` is called with each Polylimit::DegradedEvent that Polylimit.logger is told, on the thread of some call of
     # some limiter, after that is decided; what it raises is logged.
     # Connects to nothing: a store that cannot be reached is no error here.

@@ -121,16 +121,16 @@ options! {
         deadline(Duration): Time, "1ms to 60s", default "50ms",
             "How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is \
              answered by the outage policy.";
-        outage(Outage): Choice, "local, allow or deny", default "local",
+        outage(Outage): Choice, "fallback, allow or deny", default "fallback",
             "What a policy answers while Redis cannot be asked, unless the policy has an answer of its own.";
-        local_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
-            "Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is local; \
+        fallback_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
+            "Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is fallback; \
              one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
         first_connect_max(Duration): Time, "0 (no longer than the deadline), or 1ms to 60s", default "1s",
             "For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first \
              connection instead of being answered by the outage policy; then they have their deadline. It ends at once when \
              Redis refuses or fails.";
-        known_denied_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
+        denial_cache_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
             "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
              It ends at once when this process gives something back, and when the server tells that another one did, which may \
              fail: then after this time at the latest.";

@@ -50,7 +50,7 @@ fn the_defaults() {
     let settings = options("redis://h").settings().unwrap();
     assert_eq!(settings.deadline, Duration::from_millis(50));
     assert_eq!(settings.first_connect_max, Duration::from_secs(1));
-    assert_eq!((settings.outage, settings.local_share_ppm), (Outage::Local, 1_000_000));
+    assert_eq!((settings.outage, settings.fallback_share_ppm), (Outage::Fallback, 1_000_000));
     assert_eq!((&*settings.prefix, &*settings.client_name), ("polylimit", "polylimit"));
     assert!(settings.key_secret.is_none());
     assert_eq!((settings.max_in_flight, settings.max_outstanding_bytes), (16_384, 16 << 20));
@@ -67,7 +67,7 @@ fn every_setter_sets_its_option() {
     let options = options("rediss-sentinel://h/s")
         .deadline(Duration::from_secs(1))
         .outage(Outage::Deny)
-        .local_share(0.25)
+        .fallback_share(0.25)
         .prefix("p")
         .db(7)
         .client_name("me".to_owned())
@@ -91,14 +91,14 @@ fn every_setter_sets_its_option() {
     assert_eq!(
         format!("{options:?}"),
         "RedisOptions { location: Location { endpoints: Sentinel { service: \"s\", sentinels: [Endpoint { host: \"h\", \
-         port: 26379 }] }, tls: true }, deadline: 1s, outage: deny, local_share: 0.25, prefix: \"p\", db: 7, client_name: \
+         port: 26379 }] }, tls: true }, deadline: 1s, outage: deny, fallback_share: 0.25, prefix: \"p\", db: 7, client_name: \
          \"me\", max_in_flight: 9, max_outstanding_bytes: 64KiB, max_connection_age: 0, breaker_failures: 5, reconnect_min: \
          2ms, reconnect_max: 3ms, keepalive: 4s, topology_refresh: 6s, username: ***, password: ***, key_secret: ***, \
          tls_ca: \"ca\", tls_cert: \"cert\", tls_key: \"key\", tls_server_name: \"n\", sentinel_username: ***, \
          sentinel_password: *** }"
     );
     let settings = options.settings().unwrap();
-    assert_eq!((settings.max_connection_age, settings.local_share_ppm), (None, 250_000));
+    assert_eq!((settings.max_connection_age, settings.fallback_share_ppm), (None, 250_000));
     let target = settings.target;
     assert!(matches!(target.endpoints, Endpoints::Sentinel { .. }));
     let tls = target.tls.unwrap();
@@ -125,8 +125,8 @@ fn values_in_code_have_the_same_ranges() {
             "deadline is 18446744073709551615999999us: allowed is 1ms to 60s, as a whole number of us, ms, s, m or h",
         ),
         (
-            options("redis://h").local_share(f64::NAN),
-            "local_share is 0: allowed is more than 0, up to 1, with at most 6 decimals",
+            options("redis://h").fallback_share(f64::NAN),
+            "fallback_share is 0: allowed is more than 0, up to 1, with at most 6 decimals",
         ),
         (options("redis://h").max_in_flight(0), "max_in_flight is 0: allowed is 1 to 1000000"),
         (
@@ -151,11 +151,11 @@ fn values_in_code_have_the_same_ranges() {
 
 #[test]
 fn code_and_url_have_to_agree() {
-    let url = "redis://u:p@h/1?deadline=20ms&outage=deny&local_share=0.5";
+    let url = "redis://u:p@h/1?deadline=20ms&outage=deny&fallback_share=0.5";
     options(url)
         .deadline(Duration::from_micros(20_000))
         .password("p")
-        .local_share(0.5)
+        .fallback_share(0.5)
         .db(1)
         .check()
         .unwrap();
@@ -170,8 +170,8 @@ fn code_and_url_have_to_agree() {
         ),
         (options(url).db(0), "db is 0 in code and 1 in the store URL: leave one out"),
         (
-            options(url).local_share(0.25),
-            "local_share is 0.25 in code and 0.5 in the store URL: leave one out",
+            options(url).fallback_share(0.25),
+            "fallback_share is 0.25 in code and 0.5 in the store URL: leave one out",
         ),
         (options(url).password("q"), "password in code differs from the one in the store URL: leave one out"),
     ];
@@ -196,7 +196,7 @@ fn names_and_texts_are_checked_at_once() {
         set("pasword", "hunter2")
             .starts_with("option \"pasword\" is not known: allowed are deadline, outage,")
     );
-    assert_eq!(set("outage", "Deny"), "outage is \"Deny\": allowed is local, allow or deny");
+    assert_eq!(set("outage", "Deny"), "outage is \"Deny\": allowed is fallback, allow or deny");
     assert_eq!(set("password", ""), "password is out of range (not shown): allowed is 1 to 16384 bytes");
     // A text is taken as it is.
     let secret =

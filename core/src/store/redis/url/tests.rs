@@ -231,10 +231,10 @@ fn mistakes_in_the_query() {
             "max_outstanding_bytes is \"1GB\": allowed is 64KiB to 1024MiB, as a whole number of bytes, KiB or MiB",
         ),
         (
-            "redis://h?local_share=NaN",
-            "local_share is \"NaN\": allowed is more than 0, up to 1, with at most 6 decimals",
+            "redis://h?fallback_share=NaN",
+            "fallback_share is \"NaN\": allowed is more than 0, up to 1, with at most 6 decimals",
         ),
-        ("redis://h?outage=open", "outage is \"open\": allowed is local, allow or deny"),
+        ("redis://h?outage=open", "outage is \"open\": allowed is fallback, allow or deny"),
         (
             "redis://h?prefix=%7Ba%7D",
             "prefix is \"{a}\": allowed is 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|",

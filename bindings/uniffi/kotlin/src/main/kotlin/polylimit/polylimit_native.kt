@@ -3801,7 +3801,7 @@ data class Policy (
     val `quotas`: kotlin.String
     ,
     /**
-     * What it answers while the store cannot be asked: `local`, `allow` or `deny`; otherwise what the store's options
+     * What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
      * say.
      */
     val `outage`: kotlin.String? = null

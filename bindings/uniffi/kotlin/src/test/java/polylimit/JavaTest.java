@@ -36,7 +36,7 @@ class JavaTest {
   void javaIsToldOfOutages() throws Exception {
     var events = new LinkedBlockingQueue<DegradedEvent>();
     try (Limiter limiter = Limiter.of(Map.of("api", "3/minute"), "redis://127.0.0.1:1", events::add)) {
-      assertEquals("local", limiter.check("user:42").getSource());
+      assertEquals("fallback", limiter.check("user:42").getSource());
       assertEquals("started", events.poll(20, TimeUnit.SECONDS).getKind());
     }
     new Limiter(new Settings(), event -> {}).close();

@@ -72,8 +72,8 @@ class EventsTest {
                 limiter.ready(Duration.ofSeconds(SECONDS))
                 assertEquals("store", limiter.check(KEY).source)
                 redis.pause()
-                repeat(5) { assertEquals("local", limiter.check(KEY).source) }
-                repeat(5) { assertEquals("local", runBlocking { limiter.asynchronous.check(KEY) }.source) }
+                repeat(5) { assertEquals("fallback", limiter.check(KEY).source) }
+                repeat(5) { assertEquals("fallback", runBlocking { limiter.asynchronous.check(KEY) }.source) }
                 until { events.size == 1 }
                 redis.resume()
                 limiter.askUntil { events.size > 1 }
@@ -111,7 +111,7 @@ class EventsTest {
     fun `what is thrown by a function is logged, and disturbs nothing`() {
         val failing = Consumer<DegradedEvent> { throw AssertionError(it.kind) }
         Limiter.of(POLICIES, UNREACHABLE, failing).use { limiter ->
-            assertEquals("local", limiter.check(KEY).source)
+            assertEquals("fallback", limiter.check(KEY).source)
             until { thrown.isNotEmpty() }
         }
         assertEquals(listOf<String?>("started"), thrown.toList())

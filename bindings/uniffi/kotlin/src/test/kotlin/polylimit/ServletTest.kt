@@ -180,7 +180,7 @@ class ServletTest {
 
     /** A limiter that knows of one unit of "k" that was used before the store was lost. */
     private fun lost(name: String): Limiter {
-        val policies = listOf(Policy(name, "1/hour", outage = "local"))
+        val policies = listOf(Policy(name, "1/hour", outage = "fallback"))
         return Limiter(Settings("redis://127.0.0.1:1?deadline=50ms", policies)).also { assertTrue(it.check("k").allowed) }
     }
 
@@ -221,7 +221,7 @@ class ServletTest {
     private class ReachedOnce {
         private val server = ServerSocket(0, 1, InetAddress.getLoopbackAddress())
         private val ends = CopyOnWriteArrayList<Socket>()
-        val url = "redis://127.0.0.1:${server.localPort}?deadline=1s&known_denied_max=1h"
+        val url = "redis://127.0.0.1:${server.localPort}?deadline=1s&denial_cache_max=1h"
 
         init {
             val store = URI(System.getenv("POLYLIMIT_REDIS"))
@@ -262,7 +262,7 @@ class ServletTest {
                 assertEquals("store", limiter.check("127.0.0.1", "a").source)
                 store.cut()
                 assertEquals(429, get("/", emptyList()).statusCode())
-                assertEquals(listOf(listOf("known_denied", "deny")), heard)
+                assertEquals(listOf(listOf("denial_cache", "deny")), heard)
             }
         }
     }

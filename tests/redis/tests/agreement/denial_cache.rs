@@ -12,9 +12,9 @@ use super::random::Random;
 const CASES: u64 = 300;
 const OPERATIONS: usize = 60;
 
-fn limiter(server: &Server, policy: &Policy, clock: &ManualClock, known_denied_max: Duration) -> Limiter {
+fn limiter(server: &Server, policy: &Policy, clock: &ManualClock, denial_cache_max: Duration) -> Limiter {
     let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
-    let options = options.deadline(Duration::from_secs(30)).known_denied_max(known_denied_max);
+    let options = options.deadline(Duration::from_secs(30)).denial_cache_max(denial_cache_max);
     let builder = Limiter::builder().redis(options).policy(policy.clone()).clock(clock.clone());
     builder.outage(policy.name(), Outage::Deny).build().unwrap()
 }
@@ -29,7 +29,7 @@ fn told(decision: &Decision) -> (bool, u64, Option<u64>, u64) {
 fn listens(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: u64) -> bool {
     let _ = limiter.charge(Request::new("other").cost(capacity)).unwrap();
     let _ = limiter.check("other").unwrap();
-    if limiter.check("other").unwrap().source() != Source::KnownDenied {
+    if limiter.check("other").unwrap().source() != Source::DenialCache {
         return false;
     }
     until_listening(server, 1);
@@ -97,7 +97,7 @@ fn denials_are_those_that_the_store_would_give() {
                     let expected = asking.peek(request).unwrap();
                     let decision = knowing.check(request).unwrap();
                     assert_eq!(decision.allowed(), expected.allowed(), "{policy}, {operation}: {cost}");
-                    if decision.source() == Source::KnownDenied {
+                    if decision.source() == Source::DenialCache {
                         known += 1;
                         assert_eq!(told(&decision), told(&expected), "{policy}, {operation}: {cost}");
                     }
@@ -108,9 +108,9 @@ fn denials_are_those_that_the_store_would_give() {
     assert!(known > 1_000, "only {known} were known");
 }
 
-fn knowing(server: &Server, quotas: &str, known_denied_max: Duration) -> polylimit::blocking::Limiter {
+fn knowing(server: &Server, quotas: &str, denial_cache_max: Duration) -> polylimit::blocking::Limiter {
     let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
-    let options = options.deadline(Duration::from_secs(30)).known_denied_max(known_denied_max);
+    let options = options.deadline(Duration::from_secs(30)).denial_cache_max(denial_cache_max);
     Limiter::builder().redis(options).policy(Policy::parse("p", quotas).unwrap()).build().unwrap().blocking()
 }
 
@@ -169,7 +169,7 @@ fn what_another_process_gives_back_while_nobody_listens_is_seen_in_time() {
     server.command(&["ACL", "SETUSER", "default", "-subscribe", "-publish"]);
     let _ = other.charge(Request::new("user").cost(3)).unwrap();
     assert_eq!(here.check("user").unwrap().source(), Source::Store);
-    assert_eq!(here.check("user").unwrap().source(), Source::KnownDenied);
+    assert_eq!(here.check("user").unwrap().source(), Source::DenialCache);
     let _ = other.reset("user").unwrap();
     until_allowed(&here, b"user");
     until_listening(&server, 0);
@@ -214,14 +214,14 @@ fn a_flood_on_a_denied_key_asks_nothing() {
         assert!(start.elapsed() < Duration::from_secs(10));
     }
     assert!(!limiter.check("user").unwrap().allowed());
-    let known = limiter.asynchronous().stats().known_denied;
+    let known = limiter.asynchronous().stats().denial_cache;
     let commands = || server.info("total_commands_processed").parse::<u64>().unwrap();
     let (first, before) = (commands(), commands());
     for _ in 0..100_000 {
         let decision = limiter.check("user").unwrap();
-        assert_eq!((decision.allowed(), decision.source()), (false, Source::KnownDenied));
+        assert_eq!((decision.allowed(), decision.source()), (false, Source::DenialCache));
     }
     // To ask how many there were is as many as it was before.
     assert_eq!(commands() - before, before - first);
-    assert_eq!(limiter.asynchronous().stats().known_denied - known, 100_000);
+    assert_eq!(limiter.asynchronous().stats().denial_cache - known, 100_000);
 }

@@ -8,7 +8,7 @@
 //! arrived later than it was made, so this is never behind the store's own time, and no denial outlasts the store's.
 //!
 //! What this process gives back or resets is forgotten here, and so is every denial when numbers change. What another process
-//! gives back is heard over a [channel](crate::store::redis) of the server; when that fails, it is seen after `known_denied_max`.
+//! gives back is heard over a [channel](crate::store::redis) of the server; when that fails, it is seen after `denial_cache_max`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) struct Denied {
 }
 
 #[derive(Debug)]
-pub(crate) struct KnownDenied {
+pub(crate) struct DenialCache {
     shards: Box<[Lock<Shard>]>,
     /// How many keys are known; where there are none, nobody looks for one.
     known: AtomicUsize,
@@ -80,7 +80,7 @@ pub(crate) struct Look {
     at: quanta::Instant,
 }
 
-impl KnownDenied {
+impl DenialCache {
     pub(crate) fn new(longest: Duration, clock: Clock) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Lock::new(Shard::default())).collect(),
@@ -309,7 +309,7 @@ impl Known {
             Some(rules.explain(states, now_us, cost, denied, None))
         };
         match denial {
-            Some(decision) => Ok(Some(Decision { source: Source::KnownDenied, ..decision })),
+            Some(decision) => Ok(Some(Decision { source: Source::DenialCache, ..decision })),
             None if cost >= self.cost => Err(Over),
             None => Ok(None),
         }
