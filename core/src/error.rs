@@ -93,8 +93,8 @@ impl std::error::Error for Error {}
 
 /// At most 40 characters of what the caller wrote, quoted and escaped, for an error message.
 pub(crate) fn excerpt(read: &str) -> String {
-    const LONGEST: usize = 40;
-    match read.char_indices().nth(LONGEST) {
+    const MAX_LENGTH: usize = 40;
+    match read.char_indices().nth(MAX_LENGTH) {
         None => format!("{read:?}"),
         Some((end, _)) => format!("{:?}...", &read[..end]),
     }

@@ -51,58 +51,38 @@
     )
 )]
 
-mod algorithm;
-mod backoff;
-mod birth;
-pub mod blocking;
-mod call;
-mod client_address;
-mod clock;
-mod closing;
-mod completion;
-mod decision;
-mod denial_cache;
-mod driver;
 mod error;
-mod event;
-mod explanation;
-pub mod headers;
-mod interruption;
-mod lease;
+mod http;
 mod limiter;
-mod lock;
-#[cfg(target_os = "linux")]
-mod mapping;
-mod outage;
-mod park;
-mod policy;
-mod quota;
-mod request;
-mod sleep;
+mod rules;
+mod runtime;
 mod store;
-mod suggestion;
-mod together;
-#[cfg(feature = "tower")]
-pub mod tower;
-mod transition;
-mod watch;
 
-pub use backoff::{Backoff, BackoffBuilder, server_wait};
-pub use call::{Answer, Call};
-pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
-pub use clock::{Clock, ManualClock};
-pub use completion::Completions;
-pub use decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
 pub use error::{Error, ErrorKind};
-pub use event::DegradedEvent;
-pub use lease::Lease;
+pub use http::backoff::{Backoff, BackoffBuilder, server_wait};
+pub use http::client_address::{
+    ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
+};
+pub use http::headers;
+#[cfg(feature = "tower")]
+pub use http::tower;
+pub use limiter::blocking;
+pub use limiter::call::{Answer, Call};
+pub use limiter::completion::Completions;
+pub use limiter::event::DegradedEvent;
 pub use limiter::{Limiter, LimiterBuilder};
-pub use outage::Outage;
-pub use policy::Policy;
-pub use quota::{Algorithm, Quota, QuotaBuilder};
-pub use request::Request;
-pub use store::redis::{Finding, OptionKind, RedisOptions, Severity, Stats, StoreOption};
-pub use suggestion::Suggestion;
+pub use rules::decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
+pub use rules::policy::Policy;
+pub use rules::quota::{Algorithm, Quota, QuotaBuilder};
+pub use rules::request::Request;
+pub use runtime::clock::{Clock, ManualClock};
+pub use store::finding::{Finding, Severity};
+pub use store::lease_size::Lease;
+pub use store::option::{OptionKind, StoreOption};
+pub use store::outage::Outage;
+pub use store::redis::RedisOptions;
+pub use store::stats::Stats;
+pub use store::suggestion::Suggestion;
 
 /// The Rust examples of the README, run as tests.
 #[cfg(doctest)]

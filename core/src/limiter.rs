@@ -1,11 +1,18 @@
 //! The limiter's asynchronous face; `shared` validates a request, picks its policy, and asks the store.
 
 mod acquire;
+pub mod blocking;
 mod builder;
+pub(crate) mod call;
+pub(crate) mod check_all;
+pub(crate) mod completion;
 mod deadline;
-mod line;
+pub(crate) mod degradation_watch;
+pub(crate) mod event;
+pub(crate) mod interruption;
+pub(crate) mod operations;
 mod registry;
-mod shared;
+pub(crate) mod wait_queue;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,20 +20,21 @@ use std::time::Duration;
 
 pub use builder::LimiterBuilder;
 
-pub(crate) use self::shared::{CHECK, Shared, usage};
-use crate::decision::{Decision, Usage};
 use crate::error::Error;
-use crate::event::{DegradedEvent, Hook};
-use crate::policy::Policy;
-use crate::request::Request;
-use crate::store::redis::{Finding, Stats};
+use crate::limiter::event::{DegradedEvent, Hook};
+pub(crate) use crate::limiter::operations::{CHECK, Shared, usage};
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+use crate::rules::transition::Operation;
+use crate::store::finding::Finding;
+use crate::store::stats::Stats;
 use crate::store::{Action, PolicyOptions, Store};
-use crate::transition::Operation;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
 ///
 /// Every operation takes a [`Request`]: a key, and where it matters a policy and a cost. A denial is a value, never an
-/// error. This is the asynchronous face; [`blocking::Limiter`](crate::blocking::Limiter) is the other one.
+/// error. This is the asynchronous face; [`blocking::Limiter`](crate::limiter::blocking::Limiter) is the other one.
 ///
 /// ```
 /// # async fn example() -> Result<(), polylimit::Error> {
@@ -298,8 +306,8 @@ impl Limiter {
     }
 
     /// The synchronous face of the same limiter.
-    pub fn blocking(&self) -> crate::blocking::Limiter {
-        crate::blocking::Limiter::new(self.clone())
+    pub fn blocking(&self) -> crate::limiter::blocking::Limiter {
+        crate::limiter::blocking::Limiter::new(self.clone())
     }
 
     /// Ends its use. What comes after it fails with [`Closed`](crate::ErrorKind::Closed), and so does at once what waits for an
@@ -325,7 +333,7 @@ impl Limiter {
 
 impl Drop for Limiter {
     fn drop(&mut self) {
-        if !self.shared.birth.is_here() {
+        if !self.shared.generation.is_here() {
             // It belongs to the process that this one was forked from: its event queue is there as well, and ending it would
             // take its sockets out of there. So it is never dropped here.
             self.shared.leave();

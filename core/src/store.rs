@@ -3,26 +3,30 @@
 //! A store is told the policies by their ids and answers with a decision and the units that it spent, as of its own
 //! clock. The memory store and the local one answer at once; a store behind a network has to be waited for, by a task or by a thread.
 
-pub(crate) mod history;
-#[cfg_attr(not(target_os = "linux"), path = "store/local/elsewhere.rs")]
-pub(crate) mod local;
+pub(crate) mod finding;
+pub(crate) mod lease_size;
 pub(crate) mod memory;
+pub(crate) mod option;
+pub(crate) mod outage;
 pub(crate) mod redis;
-pub(crate) mod state_bytes;
+#[cfg_attr(not(target_os = "linux"), path = "shared_file/unsupported.rs")]
+pub(crate) mod shared_file;
+pub(crate) mod stats;
+pub(crate) mod suggestion;
 
 use std::time::Duration;
 
-use self::local::LocalStore;
 use self::memory::MemoryStore;
 use self::redis::{DoctorForAll, RedisStore};
-use crate::clock::Clock;
-use crate::decision::Decision;
-use crate::driver::no_resources;
 use crate::error::Error;
-use crate::lease::Lease;
-use crate::outage::Outage;
-use crate::policy::Policy;
-use crate::transition::Operation;
+use crate::rules::decision::Decision;
+use crate::rules::policy::Policy;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::runtime::driver::no_resources;
+use crate::store::lease_size::Lease;
+use crate::store::outage::Outage;
+use crate::store::shared_file::SharedFileStore;
 
 /// A policy of a limiter, by the order in which it was registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +62,7 @@ pub(crate) type Answer = (Decision, u64);
 #[derive(Debug)]
 pub(crate) enum Store {
     Memory(MemoryStore),
-    Local(Box<LocalStore>),
+    Local(Box<SharedFileStore>),
     Redis(Box<RedisStore>),
 }
 
@@ -138,17 +142,17 @@ impl Store {
     }
 
     /// The same store for a process that was forked from the one that uses this, with these policies.
-    pub(crate) fn successor(&self, policies: &[Policy]) -> Self {
+    pub(crate) fn after_fork(&self, policies: &[Policy]) -> Self {
         match self {
             Self::Memory(store) => {
-                let store = store.successor();
+                let store = store.after_fork();
                 for (id, policy) in (0..).zip(policies) {
                     store.set_policy(PolicyId(id), policy);
                 }
                 Self::Memory(store)
             }
-            Self::Local(store) => Self::Local(Box::new(store.successor())),
-            Self::Redis(store) => Self::Redis(Box::new(store.successor())),
+            Self::Local(store) => Self::Local(Box::new(store.after_fork())),
+            Self::Redis(store) => Self::Redis(Box::new(store.after_fork())),
         }
     }
 

@@ -1,19 +1,19 @@
-//! Waiting until a request is admitted: in line, without polling.
+//! Waiting until a request is admitted: in queue, without polling.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::deadline::Deadline;
-use super::{CHECK, Shared};
-use crate::decision::Decision;
 use crate::error::Error;
-use crate::policy::Policy;
-use crate::quota::{Algorithm, Quota};
-use crate::request::Request;
+use crate::limiter::deadline::Deadline;
+use crate::limiter::{CHECK, Shared};
+use crate::rules::decision::Decision;
+use crate::rules::policy::Policy;
+use crate::rules::quota::{Algorithm, Quota};
+use crate::rules::request::Request;
+use crate::rules::transition::Operation;
 use crate::store::{Action, Question};
-use crate::transition::Operation;
 
 impl Shared {
     pub(crate) async fn acquire(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
@@ -23,12 +23,12 @@ impl Shared {
     async fn acquire_while_open(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
         let request = self.question(CHECK, request)?;
         if request.cost == 0 {
-            // Always allowed, so it stands in no line.
+            // Always allowed, so it stands in no queue.
             return Ok(self.ask_store(request).await?.0);
         }
         let deadline = Deadline::after(timeout, self.clock());
         let decision = self.acquire_in_line(request, &deadline).await?;
-        // Who is admitted to a leaky bucket waits for its turn there, and no longer stands in line here.
+        // Who is admitted to a leaky bucket waits for its turn there, and no longer stands in queue here.
         if decision.delay_us() > 0 {
             deadline.sleep(decision.delay_us()).await;
         }
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     async fn acquire_in_line(&self, request: Question<'_>, deadline: &Deadline) -> Result<Decision, Error> {
-        let place = self.lines.join(request.id, request.key, request.cost);
+        let place = self.wait_queues.join(request.id, request.key, request.cost);
         let ahead = place.units_ahead();
         let turn = {
             let mut turn = pin!(place.turn());
@@ -83,7 +83,7 @@ impl Shared {
                 if self.store.is_shared() { deadline.spread_us(left_us - decision.wait_us) } else { 0 };
             tokio::select! {
                 () = deadline.sleep(decision.wait_us + spread_us) => {}
-                () = place.sooner() => {}
+                () = place.recheck() => {}
             }
         }
     }
@@ -115,7 +115,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// The denial for who stands behind so many units: it cannot be admitted sooner than after them.
+    /// The denial for who stands behind so many units: it cannot be admitted recheck than after them.
     async fn denied_behind(&self, request: Question<'_>, ahead: u64) -> Result<Decision, Error> {
         let (peeked, _) = self.ask_store(Question { action: PEEK, ..request }).await?;
         let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());

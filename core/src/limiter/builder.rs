@@ -3,18 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Limiter, Shared};
-use crate::clock::Clock;
 use crate::error::{Error, excerpt};
-use crate::event::{DegradedEvent, Hook};
-use crate::lease::Lease;
-use crate::outage::Outage;
-use crate::policy::Policy;
-use crate::store::local::{LocalOptions, LocalStore};
+use crate::limiter::event::{DegradedEvent, Hook};
+use crate::limiter::{Limiter, Shared};
+use crate::rules::policy::Policy;
+use crate::runtime::clock::Clock;
+use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::{OptionKind, RedisOptions, RedisStore, StoreOption};
+use crate::store::option::{OptionKind, StoreOption};
+use crate::store::outage::Outage;
+use crate::store::redis::{RedisOptions, RedisStore};
+use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
+use crate::store::suggestion::Suggestion;
 use crate::store::{PolicyOptions, Store};
-use crate::suggestion::Suggestion;
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
 /// given as text, since that may be a secret.
@@ -48,7 +49,7 @@ impl fmt::Debug for LimiterBuilder {
 #[derive(Clone, Debug)]
 enum Place {
     Memory,
-    Local(LocalOptions),
+    Local(SharedFileOptions),
     Redis(Box<RedisOptions>),
 }
 
@@ -170,7 +171,7 @@ impl LimiterBuilder {
     pub fn store(mut self, url: &str) -> Self {
         self.store = match url {
             "memory:" => Ok(Place::Memory),
-            _ if LocalOptions::is_local(url) => LocalOptions::parse(url).map(Place::Local),
+            _ if SharedFileOptions::is_local(url) => SharedFileOptions::parse(url).map(Place::Local),
             _ => RedisOptions::parse(url).map(|options| Place::Redis(Box::new(options))),
         };
         self
@@ -291,7 +292,7 @@ impl LimiterBuilder {
                     Some(bytes) => options.sized(bytes)?,
                     None => options,
                 };
-                Store::Local(Box::new(LocalStore::new(options, clock)))
+                Store::Local(Box::new(SharedFileStore::new(options, clock)))
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::part_of;
-use crate::clock::{Clock, ManualClock, micros};
 use crate::error::Error;
-use crate::sleep::{sleep, sleep_until};
+use crate::http::backoff::part_of;
+use crate::runtime::clock::{Clock, ManualClock, micros};
+use crate::runtime::sleep::{sleep, sleep_until};
 
 /// Longer timeouts are as good as none: 100 years.
-const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
+const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// When a caller stops waiting. With the system clock it is kept by the monotonic clock, so that a step of the system
 /// clock makes nobody wait longer.
-pub(super) enum Deadline {
+pub(crate) enum Deadline {
     Monotonic(Instant),
     Manual(ManualClock, u64),
 }
 
 impl Deadline {
-    pub(super) fn after(timeout: Duration, clock: &Clock) -> Self {
-        let timeout = timeout.min(LONGEST);
+    pub(crate) fn after(timeout: Duration, clock: &Clock) -> Self {
+        let timeout = timeout.min(MAX_WAIT);
         match clock.manual() {
             None => Self::Monotonic(Instant::now() + timeout),
             Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
@@ -30,7 +30,7 @@ impl Deadline {
     }
 
     /// How long there is left, in microseconds.
-    pub(super) fn left_us(&self) -> u64 {
+    pub(crate) fn left_us(&self) -> u64 {
         match self {
             Self::Monotonic(at) => micros(at.saturating_duration_since(Instant::now())),
             Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
@@ -38,7 +38,7 @@ impl Deadline {
     }
 
     /// A random time by which callers in several processes come apart, at most 1 ms and so much; none by a manual clock.
-    pub(super) fn spread_us(&self, most_us: u64) -> u64 {
+    pub(crate) fn spread_us(&self, most_us: u64) -> u64 {
         const SPREAD_US: u64 = 1_000;
         match self {
             Self::Monotonic(_) => micros(part_of(Duration::from_micros(most_us.min(SPREAD_US)))),
@@ -47,7 +47,7 @@ impl Deadline {
     }
 
     /// Waits until it has come.
-    pub(super) async fn reached(&self) {
+    pub(crate) async fn reached(&self) {
         match self {
             Self::Monotonic(at) => sleep_until(*at).await,
             Self::Manual(clock, at_us) => clock.reached(*at_us).await,
@@ -55,7 +55,7 @@ impl Deadline {
     }
 
     /// Waits for so long, by the same clock.
-    pub(super) async fn sleep(&self, for_us: u64) {
+    pub(crate) async fn sleep(&self, for_us: u64) {
         match self {
             Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
             // A wait beyond what the clock can show never ends.
@@ -67,7 +67,7 @@ impl Deadline {
     }
 
     /// Whether waiting is possible here: by the system clock it needs tokio's timer.
-    pub(super) fn can_wait(&self) -> Result<(), Error> {
+    pub(crate) fn can_wait(&self) -> Result<(), Error> {
         match self {
             Self::Monotonic(_) if tokio::runtime::Handle::try_current().is_err() => {
                 Err(Error::invalid_argument(

@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use crate::closing::closed;
 use crate::error::{Error, ErrorKind, excerpt};
-use crate::policy::Policy;
+use crate::rules::policy::Policy;
+use crate::runtime::close_signal::closed;
 use crate::store::PolicyId;
 
 const MAX_POLICIES: usize = 1 << 16;
@@ -20,7 +20,7 @@ const MAX_NAMES: usize = 2 * MAX_POLICIES;
 const FEW: usize = 4;
 
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(crate) struct Registry {
     policies: ArcSwap<Policies>,
     /// The names of the first policies, in the order of their ids.
     few: [OnceLock<Box<str>>; FEW],
@@ -53,7 +53,7 @@ enum Named {
 
 impl Registry {
     /// The same policies under the same ids, in a process that was forked from the one that uses these.
-    pub(super) fn successor(&self) -> Self {
+    pub(crate) fn after_fork(&self) -> Self {
         let same = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Self {
             policies: ArcSwap::new(self.policies.load_full()),
@@ -66,7 +66,7 @@ impl Registry {
 
     /// The id of a policy that is found without looking it up: comparing with a few names takes less time than hashing.
     #[inline]
-    pub(super) fn known_id(&self, name: Option<&str>) -> Option<PolicyId> {
+    pub(crate) fn known_id(&self, name: Option<&str>) -> Option<PolicyId> {
         let Some(name) = name else {
             return self.by_none.load(Ordering::Acquire).then_some(PolicyId(0));
         };
@@ -80,7 +80,7 @@ impl Registry {
     /// The id of the policy of that name, of the only one, or of the one that the text describes, which is added with
     /// `tell` if it is not known.
     #[inline]
-    pub(super) fn id(
+    pub(crate) fn id(
         &self,
         name: Option<&str>,
         tell: impl FnOnce(PolicyId, &Policy),
@@ -98,13 +98,13 @@ impl Registry {
         }
     }
 
-    pub(super) fn policy(&self, name: &str) -> Option<Policy> {
+    pub(crate) fn policy(&self, name: &str) -> Option<Policy> {
         let policies = self.policies.load();
         policies.list.get(policies.find(Some(name))?.0 as usize).cloned()
     }
 
     /// The policy of that name, the only one, or the one that these quotas make, in that scope.
-    pub(super) fn policy_for(
+    pub(crate) fn policy_for(
         &self,
         name: Option<&str>,
         scope: Option<&str>,
@@ -121,16 +121,16 @@ impl Registry {
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a policy is not known to its limiter"))
     }
 
-    pub(super) fn policy_of(&self, id: PolicyId) -> Option<Policy> {
+    pub(crate) fn policy_of(&self, id: PolicyId) -> Option<Policy> {
         self.policies.load().list.get(id.0 as usize).cloned()
     }
 
-    pub(super) fn policies(&self) -> Vec<Policy> {
+    pub(crate) fn policies(&self) -> Vec<Policy> {
         self.policies.load().list.clone()
     }
 
     /// Adds or changes a policy. The store learns of it before anybody can ask for it.
-    pub(super) fn set(
+    pub(crate) fn set(
         &self,
         policy: Policy,
         tell: impl FnOnce(PolicyId, &Policy),
@@ -140,7 +140,7 @@ impl Registry {
     }
 
     /// Takes no more questions. Says whether it did before.
-    pub(super) fn close(&self) -> bool {
+    pub(crate) fn close(&self) -> bool {
         let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
         let was_open = !std::mem::replace(&mut policies.closed, true);
@@ -151,7 +151,7 @@ impl Registry {
     }
 
     /// Fails when it takes no more questions.
-    pub(super) fn check_open(&self) -> Result<(), Error> {
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.policies.load().closed { Err(closed()) } else { Ok(()) }
     }
 

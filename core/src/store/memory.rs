@@ -10,8 +10,8 @@
 mod entry;
 mod key_hash;
 mod long_key;
-mod notice;
 mod overflow;
+pub(crate) mod recent_denials;
 mod registered;
 mod shard;
 mod slot;
@@ -24,19 +24,19 @@ use parking_lot::Mutex;
 
 use self::key_hash::KeyHash;
 use self::long_key::LongKeys;
-use self::notice::Notices;
 use self::overflow::Overflow;
 use self::registered::Registered;
 use self::shard::Shard;
 use self::slot::Known;
-use super::history::History;
-use super::{Action, Answer, PolicyId, Question};
-use crate::algorithm::State;
-use crate::clock::Clock;
-use crate::decision::{Decision, Degradation};
-use crate::lock::Lock;
-use crate::policy::Policy;
-use crate::transition::{Operation, PolicyRules};
+use crate::rules::algorithm::State;
+use crate::rules::decision::{Decision, Degradation};
+use crate::rules::history::History;
+use crate::rules::policy::Policy;
+use crate::rules::transition::{Operation, PolicyRules};
+use crate::runtime::clock::Clock;
+use crate::runtime::lock::Lock;
+use crate::store::memory::recent_denials::RecentDenials;
+use crate::store::{Action, Answer, PolicyId, Question};
 
 /// Fewer keys than this are not worth a shard of their own.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -72,7 +72,7 @@ pub(crate) struct MemoryStore {
 struct Padded {
     shard: Lock<Shard>,
     /// Denials of keys of this shard, which need no lock.
-    notices: Notices,
+    recent_denials: RecentDenials,
 }
 
 const _: () = assert!(size_of::<Padded>() == 128);
@@ -85,7 +85,10 @@ impl MemoryStore {
         let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
         // They add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
-        let shard = |at| Padded { shard: Lock::new(Shard::new(keys_of(at))), notices: Notices::default() };
+        let shard = |at| Padded {
+            shard: Lock::new(Shard::new(keys_of(at))),
+            recent_denials: RecentDenials::default(),
+        };
         Self {
             shards: (0..count).map(shard).collect(),
             overflow: Mutex::default(),
@@ -98,7 +101,7 @@ impl MemoryStore {
 
     /// An empty store for a process that was forked from the one that uses this: a lock of this one may be held by a
     /// thread that is not there.
-    pub(crate) fn successor(&self) -> Self {
+    pub(crate) fn after_fork(&self) -> Self {
         Self::new(self.max_keys, self.clock.clone())
     }
 
@@ -115,9 +118,9 @@ impl MemoryStore {
             before.map_or_else(History::default, |before| before.superseded_at(self.clock.now_us()))
         };
         let registered = Arc::new(Registered::new(id, policy, history));
-        for Padded { shard, notices } in &self.shards {
+        for Padded { shard, recent_denials } in &self.shards {
             let mut shard = shard.lock();
-            notices.withdraw_all();
+            recent_denials.withdraw_all();
             shard.set_policy(&registered);
         }
     }
@@ -152,9 +155,9 @@ impl MemoryStore {
         // Read before the lock is taken, since reading it takes as long as all the rest.
         let read_us = self.clock.now_us();
         let hash = self.key_hash.of(id, key);
-        let Padded { shard, notices } = self.shard(hash);
+        let Padded { shard, recent_denials } = self.shard(hash);
         if cost == 1
-            && let Some(denial) = notices.denial(id, hash, key, read_us)
+            && let Some(denial) = recent_denials.denial(id, hash, key, read_us)
         {
             return Some(denial);
         }
@@ -165,16 +168,16 @@ impl MemoryStore {
         let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
             let (decision, written) = check_others(&current.rules, states, now_us, cost);
             if written {
-                notices.withdraw(hash);
+                recent_denials.invalidate(hash);
                 sweep.lower(now_us + decision.reset_after_us());
             }
             return Some(decision.by_fields());
         };
         if written {
-            notices.withdraw(hash);
+            recent_denials.invalidate(hash);
             sweep.lower(now_us + decision.reset_after_us());
         } else if cost == 1 {
-            notices.post(id, hash, key, now_us, decision.wait_us, decision.total);
+            recent_denials.publish(id, hash, key, now_us, decision.wait_us, decision.total);
         }
         Some(decision)
     }
@@ -185,12 +188,12 @@ impl MemoryStore {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
-        let Padded { shard, notices } = self.shard(hash);
+        let Padded { shard, recent_denials } = self.shard(hash);
         let mut shard = shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
         let (mut slot, degraded) =
-            match shard.slot(notices, &self.key_hash, Request { id, hash, key, now_us }) {
+            match shard.slot(recent_denials, &self.key_hash, Request { id, hash, key, now_us }) {
                 Ok(slot) => (slot, None),
                 Err(current) => {
                     overflow = self.overflow.lock();
@@ -200,7 +203,7 @@ impl MemoryStore {
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, now_us, operation, cost, degraded);
         if applied.written {
-            notices.withdraw(hash);
+            recent_denials.invalidate(hash);
             slot.keep(now_us, now_us + decision.reset_after_us());
         }
         (decision, applied.spent)
@@ -211,18 +214,18 @@ impl MemoryStore {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
-        let Padded { shard, notices } = self.shard(hash);
+        let Padded { shard, recent_denials } = self.shard(hash);
         let mut shard = shard.lock();
-        notices.withdraw(hash);
+        recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
         shard.current(id).unseen(self.clock.now_us())
     }
 
     /// Forgets every key, and gives their memory back.
     pub(crate) fn clear(&self) {
-        for Padded { shard, notices } in &self.shards {
+        for Padded { shard, recent_denials } in &self.shards {
             let mut shard = shard.lock();
-            notices.withdraw_all();
+            recent_denials.withdraw_all();
             shard.clear();
         }
         *self.overflow.lock() = Overflow::default();

@@ -1,47 +1,29 @@
 //! The store in Redis: one hop a decision, decided by scripts, over connections that are supervised.
 //!
-//! - [`options`], [`url`]: what the user configures. [`key`]: what a key is called there.
-//! - [`script`], [`call`]: the transition in Lua, what it is told and what it replies.
-//! - [`question`]: how a question is asked, and what is made of its answer.
-//! - [`ticket`]: an operation that waits for its answer. [`topology`]: where it goes: to one server or, by slot, to a node
-//!   of a [`cluster`]. [`link`]: the connection to a server, and the task that drives it on one of the [`runtimes`].
-//! - [`failure`], [`health`]: what to make of an error, and when to stop asking.
+//! - `config`: the settings, by URL, setters or names. `keys`: the name of a key in Redis.
+//! - `dispatch`: answers a question from the denial cache or a lease, or hands it on; makes the answer of the reply.
+//! - `routing`: the connections of a runtime, and the node that owns a key's slot.
+//! - `pipeline`: a pending operation, its queue, batch and connection; retries, deadlines and the circuit breaker.
+//! - `script`: the transition in Lua, its arguments and its reply.
+//! - `transport`: sockets, TLS, the handshake, sentinels and the protocol.
+//! - `fallback`: the answer while Redis cannot be asked.
 
-mod access;
 mod call;
-mod channel;
-mod cluster;
-mod connect;
-mod context;
-mod counters;
+pub(crate) mod config;
+pub(crate) mod denial_cache;
+pub(crate) mod dispatch;
 mod doctor;
-mod failure;
-mod health;
-mod hub;
-mod key;
-mod leases;
-mod link;
-mod member;
+pub(crate) mod fallback;
+pub(crate) mod invalidation;
+pub(crate) mod keys;
+pub(crate) mod lease;
 mod numbers;
-mod options;
-mod outage_answer;
+pub(crate) mod pipeline;
 mod policies;
-mod question;
 mod reply;
-mod resp;
-mod runtimes;
+pub(crate) mod routing;
 mod script;
-mod secret;
-mod server_time;
-mod slot;
-mod stream;
-mod submitted;
-mod switches;
-mod target;
-mod ticket;
-mod tls;
-mod topology;
-mod url;
+pub(crate) mod transport;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -49,45 +31,44 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
-use self::access::Access;
 pub(crate) use self::call::PolicyCall;
-use self::channel::Listener;
-pub use self::counters::Stats;
 pub(crate) use self::doctor::DoctorForAll;
-pub use self::doctor::{Finding, Severity};
-use self::failure::Failure;
-use self::key::KeyEncoder;
-use self::leases::{LeaseStats, Leases, Means};
-pub(crate) use self::options::duration;
-pub use self::options::{OptionKind, RedisOptions, StoreOption};
-use self::outage_answer::OutageAnswer;
 use self::policies::{Policies, RedisPolicy};
-use self::question::Asked;
-use self::secret::Secret;
-use self::target::Credentials;
-use self::ticket::Reply;
-use super::history::History;
-use super::{Action, PolicyId, PolicyOptions, Question};
-use crate::clock::Clock;
-use crate::decision::Degradation;
-use crate::denial_cache::DenialCache;
-use crate::driver::Driver;
 use crate::error::{Error, ErrorKind};
-use crate::outage::Outage;
-use crate::policy::Policy;
-use crate::transition::Operation;
+use crate::rules::decision::Degradation;
+use crate::rules::history::History;
+use crate::rules::policy::Policy;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::runtime::driver::Driver;
+use crate::store::outage::Outage;
+pub use crate::store::redis::config::RedisOptions;
+pub(crate) use crate::store::redis::config::duration;
+use crate::store::redis::config::secret::Secret;
+use crate::store::redis::config::target::Credentials;
+use crate::store::redis::denial_cache::DenialCache;
+use crate::store::redis::dispatch::PreparedRequest;
+use crate::store::redis::fallback::Fallback;
+use crate::store::redis::invalidation::Listener;
+use crate::store::redis::keys::KeyEncoder;
+use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
+use crate::store::redis::pipeline::pending::Reply;
+use crate::store::redis::routing::access::Access;
+use crate::store::redis::transport::failure::Failure;
+use crate::store::stats::Stats;
+use crate::store::{Action, PolicyId, PolicyOptions, Question};
 
 /// Between two attempts to find the store ready.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longer waits are as good as endless ones: 100 years.
-const LONGEST_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
+const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     access: Arc<Access>,
     keys: KeyEncoder,
     policies: Arc<Policies>,
-    outage: Arc<OutageAnswer>,
+    outage: Arc<Fallback>,
     denial_cache: Arc<DenialCache>,
     listener: Arc<Listener>,
     leases: Arc<Leases>,
@@ -98,29 +79,29 @@ impl RedisStore {
     /// keys are followed here.
     pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
         let settings = options.settings()?;
-        Ok(Self::of(Means {
+        Ok(Self::of(LeaseDeps {
             policies: Arc::new(Policies::new(settings.outage)),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
-            outage: Arc::new(OutageAnswer::new(settings.fallback_share_ppm, clock.clone(), max_keys)),
+            outage: Arc::new(Fallback::new(settings.fallback_share_ppm, clock.clone(), max_keys)),
             denial_cache: Arc::new(DenialCache::new(settings.denial_cache_max, clock.clone())),
             access: Access::new(settings, clock)?,
         }))
     }
 
     /// The same store for a process that was forked from the one that uses this: with connections of its own.
-    pub(crate) fn successor(&self) -> Self {
-        let policies = Arc::new(self.policies.successor());
-        Self::of(Means {
-            access: self.access.successor(),
+    pub(crate) fn after_fork(&self) -> Self {
+        let policies = Arc::new(self.policies.after_fork());
+        Self::of(LeaseDeps {
+            access: self.access.after_fork(),
             keys: self.keys.clone(),
-            outage: Arc::new(self.outage.successor(&policies.all())),
-            denial_cache: Arc::new(self.denial_cache.successor()),
+            outage: Arc::new(self.outage.after_fork(&policies.all())),
+            denial_cache: Arc::new(self.denial_cache.after_fork()),
             policies,
         })
     }
 
-    fn of(means: Means) -> Self {
-        let Means { access, policies, denial_cache, .. } = &means;
+    fn of(means: LeaseDeps) -> Self {
+        let LeaseDeps { access, policies, denial_cache, .. } = &means;
         let listener = Listener::new(Arc::clone(access), Arc::clone(policies), Arc::clone(denial_cache));
         Self {
             access: Arc::clone(&means.access),
@@ -188,7 +169,7 @@ impl RedisStore {
 
     /// Waits until the store answers.
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
-        let until = Instant::now() + timeout.min(LONGEST_WAIT);
+        let until = Instant::now() + timeout.min(MAX_WAIT);
         loop {
             // The first attempt may have longer than its deadline, but not longer than there is.
             let longest = until.max(Instant::now() + self.access.deadline);
@@ -229,7 +210,7 @@ impl RedisStore {
             let policy = Policy::one_off("1/second", None)?;
             Arc::new(RedisPolicy::new(&policy, History::default(), Outage::Deny, None, &self.keys))
         };
-        Ok(self.submit(&topology, &Asked { question, policy, look: None }).await)
+        Ok(self.submit(&topology, &PreparedRequest { question, policy, read_version: None }).await)
     }
 
     /// The runtime of its own.

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::registered::Registered;
-use super::states::States;
+use crate::store::memory::registered::Registered;
+use crate::store::memory::states::States;
 
 /// An entry fills a cache line, so that finding a key among millions waits for memory as seldom as possible.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Keys of up to 16 bytes are kept in place.
-    pub(super) key: SmallVec<[u8; 16]>,
-    pub(super) states: States,
+    pub(crate) key: SmallVec<[u8; 16]>,
+    pub(crate) states: States,
     /// The numbers under which the states were last written: they say what the states mean.
-    pub(super) under: Arc<Registered>,
+    pub(crate) under: Arc<Registered>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
@@ -38,18 +38,18 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl Entry {
-    pub(super) fn new(key: &[u8], states: States, under: &Arc<Registered>) -> Self {
+    pub(crate) fn new(key: &[u8], states: States, under: &Arc<Registered>) -> Self {
         Self { key: SmallVec::from_slice(key), states, under: Arc::clone(under) }
     }
 
     /// Whether it is the entry of that key under that policy, with whatever numbers.
     #[inline]
-    pub(super) fn is(&self, current: &Arc<Registered>, key: &[u8]) -> bool {
+    pub(crate) fn is(&self, current: &Arc<Registered>, key: &[u8]) -> bool {
         same_bytes(&self.key, key) && (Arc::ptr_eq(&self.under, current) || self.under.id == current.id)
     }
 
     /// How long, from that time, until it may be dropped because nothing counts as used any more.
-    pub(super) fn spent_after_us(&self, current: &Arc<Registered>, now_us: u64) -> u64 {
+    pub(crate) fn spent_after_us(&self, current: &Arc<Registered>, now_us: u64) -> u64 {
         if Arc::ptr_eq(&self.under, current) {
             return current.spent_after_us(&self.states, now_us);
         }

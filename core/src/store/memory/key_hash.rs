@@ -7,12 +7,12 @@ use foldhash::fast::RandomState;
 use crate::store::PolicyId;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeyHash(RandomState);
+pub(crate) struct KeyHash(RandomState);
 
 impl KeyHash {
     /// The hash of a key under a policy.
     #[inline]
-    pub(super) fn of(&self, id: PolicyId, key: &[u8]) -> u64 {
+    pub(crate) fn of(&self, id: PolicyId, key: &[u8]) -> u64 {
         // Fibonacci hashing of the policy's number (Knuth, TAOCP 6.4) sends one key to another place under each.
         let mut hasher = self.0.build_hasher();
         hasher.write(key);

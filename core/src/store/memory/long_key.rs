@@ -6,12 +6,12 @@ use std::hash::RandomState;
 use sha2::{Digest, Sha256};
 
 /// Keys of up to this many bytes are kept as they are.
-const LONGEST_KEPT: usize = 128;
+const MAX_PLAIN_KEY: usize = 128;
 
 /// Replaces long keys by a digest that is keyed with a secret of this store: nobody can choose a key that is mistaken for
 /// another, be it the digest of one.
 #[derive(Debug)]
-pub(super) struct LongKeys {
+pub(crate) struct LongKeys {
     secret: [u8; 32],
 }
 
@@ -29,13 +29,13 @@ impl Default for LongKeys {
 impl LongKeys {
     /// Whether something else is kept instead of the key.
     #[inline]
-    pub(super) fn is_long(key: &[u8]) -> bool {
-        key.len() > LONGEST_KEPT
+    pub(crate) fn is_long(key: &[u8]) -> bool {
+        key.len() > MAX_PLAIN_KEY
     }
 
     /// What is kept instead of the key, if it is long.
     #[inline]
-    pub(super) fn digest(&self, key: &[u8]) -> Option<[u8; 32]> {
+    pub(crate) fn digest(&self, key: &[u8]) -> Option<[u8; 32]> {
         Self::is_long(key).then(|| self.digest_of_long(key))
     }
 
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_long_key_is_kept_short() {
         let keys = LongKeys::default();
-        let (longest, too_long) = ([b'k'; LONGEST_KEPT], [b'k'; LONGEST_KEPT + 1]);
+        let (longest, too_long) = ([b'k'; MAX_PLAIN_KEY], [b'k'; MAX_PLAIN_KEY + 1]);
         assert_eq!(keys.digest(&longest), None);
         assert_eq!(keys.digest(&too_long), keys.digest(&too_long));
         assert_ne!(keys.digest(&too_long), LongKeys::default().digest(&too_long));

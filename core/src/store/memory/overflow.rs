@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::entry::Entry;
-use super::registered::Registered;
-use super::slot::Slot;
-use super::states::States;
+use crate::store::memory::entry::Entry;
+use crate::store::memory::registered::Registered;
+use crate::store::memory::slot::Slot;
+use crate::store::memory::states::States;
 
 #[derive(Debug, Default)]
-pub(super) struct Overflow {
+pub(crate) struct Overflow {
     /// One entry a policy, made when it is first needed; their keys are empty.
     entries: Vec<Entry>,
 }
 
 impl Overflow {
     /// The states that all keys of the policy share here.
-    pub(super) fn slot<'a>(&'a mut self, current: &'a Arc<Registered>) -> Slot<'a> {
+    pub(crate) fn slot<'a>(&'a mut self, current: &'a Arc<Registered>) -> Slot<'a> {
         let found = self.entries.iter().position(|entry| entry.under.id == current.id);
         let at = found.unwrap_or_else(|| {
             self.entries.push(Entry::new(&[], States::fresh(&current.policy), current));

@@ -1,39 +1,39 @@
 //! A policy as the store knows it.
 
-use super::states::States;
-use crate::algorithm::State;
-use crate::decision::Decision;
-use crate::policy::Policy;
-use crate::quota::Quota;
+use crate::rules::algorithm::State;
+use crate::rules::decision::Decision;
+use crate::rules::history::{History, PastNumbers, past_of, ran_out};
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+use crate::rules::transition::{Applied, PolicyRules};
 use crate::store::PolicyId;
-use crate::store::history::{History, PastNumbers, past_of, ran_out};
-use crate::transition::{Applied, PolicyRules};
+use crate::store::memory::states::States;
 
 /// A policy with the numbers that it had from one change to the next.
 #[derive(Debug)]
-pub(super) struct Registered {
-    pub(super) id: PolicyId,
-    pub(super) policy: Policy,
-    pub(super) rules: PolicyRules,
+pub(crate) struct Registered {
+    pub(crate) id: PolicyId,
+    pub(crate) policy: Policy,
+    pub(crate) rules: PolicyRules,
     history: History,
     /// The past numbers of each quota.
     past: Box<[Box<[PastNumbers]>]>,
 }
 
 impl Registered {
-    pub(super) fn new(id: PolicyId, policy: &Policy, history: History) -> Self {
+    pub(crate) fn new(id: PolicyId, policy: &Policy, history: History) -> Self {
         let past = policy.quotas().iter().map(|quota| past_of(quota, &history)).collect();
         Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history, past }
     }
 
     /// What it had before, once other numbers take the place of these.
-    pub(super) fn superseded_at(&self, now_us: u64) -> History {
+    pub(crate) fn superseded_at(&self, now_us: u64) -> History {
         self.history.then(&self.policy, now_us)
     }
 
     /// States that were written under other numbers, for the quotas that there are now: those that both have keep theirs, the
     /// others start unused. What had run out before other numbers were superseded is not brought back by slower ones.
-    pub(super) fn states_of(&self, under: &Self, states: &States) -> States {
+    pub(crate) fn states_of(&self, under: &Self, states: &States) -> States {
         let before = || under.policy.quotas().iter().zip(states.as_slice());
         let kept = |quota: &Quota, past: &[PastNumbers]| {
             let (written_under, state) =
@@ -45,13 +45,13 @@ impl Registered {
     }
 
     /// What is left to a key that was never seen.
-    pub(super) fn unseen(&self, now_us: u64) -> Decision {
+    pub(crate) fn unseen(&self, now_us: u64) -> Decision {
         self.view(&States::fresh(&self.policy), now_us)
     }
 
     /// How long until nothing of these states counts as used any more. A state under a limit of 0 stays as it is, so
     /// one that holds something does so for ever, as far as can be seen from here.
-    pub(super) fn spent_after_us(&self, states: &States, now_us: u64) -> u64 {
+    pub(crate) fn spent_after_us(&self, states: &States, now_us: u64) -> u64 {
         let mut quotas = self.rules.quotas.iter().zip(states.as_slice());
         if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
             return u64::MAX;

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::Request;
-use super::entry::Entry;
-use super::key_hash::KeyHash;
-use super::notice::Notices;
-use super::registered::Registered;
-use super::slot::{Known, Place, Slot, Vacancy};
-use super::states::States;
-use super::sweep::Sweep;
-use crate::clock::Clock;
+use crate::runtime::clock::Clock;
 use crate::store::PolicyId;
+use crate::store::memory::Request;
+use crate::store::memory::entry::Entry;
+use crate::store::memory::key_hash::KeyHash;
+use crate::store::memory::recent_denials::RecentDenials;
+use crate::store::memory::registered::Registered;
+use crate::store::memory::slot::{Known, Place, Slot, Vacancy};
+use crate::store::memory::states::States;
+use crate::store::memory::sweep::Sweep;
 
 /// In this order what finds a key, and what each operation writes, is in the cache line of the lock; the rest is seldom
 /// written, so that the cores share it.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Shard {
+pub(crate) struct Shard {
     entries: HashTable<Entry>,
     /// When the last operation was.
     last_us: u64,
@@ -30,7 +30,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(max_keys: usize) -> Self {
+    pub(crate) fn new(max_keys: usize) -> Self {
         Self {
             entries: HashTable::new(),
             last_us: 0,
@@ -41,11 +41,11 @@ impl Shard {
     }
 
     /// The current numbers of a policy, if it is known.
-    pub(super) fn registered(&self, id: PolicyId) -> Option<&Arc<Registered>> {
+    pub(crate) fn registered(&self, id: PolicyId) -> Option<&Arc<Registered>> {
         self.policies.get(id.0 as usize)
     }
 
-    pub(super) fn set_policy(&mut self, registered: &Arc<Registered>) {
+    pub(crate) fn set_policy(&mut self, registered: &Arc<Registered>) {
         match self.policies.get_mut(registered.id.0 as usize) {
             Some(current) => *current = Arc::clone(registered),
             None => self.policies.push(Arc::clone(registered)),
@@ -53,7 +53,7 @@ impl Shard {
         self.sweep.restart();
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
@@ -61,7 +61,7 @@ impl Shard {
     /// of their operations: when another one has seen a later time meanwhile, the clock is read again, and if it still
     /// shows an earlier time it has gone back.
     #[inline]
-    pub(super) fn time(&mut self, read_us: u64, clock: &Clock) -> u64 {
+    pub(crate) fn time(&mut self, read_us: u64, clock: &Clock) -> u64 {
         let now_us = if read_us < self.last_us { clock.now_us() } else { read_us };
         self.last_us = now_us;
         now_us
@@ -69,23 +69,23 @@ impl Shard {
 
     /// The current numbers of a policy. Ids are given out by the limiter as it registers policies here.
     #[inline]
-    pub(super) fn current(&self, id: PolicyId) -> &Arc<Registered> {
+    pub(crate) fn current(&self, id: PolicyId) -> &Arc<Registered> {
         &self.policies[id.0 as usize]
     }
 
     /// The states of a key that is known, if they were written under the current numbers.
     #[expect(clippy::inline_always, reason = "a call takes longer than finding it")]
     #[inline(always)]
-    pub(super) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
+    pub(crate) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
         let current = &self.policies[id.0 as usize];
         let entry = self.entries.find_mut(hash, |entry| entry.is(current, key))?;
         Arc::ptr_eq(&entry.under, current).then_some(Known { current, entry, sweep: &mut self.sweep })
     }
 
     /// The states of a key; or, when it is not known and there is no room for it, the numbers of its policy.
-    pub(super) fn slot<'a>(
+    pub(crate) fn slot<'a>(
         &'a mut self,
-        notices: &Notices,
+        recent_denials: &RecentDenials,
         key_hash: &'a KeyHash,
         request: Request<'a>,
     ) -> Result<Slot<'a>, &'a Arc<Registered>> {
@@ -100,7 +100,7 @@ impl Shard {
         let spent_after_us =
             |entry: &Entry, at_us| entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us);
         // What is dropped is not denied any more, also when the clock goes back.
-        let dropped = |entry: &Entry| notices.withdraw(key_hash.of(entry.under.id, &entry.key));
+        let dropped = |entry: &Entry| recent_denials.invalidate(key_hash.of(entry.under.id, &entry.key));
         let has_room = sweep.make_room(entries, self.max_keys, now_us, spent_after_us, dropped);
         if !has_room {
             return Err(current);
@@ -110,13 +110,13 @@ impl Shard {
     }
 
     /// Drops all entries.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.entries = HashTable::new();
         self.sweep.restart();
     }
 
     /// Drops the key's entry, if there is one.
-    pub(super) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {
+    pub(crate) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {
         let current = &self.policies[id.0 as usize];
         if let Ok(entry) = self.entries.find_entry(hash, |entry| entry.is(current, key)) {
             entry.remove();
@@ -127,7 +127,7 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
+    use crate::runtime::clock::ManualClock;
 
     #[test]
     fn who_comes_second_is_not_earlier_unless_the_clock_goes_back() {

@@ -4,29 +4,29 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::entry::Entry;
-use super::key_hash::KeyHash;
-use super::registered::Registered;
-use super::states::States;
-use super::sweep::Sweep;
-use crate::algorithm::State;
-use crate::transition::PolicyRules;
+use crate::rules::algorithm::State;
+use crate::rules::transition::PolicyRules;
+use crate::store::memory::entry::Entry;
+use crate::store::memory::key_hash::KeyHash;
+use crate::store::memory::registered::Registered;
+use crate::store::memory::states::States;
+use crate::store::memory::sweep::Sweep;
 
 /// The states of one key that were written under the current numbers of its policy: nearly always the case.
-pub(super) struct Known<'a> {
-    pub(super) current: &'a Registered,
-    pub(super) entry: &'a mut Entry,
-    pub(super) sweep: &'a mut Sweep,
+pub(crate) struct Known<'a> {
+    pub(crate) current: &'a Registered,
+    pub(crate) entry: &'a mut Entry,
+    pub(crate) sweep: &'a mut Sweep,
 }
 
 /// The states of one key under the current numbers of its policy, wherever they are. What an operation does to them
 /// lasts when it is [kept](Self::keep).
-pub(super) struct Slot<'a> {
-    pub(super) current: &'a Arc<Registered>,
-    pub(super) place: Place<'a>,
+pub(crate) struct Slot<'a> {
+    pub(crate) current: &'a Arc<Registered>,
+    pub(crate) place: Place<'a>,
 }
 
-pub(super) enum Place<'a> {
+pub(crate) enum Place<'a> {
     /// In an entry.
     Entry { entry: &'a mut Entry, sweep: Option<&'a mut Sweep> },
     /// In an entry that was written under other numbers: the operation works on a copy, so that those can come back as
@@ -37,16 +37,16 @@ pub(super) enum Place<'a> {
 }
 
 /// Room for the entry of a key that was not seen.
-pub(super) struct Vacancy<'a> {
-    pub(super) entries: &'a mut HashTable<Entry>,
-    pub(super) sweep: &'a mut Sweep,
-    pub(super) key: &'a [u8],
-    pub(super) hash: u64,
-    pub(super) key_hash: &'a KeyHash,
+pub(crate) struct Vacancy<'a> {
+    pub(crate) entries: &'a mut HashTable<Entry>,
+    pub(crate) sweep: &'a mut Sweep,
+    pub(crate) key: &'a [u8],
+    pub(crate) hash: u64,
+    pub(crate) key_hash: &'a KeyHash,
 }
 
 impl<'a> Slot<'a> {
-    pub(super) fn of_entry(
+    pub(crate) fn of_entry(
         entry: &'a mut Entry,
         current: &'a Arc<Registered>,
         sweep: Option<&'a mut Sweep>,
@@ -61,7 +61,7 @@ impl<'a> Slot<'a> {
     }
 
     /// The rules, and the states in the order of their quotas.
-    pub(super) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
+    pub(crate) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
         let states = match &mut self.place {
             Place::Entry { entry, .. } => &mut entry.states,
             Place::Moved { states, .. } | Place::Unseen { states, .. } => states,
@@ -70,7 +70,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Keeps what an operation wrote; nothing counts as used any more at `reset_at_us`.
-    pub(super) fn keep(self, now_us: u64, reset_at_us: u64) {
+    pub(crate) fn keep(self, now_us: u64, reset_at_us: u64) {
         let sweep = match self.place {
             Place::Entry { sweep, .. } => sweep,
             Place::Moved { entry, sweep, states } => {

@@ -1,11 +1,11 @@
 //! The states of one key: one for each quota of its policy, in their order.
 
-use crate::algorithm::State;
-use crate::policy::Policy;
+use crate::rules::algorithm::State;
+use crate::rules::policy::Policy;
 
 /// Most policies have one quota, whose state needs no memory of its own.
 #[derive(Clone, Debug)]
-pub(super) enum States {
+pub(crate) enum States {
     One(State),
     Many(Box<[State]>),
 }
@@ -13,12 +13,12 @@ pub(super) enum States {
 impl States {
     /// The states of a key that was never seen.
     #[inline]
-    pub(super) fn fresh(policy: &Policy) -> Self {
+    pub(crate) fn fresh(policy: &Policy) -> Self {
         policy.quotas().iter().map(State::fresh).collect()
     }
 
     #[inline]
-    pub(super) fn as_slice(&self) -> &[State] {
+    pub(crate) fn as_slice(&self) -> &[State] {
         match self {
             Self::One(state) => std::slice::from_ref(state),
             Self::Many(states) => states,
@@ -26,7 +26,7 @@ impl States {
     }
 
     #[inline]
-    pub(super) fn as_mut_slice(&mut self) -> &mut [State] {
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [State] {
         match self {
             Self::One(state) => std::slice::from_mut(state),
             Self::Many(states) => states,

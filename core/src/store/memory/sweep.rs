@@ -8,7 +8,7 @@
 
 use hashbrown::HashTable;
 
-use super::entry::Entry;
+use crate::store::memory::entry::Entry;
 
 /// How many slots a new key looks at.
 const SLOTS_PER_KEY: usize = 4;
@@ -18,7 +18,7 @@ const KEPT_US: u64 = 1_000_000;
 const SLOTS_WHEN_FULL: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub(crate) struct Sweep {
     /// The next slot to look at.
     hand: usize,
     /// The earliest time at which one of the entries seen in this round can be spent.
@@ -35,13 +35,13 @@ impl Default for Sweep {
 
 impl Sweep {
     /// Forgets what is known of the entries: they moved, or their numbers changed.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         *self = Self::default();
     }
 
     /// Cleans a little, and says whether there is room for one more entry. It is told how long an entry is still in use
     /// from some time on, and tells what it drops.
-    pub(super) fn make_room(
+    pub(crate) fn make_room(
         &mut self,
         entries: &mut HashTable<Entry>,
         max_keys: usize,
@@ -69,7 +69,7 @@ impl Sweep {
     }
 
     /// Keeps what is known true when an entry is about to be inserted.
-    pub(super) fn before_insert(&mut self, entries: &HashTable<Entry>, reset_at_us: u64) {
+    pub(crate) fn before_insert(&mut self, entries: &HashTable<Entry>, reset_at_us: u64) {
         if entries.len() == entries.capacity() {
             // The table grows or is laid out anew: entries move, also to behind the hand.
             self.restart();
@@ -79,7 +79,7 @@ impl Sweep {
 
     /// Keeps what is known true when an entry can be spent at that time.
     #[inline]
-    pub(super) fn lower(&mut self, reset_at_us: u64) {
+    pub(crate) fn lower(&mut self, reset_at_us: u64) {
         // Seldom written, so that the cores share it.
         if reset_at_us < self.round_earliest_us {
             self.round_earliest_us = reset_at_us;

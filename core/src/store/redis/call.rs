@@ -6,15 +6,15 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
-use super::numbers::numbers;
-use super::script::{Ordinary, Script};
-use crate::clock;
-use crate::policy::Policy;
-use crate::quota::Algorithm;
+use crate::rules::codec::PolicyCodec;
+use crate::rules::history::Superseded;
+use crate::rules::policy::Policy;
+use crate::rules::quota::Algorithm;
+use crate::rules::transition::{Operation, PolicyRules};
+use crate::runtime::clock;
 use crate::store::Action;
-use crate::store::history::Superseded;
-use crate::store::state_bytes::PolicyCodec;
-use crate::transition::{Operation, PolicyRules};
+use crate::store::redis::numbers::numbers;
+use crate::store::redis::script::{Ordinary, Script};
 
 /// How the script is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,24 +1,24 @@
 //! A look at the server with the eyes of an operator: what would go wrong, and what to do about it.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::cluster::slots;
-use super::connect::{Address, Session, server_us};
-use super::context::Context;
-use super::failure::Failure;
-use super::resp::Value;
-use super::target::Endpoints;
-use super::{RedisStore, channel};
-use crate::clock::Clock;
-use crate::closing::closed;
-use crate::decision::Degradation;
 use crate::error::Error;
+use crate::rules::decision::Degradation;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::runtime::close_signal::closed;
 use crate::store::Action;
-use crate::transition::Operation;
+use crate::store::finding::{Finding, Severity};
+use crate::store::redis::config::target::Endpoints;
+use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::transport::cluster_slots;
+use crate::store::redis::transport::connect::{Address, Session, server_us};
+use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::resp::Value;
+use crate::store::redis::{RedisStore, invalidation};
 
 /// The oldest server whose scripts can do what ours do.
 const OLDEST_MAJOR: u32 = 7;
@@ -26,47 +26,6 @@ const OLDEST_MAJOR: u32 = 7;
 const TIMED: usize = 9;
 /// A clock that is further off than this is worth a word.
 const CLOCK_OFF_US: u64 = 1_000_000;
-
-/// How much a [`Finding`] matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Severity {
-    /// All is well.
-    Fine,
-    /// It works, and could work better or more safely.
-    Advice,
-    /// Limits cannot be held, or not always.
-    Problem,
-}
-
-impl Severity {
-    /// The name, the same in every language.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Advice => "advice",
-            Self::Problem => "problem",
-        }
-    }
-}
-
-/// Something that was looked at: what was found, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// What was looked at, such as `version` or `rights`.
-    pub subject: &'static str,
-    /// What was found, and what to do about it. Holds no password and no key.
-    pub message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.severity.name(), self.subject, self.message)
-    }
-}
 
 /// What has been found so far.
 #[derive(Default)]
@@ -205,7 +164,7 @@ impl Doctor {
             Err(seeds) => seeds,
         };
         for seed in seeds {
-            if let Ok((_, nodes)) = slots::read(&self.context.connector, seed).await {
+            if let Ok((_, nodes)) = cluster_slots::read(&self.context.connector, seed).await {
                 return nodes.into_iter().map(Address::Tcp).collect();
             }
         }
@@ -229,7 +188,7 @@ impl Doctor {
     /// Sees whether others are told what is given back. The session is of no use for anything else after that.
     async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
         let channel = &self.channel;
-        let (severity, message) = match channel::try_out(session, channel).await? {
+        let (severity, message) = match invalidation::try_out(session, channel).await? {
             Ok(()) => (Severity::Fine, format!("what a process gives back is told to others by {channel}")),
             Err(refusal) => (
                 Severity::Advice,

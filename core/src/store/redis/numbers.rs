@@ -1,11 +1,11 @@
 //! What a script is told of a policy: its numbers, packed.
 
-use super::script::{Ordinary, kind};
-use crate::policy::Policy;
-use crate::quota::tick::gcd;
-use crate::quota::{Algorithm, Quota};
-use crate::store::history::{PastNumbers, Superseded, past_of};
-use crate::store::state_bytes::{Form, Tag, is_lone};
+use crate::rules::codec::{Form, Tag, is_lone};
+use crate::rules::history::{PastNumbers, Superseded, past_of};
+use crate::rules::policy::Policy;
+use crate::rules::quota::tick::gcd;
+use crate::rules::quota::{Algorithm, Quota};
+use crate::store::redis::script::{Ordinary, kind};
 
 /// Whether the main key is used: not by a policy of logs alone, and in a form of its own by one with a lone bucket.
 fn main_key(policy: &Policy) -> u8 {

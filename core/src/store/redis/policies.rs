@@ -4,36 +4,36 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::call::PolicyCall;
-use super::key::KeyEncoder;
-use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::lease::Lease;
-use crate::outage::Outage;
-use crate::policy::Policy;
-use crate::store::history::History;
+use crate::rules::history::History;
+use crate::rules::policy::Policy;
+use crate::runtime::clock::Clock;
+use crate::store::lease_size::Lease;
+use crate::store::outage::Outage;
+use crate::store::redis::call::PolicyCall;
+use crate::store::redis::keys::KeyEncoder;
 use crate::store::{PolicyId, PolicyOptions};
 
 #[derive(Debug)]
-pub(super) struct Policies {
+pub(crate) struct Policies {
     /// In the order of their ids.
     policies: ArcSwap<Vec<Arc<RedisPolicy>>>,
     outage: Outage,
 }
 
 #[derive(Debug)]
-pub(super) struct RedisPolicy {
-    pub(super) policy: Policy,
-    pub(super) call: Arc<PolicyCall>,
+pub(crate) struct RedisPolicy {
+    pub(crate) policy: Policy,
+    pub(crate) call: Arc<PolicyCall>,
     /// What its keys begin with.
-    pub(super) key_prefix: Box<[u8]>,
-    pub(super) outage: Outage,
-    pub(super) lease: Option<Lease>,
+    pub(crate) key_prefix: Box<[u8]>,
+    pub(crate) outage: Outage,
+    pub(crate) lease: Option<Lease>,
     history: History,
 }
 
 impl RedisPolicy {
-    pub(super) fn new(
+    pub(crate) fn new(
         policy: &Policy,
         history: History,
         outage: Outage,
@@ -53,22 +53,22 @@ impl RedisPolicy {
 
 impl Policies {
     /// The outage policy is that of every policy that has none of its own.
-    pub(super) fn new(outage: Outage) -> Self {
+    pub(crate) fn new(outage: Outage) -> Self {
         Self { policies: ArcSwap::default(), outage }
     }
 
     /// The same policies, in a process that was forked from the one that uses these.
-    pub(super) fn successor(&self) -> Self {
+    pub(crate) fn after_fork(&self) -> Self {
         Self { policies: ArcSwap::new(self.policies.load_full()), outage: self.outage }
     }
 
     /// All of them, in the order of their ids.
-    pub(super) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
         self.policies.load_full()
     }
 
     /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
-    pub(super) fn set(
+    pub(crate) fn set(
         &self,
         id: PolicyId,
         policy: &Policy,
@@ -92,13 +92,13 @@ impl Policies {
     }
 
     /// The id of the policy of that name.
-    pub(super) fn named(&self, name: &str) -> Option<PolicyId> {
+    pub(crate) fn named(&self, name: &str) -> Option<PolicyId> {
         let place = self.policies.load().iter().position(|known| known.policy.name() == name)?;
         Some(PolicyId(u32::try_from(place).ok()?))
     }
 
     /// The policy of that id.
-    pub(super) fn known(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
+    pub(crate) fn known(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
         // The limiter's registry tells a store of a policy before it gives out the id.
         let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
         self.get(id).ok_or_else(unknown)
@@ -106,7 +106,7 @@ impl Policies {
 
     /// The policy of that id, which the limiter's registry has given out.
     #[inline]
-    pub(super) fn get(&self, id: PolicyId) -> Option<Arc<RedisPolicy>> {
+    pub(crate) fn get(&self, id: PolicyId) -> Option<Arc<RedisPolicy>> {
         let policies: Guard<_> = self.policies.load();
         policies.get(id.0 as usize).cloned()
     }

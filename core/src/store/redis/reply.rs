@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::call::{Entry, PolicyCall};
-use super::ticket::Replied;
-use crate::algorithm::{State, sliding_log};
-use crate::clock;
-use crate::denial_cache::Denied;
 use crate::error::{Error, ErrorKind};
-use crate::quota::Algorithm;
+use crate::rules::algorithm::{State, sliding_log};
+use crate::rules::codec::reader::Reader;
+use crate::rules::codec::{LONE_LENGTH, States};
+use crate::rules::quota::Algorithm;
+use crate::rules::transition::{Applied, Operation};
+use crate::runtime::clock;
 use crate::store::Action;
-use crate::store::state_bytes::reader::Reader;
-use crate::store::state_bytes::{LONE_LENGTH, States};
-use crate::transition::{Applied, Operation};
+use crate::store::redis::call::{Entry, PolicyCall};
+use crate::store::redis::denial_cache::Denied;
+use crate::store::redis::pipeline::pending::Replied;
 
 /// What stands for the code of a single answer is more than that by this.
 const SINGLE: u8 = 16;

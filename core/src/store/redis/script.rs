@@ -1,9 +1,9 @@
 //! The scripts: the transition where the states live.
 //!
 //! A script is put together for a kind of policy: from the algorithms that it needs, so that a call does not pay for the
-//! others. What it is told of a policy are [numbers](super::numbers); so there are few scripts, whatever the policies.
+//! others. What it is told of a policy are [numbers](crate::store::redis::numbers); so there are few scripts, whatever the policies.
 //!
-//! Each has the general transition, which does whatever [`crate::transition`] does. It is made in a call only when
+//! Each has the general transition, which does whatever [`crate::rules::transition`] does. It is made in a call only when
 //! an entry needs it. Before it stand checks of states that are found as they are expected, written out for the
 //! [sequence of quotas](ordinary): most of what is asked.
 
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
 
 pub(crate) use self::ordinary::Ordinary;
-use crate::policy::Policy;
-use crate::quota::{Algorithm, Quota};
+use crate::rules::policy::Policy;
+use crate::rules::quota::{Algorithm, Quota};
 
 const PROLOGUE: &str = include_str!("script/prologue.lua");
 const ENTRIES: &str = include_str!("script/entries.lua");

@@ -4,9 +4,9 @@
 //! are, and all are written at once. A part for each algorithm says how, in sections that start with a comment; in it
 //! `$` stands for which quota of the policy it is.
 
-use crate::policy::Policy;
-use crate::quota::Quota;
-use crate::store::state_bytes::{Form, is_lone, is_short};
+use crate::rules::codec::{Form, is_lone, is_short};
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
 
 const LONE: &str = include_str!("lone.lua");
 const LONE_ENTRY: &str = include_str!("lone_entry.lua");

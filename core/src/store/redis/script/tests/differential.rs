@@ -1,12 +1,12 @@
 //! Random operations on the memory store and on the script, which have to answer the same.
 
-use super::policies::{changed, random_policy};
-use super::random::Random;
-use super::server::{Connection, Server};
-use super::session::{Session, ask};
+use crate::rules::transition::Operation;
 use crate::store::Action;
 use crate::store::redis::call::Entry;
-use crate::transition::Operation;
+use crate::store::redis::script::tests::policies::{changed, random_policy};
+use crate::store::redis::script::tests::random::Random;
+use crate::store::redis::script::tests::server::{Connection, Server};
+use crate::store::redis::script::tests::session::{Session, ask};
 use crate::{Limiter, ManualClock, Policy, Request, blocking};
 
 /// Mostly checks.
@@ -141,7 +141,7 @@ impl<'a> Case<'a> {
     }
 
     /// Changes the numbers.
-    fn change(&mut self, known: &mut Vec<super::policies::Identity>) {
+    fn change(&mut self, known: &mut Vec<crate::store::redis::script::tests::policies::Identity>) {
         let policy = changed(&self.policy, known, &mut self.random);
         let now_us = self.clock.now_us();
         self.log.push(format!("{now_us} change to {policy}"));

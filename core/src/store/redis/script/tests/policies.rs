@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::random::Random;
+use crate::store::redis::script::tests::random::Random;
 use crate::{Algorithm, Policy, Quota};
 
 const PERIODS_US: [u64; 7] = [1_000, 1_001, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 7_000_010];
@@ -10,7 +10,7 @@ const LIMITS: [u64; 12] = [0, 1, 2, 3, 5, 7, 10, 97, 100, 1_000, 999_983, 10_000
 
 /// What is told apart: it stays when only numbers change.
 #[derive(Clone, Copy)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     algorithm: Algorithm,
     period_us: u64,
     step: Option<u64>,
@@ -67,7 +67,7 @@ fn policy(quotas: &[Quota]) -> Option<Policy> {
     Policy::new("p", quotas.iter().cloned()).ok()
 }
 
-pub(super) fn random_policy(random: &mut Random) -> Policy {
+pub(crate) fn random_policy(random: &mut Random) -> Policy {
     loop {
         let quotas = random.pick(&[1, 1, 1, 2, 3, 4]);
         let quotas: Vec<Quota> = (0..quotas).map(|_| Identity::random(random).some_quota(random)).collect();
@@ -79,7 +79,7 @@ pub(super) fn random_policy(random: &mut Random) -> Policy {
 
 /// Other numbers for most quotas; some are dropped, some are new, some change places. Quotas that were there before
 /// come back now and then.
-pub(super) fn changed(before: &Policy, known: &mut Vec<Identity>, random: &mut Random) -> Policy {
+pub(crate) fn changed(before: &Policy, known: &mut Vec<Identity>, random: &mut Random) -> Policy {
     loop {
         let mut quotas = Vec::new();
         for quota in before.quotas() {

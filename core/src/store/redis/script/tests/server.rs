@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A server of a test's own, which ends with this value. Tests empty it, so it is never one that was there already.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let program = std::env::var("POLYLIMIT_TEST_REDIS_SERVER").unwrap_or("redis-server".to_owned());
         let child = Command::new(program)
@@ -23,7 +23,7 @@ impl Server {
         Self { child, address: format!("127.0.0.1:{port}") }
     }
 
-    pub(super) fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         for _ in 0..200 {
             if let Ok(stream) = TcpStream::connect(&self.address) {
                 stream.set_nodelay(true).unwrap();
@@ -53,7 +53,7 @@ impl Drop for Server {
 
 /// What a server replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Bulk(Vec<u8>),
     Nil,
     Integer(i64),
@@ -63,14 +63,14 @@ pub(super) enum Value {
 }
 
 impl Value {
-    pub(super) fn bulk(self) -> Vec<u8> {
+    pub(crate) fn bulk(self) -> Vec<u8> {
         match self {
             Self::Bulk(bytes) => bytes,
             other => panic!("not a bulk string: {other:?}"),
         }
     }
 
-    pub(super) fn integer(self) -> i64 {
+    pub(crate) fn integer(self) -> i64 {
         match self {
             Self::Integer(number) => number,
             other => panic!("not an integer: {other:?}"),
@@ -78,18 +78,18 @@ impl Value {
     }
 }
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
     /// Sends a command that is encoded already.
-    pub(super) fn send(&mut self, command: &[u8]) -> Value {
+    pub(crate) fn send(&mut self, command: &[u8]) -> Value {
         self.stream.get_mut().write_all(command).unwrap();
         self.receive()
     }
 
-    pub(super) fn command(&mut self, words: &[&[u8]]) -> Value {
+    pub(crate) fn command(&mut self, words: &[&[u8]]) -> Value {
         let mut command = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             command.extend(format!("${}\r\n", word.len()).bytes());

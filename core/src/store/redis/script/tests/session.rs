@@ -1,27 +1,27 @@
 //! One policy in Redis, driven as a limiter drives it.
 
-use super::server::{Connection, Value};
-use crate::decision::{Decision, QuotaUsage, Usage};
-use crate::policy::Policy;
+use crate::rules::decision::{Decision, QuotaUsage, Usage};
+use crate::rules::history::Superseded;
+use crate::rules::policy::Policy;
+use crate::rules::transition::Operation;
 use crate::store::Action;
-use crate::store::history::Superseded;
 use crate::store::redis::call::{Entry, Head, Naming, PolicyCall};
+use crate::store::redis::pipeline::pending::Replied;
 use crate::store::redis::reply::{Found, Reply, read_reply};
-use crate::store::redis::ticket::Replied;
-use crate::transition::Operation;
+use crate::store::redis::script::tests::server::{Connection, Value};
 use crate::{Request, blocking};
 
 const TAKE: Action = Action::Apply(Operation::Take);
 
 /// What came of one check or other operation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Decision(Decision),
     Usage(Usage),
 }
 
 impl Outcome {
-    pub(super) fn quotas(&self) -> &[QuotaUsage] {
+    pub(crate) fn quotas(&self) -> &[QuotaUsage] {
         match self {
             Self::Decision(decision) => decision.quotas(),
             Self::Usage(usage) => usage.quotas(),
@@ -29,28 +29,28 @@ impl Outcome {
     }
 }
 
-pub(super) struct Session<'a> {
-    pub(super) connection: &'a mut Connection,
-    pub(super) call: PolicyCall,
+pub(crate) struct Session<'a> {
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) call: PolicyCall,
     superseded: Vec<Superseded>,
     nonce: u64,
     /// How many entries were healed.
-    pub(super) healed: usize,
+    pub(crate) healed: usize,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(connection: &'a mut Connection, policy: &Policy) -> Self {
+    pub(crate) fn new(connection: &'a mut Connection, policy: &Policy) -> Self {
         let call = PolicyCall::new(policy, &[]);
         Self { connection, call, superseded: Vec::new(), nonce: 0, healed: 0 }
     }
 
-    pub(super) fn change(&mut self, policy: &Policy, at_us: u64) {
+    pub(crate) fn change(&mut self, policy: &Policy, at_us: u64) {
         self.superseded.push(Superseded { policy: self.call.policy.clone(), at_us });
         self.call = PolicyCall::new(policy, &self.superseded);
     }
 
     /// Sends a call and reads what came; the server learns a script that it does not know.
-    pub(super) fn send(&mut self, head: &Head, entries: &[Entry<'_>]) -> Vec<u8> {
+    pub(crate) fn send(&mut self, head: &Head, entries: &[Entry<'_>]) -> Vec<u8> {
         let mut command = Vec::new();
         self.call.write_call(&mut command, Naming::ByHash, head, entries);
         let mut value = self.connection.send(&command);
@@ -63,18 +63,18 @@ impl<'a> Session<'a> {
         value.bulk()
     }
 
-    pub(super) fn head(&mut self, manual_now_us: Option<u64>) -> Head {
+    pub(crate) fn head(&mut self, manual_now_us: Option<u64>) -> Head {
         self.nonce += 1;
         Head { nonce: self.nonce.to_be_bytes().last_chunk().copied().unwrap(), deadline_us: 0, manual_now_us }
     }
 
     /// What came of each entry, once for each check.
-    pub(super) fn run(&mut self, manual_now_us: Option<u64>, entries: &[Entry<'_>]) -> Vec<Outcome> {
+    pub(crate) fn run(&mut self, manual_now_us: Option<u64>, entries: &[Entry<'_>]) -> Vec<Outcome> {
         self.run_at(manual_now_us, entries).1
     }
 
     /// What came of each entry by the server's clock, and what that showed.
-    pub(super) fn run_now(&mut self, entries: &[Entry<'_>]) -> (u64, Vec<Outcome>) {
+    pub(crate) fn run_now(&mut self, entries: &[Entry<'_>]) -> (u64, Vec<Outcome>) {
         self.run_at(None, entries)
     }
 
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
 }
 
 /// What the memory store answers.
-pub(super) fn ask(memory: &blocking::Limiter, request: Request<'_>, action: Action) -> Outcome {
+pub(crate) fn ask(memory: &blocking::Limiter, request: Request<'_>, action: Action) -> Outcome {
     match action {
         Action::Apply(Operation::Check) => Outcome::Decision(memory.check(request).unwrap()),
         Action::Apply(Operation::Peek) => Outcome::Decision(memory.peek(request).unwrap()),

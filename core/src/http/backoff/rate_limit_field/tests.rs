@@ -1,0 +1,121 @@
+use crate::http::backoff::rate_limit_field::*;
+
+fn seconds(lines: &[&str]) -> Option<u64> {
+    longest_exhausted(lines.iter().map(|line| line.as_bytes())).map(|wait| wait.as_secs())
+}
+
+#[test]
+fn the_longest_window_of_the_exhausted_policies_counts() {
+    for (line, expected) in [
+        (r#""default";r=0;t=30"#, Some(30)),
+        (r#""default";r=50;t=30"#, None),
+        (r#""a";r=0;t=30, "b";r=5;t=10"#, Some(30)),
+        (r#""a";r=0;t=30,"b";r=0;t=60 ,	"c";r=1;t=90"#, Some(60)),
+        (r#""a";r=0;t=0"#, Some(0)),
+        ("default;r=0;t=30", Some(30)),
+        (r#""a";  t=30; r=0"#, Some(30)),
+        (r#""a, \"b\\;r=9";r=0;t=30"#, Some(30)),
+        (r#""a";r=0;t=30;pk=:QXBwLTk5OQ==:;acme-x=1.5;y;z=?0;d=@-1;s=%"f%c3%bc";*k=tok/en:x"#, Some(30)),
+        (r#""a";r=5;r=0;t=9;t=30"#, Some(30)),
+        (r#""a";r=0;t=999999999999999"#, Some(999_999_999_999_999)),
+        ("", None),
+        ("  ", None),
+    ] {
+        assert_eq!(seconds(&[line]), expected, "{line}");
+    }
+    assert_eq!(seconds(&[r#""a";r=0;t=3"#, r#" "b";r=0;t=7"#]), Some(7));
+    assert_eq!(seconds(&[]), None);
+}
+
+#[test]
+fn a_member_that_is_no_policy_is_ignored_alone() {
+    for member in [
+        r#""b";r=0"#,
+        r#""b";t=60"#,
+        r#""b""#,
+        r#""b";r=0;t=-60"#,
+        r#""b";r=0;t=60.0"#,
+        r#""b";r=0.0;t=60"#,
+        r#""b";r="0";t=60"#,
+        r#""b";r;t=60"#,
+        r#""b";r=0;t=?1"#,
+        r#""b";r=-1;t=60"#,
+        r#"("b";r=0;t=60 c  );r=0;t=60"#,
+        "()",
+        r#""b";r=0;t=60;t=later"#,
+    ] {
+        let line = format!(r#"{member}, "a";r=0;t=30"#);
+        assert_eq!(seconds(&[&line]), Some(30), "{line}");
+    }
+}
+
+#[test]
+fn a_malformed_field_is_ignored() {
+    let good = r#""a";r=0;t=30"#;
+    for broken in [
+        ",",
+        "\"",
+        r#""b"#,
+        r#""b\"#,
+        r#""b\n""#,
+        "\"\u{e9}\"",
+        "\"\t\"",
+        ";r=0",
+        r#""b";"#,
+        r#""b";R=0"#,
+        r#""b";r="#,
+        r#""b";r=-"#,
+        r#""b";r=1."#,
+        r#""b";r=1.2345"#,
+        r#""b";r=1234567890123.0"#,
+        r#""b";t=1234567890123456"#,
+        r#""b" r=0"#,
+        r#""b";r=0 ;t=9"#,
+        "limit=10, remaining=0",
+        ":a",
+        ":*:",
+        "?2",
+        "@",
+        "@x",
+        "%x",
+        "%\"x",
+        "(",
+        "(a",
+        "(a(b))",
+        "(a,b)",
+        "(a\tb)",
+        r#"("a""b")"#,
+        "\u{7f}",
+    ] {
+        for line in [format!("{good}, {broken}"), format!("{broken}, {good}")] {
+            assert_eq!(seconds(&[&line]), None, "{line}");
+        }
+    }
+    assert_eq!(seconds(&[&format!("{good},")]), None);
+    assert_eq!(seconds(&[good, ""]), None);
+}
+
+#[test]
+fn a_long_field_is_ignored() {
+    let line = |bytes: usize| format!("{:a<width$};r=0;t=30", "", width = bytes - 9);
+    assert_eq!(seconds(&[&line(4096)]), Some(30));
+    assert_eq!(seconds(&[&line(4097)]), None);
+    assert_eq!(seconds(&[&line(4090), "a;r=0"]), None);
+    assert_eq!(seconds(&vec!["a;r=0;t=1"; 100_000]), None);
+}
+
+#[test]
+fn any_bytes_are_read_without_panic() {
+    let alphabet = b"\"ab;r=0t19.-:?@%()*, \\\t\x00\xff";
+    let mut state = 1_u64;
+    for _ in 0..20_000 {
+        let line: Vec<u8> = (0..state % 20)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                alphabet[usize::try_from(state >> 33).unwrap() % alphabet.len()]
+            })
+            .collect();
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let _ = longest_exhausted([&line[..]]);
+    }
+}

@@ -1,0 +1,199 @@
+use crate::http::client_address::*;
+
+const PROXIES: [&str; 3] = ["10.0.0.0/8", "2001:db8:ffff::/48", "loopback"];
+
+fn rules(header: ForwardingHeader) -> ClientAddressRules {
+    let builder = ClientAddressRules::builder().header(header);
+    PROXIES.iter().fold(builder, |builder, proxy| builder.trust(proxy)).build().unwrap()
+}
+
+fn resolved(rules: &ClientAddressRules, peer: &str, lines: &[&str]) -> ClientAddress {
+    rules.resolve(peer.parse().unwrap(), lines.iter().map(|line| line.as_bytes()))
+}
+
+/// Peer, lines of the header, expected client.
+type Case<'a> = (&'a str, &'a [&'a str], &'a str);
+
+fn check(header: ForwardingHeader, cases: &[Case<'_>]) {
+    let rules = rules(header);
+    for (peer, lines, expected) in cases {
+        let client = resolved(&rules, peer, lines).address().to_string();
+        assert_eq!(client, *expected, "peer {peer}, lines {lines:?}");
+    }
+}
+
+#[test]
+fn x_forwarded_for_is_walked_from_the_right_over_trusted_hops() {
+    check(
+        ForwardingHeader::XForwardedFor,
+        &[
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["203.0.113.7, 10.0.0.3 ,\t10.0.0.2"], "203.0.113.7"),
+            ("::1", &["2001:db8::7, [2001:db8:ffff::1]:443"], "2001:db8::7"),
+            // All trusted: the client is inside.
+            ("10.0.0.1", &["10.0.0.9,10.0.0.2"], "10.0.0.9"),
+            ("10.0.0.1", &["203.0.113.7:5678"], "203.0.113.7"),
+            ("10.0.0.1", &["fe80::1%eth0"], "fe80::1"),
+            // The order of lines is the order of entries.
+            ("10.0.0.1", &["203.0.113.7", "10.0.0.3, 10.0.0.2"], "203.0.113.7"),
+        ],
+    );
+}
+
+#[test]
+fn a_peer_may_be_told_as_text() {
+    let rules = rules(ForwardingHeader::XForwardedFor);
+    for (peer, expected) in [
+        ("192.0.2.1", "192.0.2.1"),
+        ("192.0.2.1:80", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("[2001:db8::1]:443", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("[fe80::1%eth0]", "fe80::/64"),
+        // Only a trusted peer has a say, with a port or without.
+        ("10.0.0.1", "203.0.113.7"),
+        ("10.0.0.1:80", "203.0.113.7"),
+        ("::1", "203.0.113.7"),
+    ] {
+        assert_eq!(rules.key_of(peer, [&b"203.0.113.7"[..]]), expected, "{peer}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_no_address_is_trusted_with_nothing_and_has_no_budget_of_its_own() {
+    let rules = rules(ForwardingHeader::XForwardedFor);
+    let too_long = "1".repeat(100_000);
+    for peer in
+        ["", " ", "-", "unknown", "unix:", "localhost", "127.0.0.1 ", "10.0.0.1,", "%eth0", "\0", &too_long]
+    {
+        assert_eq!(rules.key_of(peer, [&b"203.0.113.7"[..]]), ClientAddressRules::UNKNOWN, "{peer:?}");
+    }
+}
+
+#[test]
+fn x_forwarded_for_cannot_be_spoofed() {
+    check(
+        ForwardingHeader::XForwardedFor,
+        &[
+            // A peer that is no proxy has no say.
+            ("203.0.113.7", &["198.51.100.1"], "203.0.113.7"),
+            ("203.0.113.7", &["127.0.0.1"], "203.0.113.7"),
+            ("::ffff:203.0.113.7", &["127.0.0.1"], "203.0.113.7"),
+            // What the client wrote stands left of what the proxy appended, on the same line or another.
+            ("10.0.0.1", &["198.51.100.1, 203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["127.0.0.1, 203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["198.51.100.1", "203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["198.51.100.1", "198.51.100.2, 10.0.0.8", "203.0.113.7, 10.0.0.2"], "203.0.113.7"),
+            ("10.0.0.1", &["198.51.100.1,,,203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["\", 203.0.113.7"], "203.0.113.7"),
+            // Proxies are known by their bits, however they are written.
+            (
+                "::ffff:10.0.0.1",
+                &["198.51.100.1, 203.0.113.7, ::ffff:a00:2, 64:ff9b::10.0.0.3"],
+                "203.0.113.7",
+            ),
+            ("10.0.0.1", &["198.51.100.1, ::ffff:203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["198.51.100.1, 2001:db8::10.0.0.1"], "2001:db8::a00:1"),
+            // A hop that names no address ends the walk.
+            ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, _hidden, 10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", &["198.51.100.1, "], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1", ""], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, , 10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", &["198.51.100.1, 010.0.0.2"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, 10.0.0.2/8"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1 10.0.0.2"], "10.0.0.1"),
+            ("10.0.0.1", &["for=198.51.100.1"], "10.0.0.1"),
+        ],
+    );
+}
+
+#[test]
+fn a_walk_that_a_limit_cuts_off_ends_at_the_last_trusted_hop() {
+    let hops = |count| (1..=count).rev().map(|i| format!("10.0.1.{i}")).collect::<Vec<_>>().join(",");
+    for (line, expected) in [
+        (format!("203.0.113.7,{}", hops(31)), "203.0.113.7"),
+        (format!("203.0.113.7,{}", hops(32)), "10.0.1.32"),
+        (format!("203.0.113.7,{}10.0.1.9", " ".repeat(4080)), "10.0.1.9"),
+        (format!("203.0.113.7,{}10.0.1.9", " ".repeat(4090)), "10.0.0.1"),
+        (format!("{}, 203.0.113.7", "x".repeat(100_000)), "203.0.113.7"),
+        (",".repeat(100_000), "10.0.0.1"),
+    ] {
+        check(ForwardingHeader::XForwardedFor, &[("10.0.0.1", &[&line], expected)]);
+    }
+    let lines = vec!["10.0.0.2"; 10_000];
+    check(ForwardingHeader::XForwardedFor, &[("10.0.0.1", &lines, "10.0.0.2")]);
+}
+
+#[test]
+fn forwarded_is_walked_and_cannot_be_spoofed() {
+    check(
+        ForwardingHeader::Forwarded,
+        &[
+            ("10.0.0.1", &["for=203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &[r#"For="[2001:db8::7]:443";proto=https, FOR=10.0.0.2"#], "2001:db8::7"),
+            ("10.0.0.1", &[r#"for=203.0.113.7;host="a, for=198.51.100.1;b""#], "203.0.113.7"),
+            ("10.0.0.1", &[r#"for=203.0.113.7;host="a\", for=198.51.100.1""#], "203.0.113.7"),
+            ("10.0.0.1", &["for=198.51.100.1, for=203.0.113.7"], "203.0.113.7"),
+            ("10.0.0.1", &["for=198.51.100.1", "for=203.0.113.7", "for=10.0.0.2"], "203.0.113.7"),
+            ("10.0.0.1", &[r#"for=", for=203.0.113.7"#], "203.0.113.7"),
+            ("10.0.0.1", &[r#"for="\, for=203.0.113.7, for=10.0.0.2"#], "203.0.113.7"),
+            ("10.0.0.1", &[r#"for="198.51.100.1, for=10.0.0.2"#], "10.0.0.2"),
+            ("203.0.113.7", &["for=198.51.100.1"], "203.0.113.7"),
+            ("10.0.0.1", &[r#"for=198.51.100.1, for="::ffff:10.0.0.2""#], "198.51.100.1"),
+            // Nothing is believed left of an element that names no address.
+            ("10.0.0.1", &["for=198.51.100.1, for=unknown"], "10.0.0.1"),
+            ("10.0.0.1", &[r#"for=198.51.100.1, for="_gazonk", for=10.0.0.2"#], "10.0.0.2"),
+            ("10.0.0.1", &["for=198.51.100.1, proto=https"], "10.0.0.1"),
+            ("10.0.0.1", &["for=198.51.100.1, for=10.0.0.2;for=10.0.0.3"], "10.0.0.1"),
+            ("10.0.0.1", &["for=198.51.100.1, "], "10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.7"], "10.0.0.1"),
+        ],
+    );
+}
+
+#[test]
+fn addresses_are_counted_by_prefix() {
+    let by = |v4, v6| ClientAddressRules::builder().ipv4_prefix(v4).ipv6_prefix(v6).build().unwrap();
+    for (rules, peer, key) in [
+        (ClientAddressRules::default(), "203.0.113.7", "203.0.113.7"),
+        (ClientAddressRules::default(), "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        (ClientAddressRules::default(), "::ffff:203.0.113.7", "203.0.113.7"),
+        (ClientAddressRules::default(), "::ffff:cb00:7107", "203.0.113.7"),
+        (ClientAddressRules::default(), "64:ff9b::cb00:7107", "203.0.113.7"),
+        (ClientAddressRules::default(), "64:ff9b:1::cb00:7107", "64:ff9b:1::/64"),
+        (ClientAddressRules::default(), "::1", "::/64"),
+        (by(24, 56), "203.0.113.7", "203.0.113.0/24"),
+        (by(24, 56), "2001:db8:1:2ff::1", "2001:db8:1:200::/56"),
+        (by(0, 0), "203.0.113.7", "0.0.0.0/0"),
+        (by(0, 0), "2001:db8::1", "::/0"),
+        (by(32, 128), "2001:DB8:0:0::1", "2001:db8::1"),
+    ] {
+        assert_eq!(resolved(&rules, peer, &["198.51.100.1"]).key(), key, "{peer}");
+    }
+}
+
+#[test]
+fn no_bytes_in_front_change_what_a_trusted_proxy_appended() {
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap()
+    };
+    let alphabet = b"for=\"\\,;:[]%. \t1a_\x00\xff";
+    for (header, appended) in [
+        (ForwardingHeader::XForwardedFor, ", 203.0.113.7:80, ::ffff:10.0.0.2"),
+        (ForwardingHeader::Forwarded, r#", for="203.0.113.7:80";host="\",\\", for="[::ffff:10.0.0.2]""#),
+    ] {
+        let rules = rules(header);
+        for _ in 0..5_000 {
+            let mut line: Vec<u8> = (0..random() % 24).map(|_| alphabet[random() % alphabet.len()]).collect();
+            // Alone it is nothing but a request that must not panic.
+            let _ = rules.resolve([10, 0, 0, 1].into(), [&line[..]]);
+            line.extend_from_slice(appended.as_bytes());
+            let client = rules.resolve([10, 0, 0, 1].into(), [&line[..]]);
+            assert_eq!(client.key(), "203.0.113.7", "{}", line.escape_ascii());
+        }
+    }
+}

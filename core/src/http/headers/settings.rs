@@ -1,0 +1,139 @@
+//! Which fields a response gets.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, excerpt};
+
+/// Which of the fields that tell a client its limits are sent. `retry-after` does not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HeaderStyle {
+    /// `ratelimit-policy` and `ratelimit` of draft-ietf-httpapi-ratelimit-headers-11. The default.
+    #[default]
+    Ietf,
+    /// `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`: no standard, and what older clients read.
+    Legacy,
+    /// All of them.
+    Both,
+    /// None of them.
+    None,
+}
+
+impl HeaderStyle {
+    /// Every style.
+    pub const ALL: [Self; 4] = [Self::Ietf, Self::Legacy, Self::Both, Self::None];
+
+    /// The name, the same in every language.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ietf => "ietf",
+            Self::Legacy => "legacy",
+            Self::Both => "both",
+            Self::None => "none",
+        }
+    }
+
+    pub(crate) const fn has_ietf(self) -> bool {
+        matches!(self, Self::Ietf | Self::Both)
+    }
+
+    pub(crate) const fn has_legacy(self) -> bool {
+        matches!(self, Self::Legacy | Self::Both)
+    }
+}
+
+impl fmt::Display for HeaderStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for HeaderStyle {
+    type Err = Error;
+
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when no style has that name.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|style| style.name() == name)
+            .ok_or_else(|| not_known("header style", name, &Self::ALL.map(Self::name)))
+    }
+}
+
+/// How `x-ratelimit-reset` tells a time. Clients expect either; nothing in the field says which one it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ResetForm {
+    /// Seconds from now. The default: it needs no agreement between the clocks of server and client.
+    #[default]
+    Seconds,
+    /// Seconds since the Unix epoch.
+    Epoch,
+}
+
+impl ResetForm {
+    /// Every form.
+    pub const ALL: [Self; 2] = [Self::Seconds, Self::Epoch];
+
+    /// The name, the same in every language.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::Epoch => "epoch",
+        }
+    }
+}
+
+impl fmt::Display for ResetForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ResetForm {
+    type Err = Error;
+
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when no form has that name.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|form| form.name() == name)
+            .ok_or_else(|| not_known("reset form", name, &Self::ALL.map(Self::name)))
+    }
+}
+
+fn not_known(what: &str, read: &str, known: &[&str]) -> Error {
+    Error::invalid_argument(format!("{what} {} is not known: use one of {}", excerpt(read), known.join(", ")))
+}
+
+/// Which fields a response gets, and in which form.
+///
+/// ```
+/// use polylimit::headers::{HeaderSettings, HeaderStyle, ResetForm};
+///
+/// let settings = HeaderSettings::default().style("both".parse()?).reset_form(ResetForm::Epoch);
+/// assert_eq!(settings, HeaderSettings::default().style(HeaderStyle::Both).reset_form("epoch".parse()?));
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HeaderSettings {
+    pub(crate) style: HeaderStyle,
+    pub(crate) reset_form: ResetForm,
+}
+
+impl HeaderSettings {
+    /// Which fields are sent; [`Ietf`](HeaderStyle::Ietf) unless told otherwise.
+    #[must_use]
+    pub fn style(mut self, style: HeaderStyle) -> Self {
+        self.style = style;
+        self
+    }
+
+    /// How `x-ratelimit-reset` tells a time; [`Seconds`](ResetForm::Seconds) from now unless told otherwise.
+    #[must_use]
+    pub fn reset_form(mut self, form: ResetForm) -> Self {
+        self.reset_form = form;
+        self
+    }
+}

@@ -1,0 +1,71 @@
+//! The body of a response: the service's own, or that of a denial.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The service's own body, passed through frame by frame, or the text of a denial.
+    #[derive(Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        content: Content<B>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    #[derive(Debug)]
+    enum Content<B> {
+        Own { #[pin] body: B },
+        Denial { text: Option<Bytes> },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    pub(crate) fn own(body: B) -> Self {
+        Self { content: Content::Own { body } }
+    }
+
+    pub(crate) fn denial(text: String) -> Self {
+        Self { content: Content::Denial { text: Some(text.into()) } }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        match self.project().content.project() {
+            Projected::Own { body } => body.poll_frame(context),
+            Projected::Denial { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into())))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Own { body } => body.is_end_stream(),
+            Content::Denial { text } => text.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Own { body } => body.size_hint(),
+            Content::Denial { text } => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
+        }
+    }
+}

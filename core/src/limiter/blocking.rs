@@ -1,0 +1,148 @@
+//! The synchronous face: the same operations for callers that are not asynchronous.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::limiter::{Limiter as AsyncLimiter, usage};
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::request::Request;
+use crate::rules::transition::Operation;
+use crate::runtime::driver::no_resources;
+use crate::store::Action;
+use crate::store::finding::Finding;
+
+/// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking).
+/// Clones share everything, and so do the two faces of one limiter.
+///
+/// Every operation means what it means on the [asynchronous face](crate::Limiter), and fails as it does there.
+///
+/// ```
+/// use polylimit::{Limiter, Policy};
+///
+/// let limiter = Limiter::builder().policy(Policy::parse("api", "2/minute")?).build()?.blocking();
+/// let allowed = [(); 3].map(|()| limiter.check("user:42").is_ok_and(|decision| decision.allowed()));
+/// assert_eq!(allowed, [true, true, false]);
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    limiter: AsyncLimiter,
+}
+
+impl Limiter {
+    pub(crate) fn new(limiter: AsyncLimiter) -> Self {
+        Self { limiter }
+    }
+
+    /// The asynchronous face of the same limiter, which has what does not wait: policies and their changes.
+    pub fn asynchronous(&self) -> &AsyncLimiter {
+        &self.limiter
+    }
+
+    /// See [`Limiter::check`](AsyncLimiter::check).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
+    pub fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
+        self.limiter.shared().check_blocking(request.into())
+    }
+
+    /// See [`Limiter::peek`](AsyncLimiter::peek).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
+        Ok(self.limiter.shared().ask_blocking(Action::Apply(Operation::Peek), request.into())?.0)
+    }
+
+    /// See [`Limiter::check_many`](AsyncLimiter::check_many).
+    ///
+    /// # Errors
+    /// Each request has its own result; see [`Limiter`](AsyncLimiter).
+    pub fn check_many<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        self.limiter.shared().check_many_blocking(requests)
+    }
+
+    /// See [`Limiter::take`](AsyncLimiter::take).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Take), request.into())?))
+    }
+
+    /// See [`Limiter::charge`](AsyncLimiter::charge).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Charge), request.into())?))
+    }
+
+    /// See [`Limiter::refund`](AsyncLimiter::refund).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Refund), request.into())?))
+    }
+
+    /// See [`Limiter::reset`](AsyncLimiter::reset).
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter).
+    pub fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
+        Ok(usage(self.limiter.shared().ask_blocking(Action::Reset, request.into())?))
+    }
+
+    /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, also when it is called in
+    /// an asynchronous context.
+    ///
+    /// # Errors
+    /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the system gives no timer,
+    /// thread or descriptor.
+    pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
+        self.block_on(self.limiter.shared().acquire(request.into(), timeout))?
+    }
+
+    /// See [`Limiter::ready`](AsyncLimiter::ready).
+    ///
+    /// # Errors
+    /// See [`Limiter::ready`](AsyncLimiter::ready); [`StoreUnavailable`](ErrorKind::StoreUnavailable) as well as for
+    /// [`acquire`](Self::acquire).
+    pub fn ready(&self, timeout: Duration) -> Result<(), Error> {
+        self.block_on(self.limiter.ready(timeout))?
+    }
+
+    /// See [`Limiter::doctor`](AsyncLimiter::doctor).
+    ///
+    /// # Errors
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`acquire`](Self::acquire).
+    pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
+        self.block_on(self.limiter.doctor())?
+    }
+
+    /// Waits for what may need a timer.
+    fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
+        let store = self.limiter.shared().store();
+        if tokio::runtime::Handle::try_current().is_err() {
+            return store.block_on(future);
+        }
+        // A thread inside a runtime must not drive another one: a thread of its own does.
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("polylimit-waiting".to_owned());
+            let waiter = thread
+                .spawn_scoped(scope, || store.block_on(future))
+                .map_err(|error| no_resources("thread", &error))?;
+            waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "waiting panicked")))
+        })
+    }
+}

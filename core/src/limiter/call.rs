@@ -1,0 +1,169 @@
+//! One operation as a value: so that who hands operations on, such as a binding, has one way for all of them.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::limiter::blocking;
+use crate::limiter::{CHECK, Limiter, usage};
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::request::Request;
+use crate::rules::transition::Operation;
+use crate::store::Action;
+use crate::store::finding::Finding;
+
+/// An operation of a [`Limiter`], with what it is asked.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Call<'a> {
+    /// See [`Limiter::check`].
+    Check(Request<'a>),
+    /// See [`Limiter::peek`].
+    Peek(Request<'a>),
+    /// See [`Limiter::take`].
+    Take(Request<'a>),
+    /// See [`Limiter::charge`].
+    Charge(Request<'a>),
+    /// See [`Limiter::refund`].
+    Refund(Request<'a>),
+    /// See [`Limiter::reset`].
+    Reset(Request<'a>),
+    /// See [`Limiter::check_many`].
+    CheckMany(&'a [Request<'a>]),
+    /// See [`Limiter::check_together`].
+    CheckTogether(&'a [Request<'a>]),
+    /// See [`Limiter::acquire`].
+    Acquire(Request<'a>, Duration),
+    /// See [`Limiter::ready`].
+    Ready(Duration),
+    /// See [`Limiter::doctor`].
+    Doctor,
+}
+
+/// What a [`Call`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// To a check, a peek or an acquire.
+    Decision(Decision),
+    /// To a take, a charge, a refund or a reset.
+    Usage(Usage),
+    /// To checks of several requests, in their order. None of those of a [`Call::CheckTogether`] is an error.
+    Decisions(Vec<Result<Decision, Error>>),
+    /// The store answers.
+    Ready,
+    /// What was found.
+    Findings(Vec<Finding>),
+}
+
+impl Answer {
+    fn of_each(decisions: Vec<Decision>) -> Self {
+        Self::Decisions(decisions.into_iter().map(Ok).collect())
+    }
+}
+
+/// How the answer to an action on one key is given.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    Decision,
+    Usage,
+}
+
+impl Form {
+    fn of(self, answer: crate::store::Answer) -> Answer {
+        match self {
+            Self::Decision => Answer::Decision(answer.0),
+            Self::Usage => Answer::Usage(usage(answer)),
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    /// The action on one key that it is, if it is one.
+    pub(crate) fn action(&self) -> Option<(Action, Request<'a>, Form)> {
+        let apply = Action::Apply;
+        Some(match *self {
+            Self::Check(request) => (CHECK, request, Form::Decision),
+            Self::Peek(request) => (apply(Operation::Peek), request, Form::Decision),
+            Self::Take(request) => (apply(Operation::Take), request, Form::Usage),
+            Self::Charge(request) => (apply(Operation::Charge), request, Form::Usage),
+            Self::Refund(request) => (apply(Operation::Refund), request, Form::Usage),
+            Self::Reset(request) => (Action::Reset, request, Form::Usage),
+            Self::CheckMany(_)
+            | Self::CheckTogether(_)
+            | Self::Acquire(..)
+            | Self::Ready(_)
+            | Self::Doctor => return None,
+        })
+    }
+}
+
+impl Limiter {
+    /// Answers a call if that needs no waiting: by the memory store or the local one, or from what is known here. `None` when
+    /// it has to wait: then nothing was done, and [`call`](Self::call) does it.
+    pub fn try_call(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
+        let shared = self.shared();
+        if let Call::Check(request) = call
+            && let Some(decision) = shared.check_known(*request)
+        {
+            return Some(Ok(Answer::Decision(decision)));
+        }
+        if let Some((action, request, form)) = call.action() {
+            return Some(shared.try_ask(action, request).transpose()?.map(|answer| form.of(answer)));
+        }
+        match call {
+            Call::CheckMany(requests) if shared.store().is_here() => {
+                Some(Ok(Answer::Decisions(shared.check_many_blocking(requests.iter().copied()))))
+            }
+            Call::CheckTogether(requests) if shared.store().is_here() => {
+                Some(self.blocking().check_together(requests).map(Answer::of_each))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) async fn act(
+        &self,
+        action: Action,
+        request: Request<'_>,
+        form: Form,
+    ) -> Result<Answer, Error> {
+        self.shared().ask(action, request).await.map(|answer| form.of(answer))
+    }
+
+    /// Does what the call says.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub async fn call(&self, call: &Call<'_>) -> Result<Answer, Error> {
+        if let Some((action, request, form)) = call.action() {
+            return self.act(action, request, form).await;
+        }
+        Ok(match call {
+            Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied()).await),
+            Call::CheckTogether(requests) => self.check_together(requests).await.map(Answer::of_each)?,
+            Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout).await?),
+            Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
+            _ => Answer::Findings(self.doctor().await?),
+        })
+    }
+}
+
+impl blocking::Limiter {
+    /// Does what the call says, and waits on this thread.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn call(&self, call: &Call<'_>) -> Result<Answer, Error> {
+        if let Some((action, request, form)) = call.action() {
+            let answer = self.asynchronous().shared().ask_blocking(action, request)?;
+            return Ok(form.of(answer));
+        }
+        Ok(match call {
+            Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied())),
+            Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each)?,
+            Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout)?),
+            Call::Ready(timeout) => self.ready(*timeout).map(|()| Answer::Ready)?,
+            _ => Answer::Findings(self.doctor()?),
+        })
+    }
+}

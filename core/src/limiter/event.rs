@@ -1,0 +1,182 @@
+//! What a limiter tells of itself: that it decides without its store, or with it again, and what is wrong with the store.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::rules::decision::Degradation;
+use crate::store::finding::{Finding, Severity};
+
+/// What an operator should hear of: see [`LimiterBuilder::on_degraded`](crate::LimiterBuilder::on_degraded).
+///
+/// It is shown as a sentence for a log, which holds no key, password or URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DegradedEvent {
+    /// A decision was made without the store, and it is not the last one of another such event.
+    #[non_exhaustive]
+    Started {
+        /// Why the first decision was made without it.
+        reason: Degradation,
+    },
+    /// The store decides again, and has been asked in vain by no decision for [`CALM`](Self::CALM).
+    #[non_exhaustive]
+    Ended {
+        /// Why the first decision was made without it.
+        reason: Degradation,
+        /// From the first decision that was made without it to the last one.
+        lasted: Duration,
+        /// How many decisions were made without it.
+        decisions: u64,
+    },
+    /// The doctor sees why limits cannot always be held. It looks once, in the background, for all limiters that
+    /// share connections, and is told by the one that had it look; see [`doctor_after`](crate::RedisOptions::doctor_after).
+    Finding(Finding),
+}
+
+impl DegradedEvent {
+    /// For so long every decision was made with the store before that counts as the end: 3 seconds. So a store that fails now
+    /// and then is told of once, and each event at most once in such a span.
+    pub const CALM: Duration = Duration::from_secs(3);
+
+    /// The name, the same in every language: `started`, `ended` or `finding`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Started { .. } => "started",
+            Self::Ended { .. } => "ended",
+            Self::Finding(_) => "finding",
+        }
+    }
+
+    /// Why the first decision was made without the store; `None` for a finding.
+    pub const fn reason(&self) -> Option<Degradation> {
+        match self {
+            Self::Started { reason } | Self::Ended { reason, .. } => Some(*reason),
+            Self::Finding(_) => None,
+        }
+    }
+
+    /// From the first decision without the store to the last one; zero unless it has ended.
+    pub const fn lasted(&self) -> Duration {
+        match self {
+            Self::Ended { lasted, .. } => *lasted,
+            Self::Started { .. } | Self::Finding(_) => Duration::ZERO,
+        }
+    }
+
+    /// How many decisions were made without the store; 0 unless it has ended.
+    pub const fn decisions(&self) -> u64 {
+        match self {
+            Self::Ended { decisions, .. } => *decisions,
+            Self::Started { .. } | Self::Finding(_) => 0,
+        }
+    }
+
+    /// What the doctor has found; `None` for anything else.
+    pub const fn finding(&self) -> Option<&Finding> {
+        match self {
+            Self::Finding(finding) => Some(finding),
+            Self::Started { .. } | Self::Ended { .. } => None,
+        }
+    }
+
+    /// How much it matters: an end is [`Fine`](Severity::Fine), and a start a [`Problem`](Severity::Problem).
+    pub const fn severity(&self) -> Severity {
+        match self {
+            Self::Started { .. } => Severity::Problem,
+            Self::Ended { .. } => Severity::Fine,
+            Self::Finding(finding) => finding.severity,
+        }
+    }
+}
+
+impl fmt::Display for DegradedEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started { reason: Degradation::StoreFull } => f.write_str(
+                "the store is full of keys in use (store_full): new keys share one state a policy",
+            ),
+            Self::Started { reason } => write!(
+                f,
+                "the limiter decides without its store ({}): the outage policies answer",
+                reason.name()
+            ),
+            Self::Ended { reason, lasted, decisions } => {
+                let what = match reason {
+                    Degradation::StoreFull => "the store has room for new keys again",
+                    _ => "the limiter decides with its store again",
+                };
+                let (seconds, millis) = (lasted.as_secs(), lasted.subsec_millis());
+                let plural = if *decisions == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "{what}: {decisions} decision{plural} within {seconds}.{millis:03} s went without ({})",
+                    reason.name()
+                )
+            }
+            Self::Finding(Finding { subject, message, .. }) => {
+                write!(f, "the limiter's store cannot be relied on: {subject}: {message}")
+            }
+        }
+    }
+}
+
+/// What a user wants to be called with events.
+#[derive(Clone)]
+pub(crate) struct Hook(Arc<dyn Fn(&DegradedEvent) + Send + Sync>);
+
+impl Hook {
+    pub(crate) fn new(hook: impl Fn(&DegradedEvent) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+
+    /// A hook that panics disturbs no decision.
+    pub(crate) fn call(&self, event: &DegradedEvent) {
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(event)));
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_sentence() {
+        let ended = |reason, decisions| DegradedEvent::Ended {
+            reason,
+            lasted: Duration::from_micros(12_034_999),
+            decisions,
+        };
+        let finding =
+            Finding { severity: Severity::Problem, subject: "memory", message: "it is small".to_owned() };
+        let table = [
+            (
+                DegradedEvent::Started { reason: Degradation::Unreachable },
+                "the limiter decides without its store (unreachable): the outage policies answer",
+            ),
+            (
+                ended(Degradation::Timeout, 340),
+                "the limiter decides with its store again: 340 decisions within 12.034 s went without (timeout)",
+            ),
+            (
+                DegradedEvent::Started { reason: Degradation::StoreFull },
+                "the store is full of keys in use (store_full): new keys share one state a policy",
+            ),
+            (
+                ended(Degradation::StoreFull, 1),
+                "the store has room for new keys again: 1 decision within 12.034 s went without (store_full)",
+            ),
+            (DegradedEvent::Finding(finding), "the limiter's store cannot be relied on: memory: it is small"),
+        ];
+        for (event, sentence) in table {
+            assert_eq!(event.to_string(), sentence);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! What the clones of a limiter share, and how a request becomes a question to the store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, ErrorKind};
+use crate::limiter::degradation_watch::DegradationWatch;
+use crate::limiter::event::Hook;
+use crate::limiter::registry::Registry;
+use crate::limiter::wait_queue::WaitQueues;
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::runtime::close_signal::{CloseSignal, closed};
+use crate::runtime::driver::Driver;
+use crate::runtime::fork::{self, ProcessGeneration};
+use crate::store::{Action, Answer, PolicyOptions, Question, Store};
+
+/// What a limiter's clones share in one process.
+pub(crate) struct Shared {
+    pub(crate) registry: Registry,
+    pub(crate) store: Store,
+    /// Who waits for which key.
+    pub(crate) wait_queues: WaitQueues,
+    /// Sees whether the store decides.
+    pub(crate) watch: Arc<DegradationWatch>,
+    /// Ends the waiting of those who wait for something else than the store's answer.
+    pub(crate) closing: CloseSignal,
+    /// Drives the timers of those who wait for a store that needs no runtime itself.
+    timers: OnceLock<Arc<Driver>>,
+    pub(crate) generation: ProcessGeneration,
+    /// Whether it was left to the process that this one was forked from.
+    is_left: AtomicBool,
+    /// What takes its place in a process that was forked from this one.
+    after_fork: OnceLock<Box<Shared>>,
+}
+
+impl Shared {
+    pub(crate) fn new(store: Store, hook: Option<Hook>) -> Self {
+        let watch = DegradationWatch::new(store.doctor_after(), hook);
+        Self::watched(store, watch)
+    }
+
+    fn watched(store: Store, watch: Arc<DegradationWatch>) -> Self {
+        Self {
+            registry: Registry::default(),
+            store,
+            watch,
+            wait_queues: WaitQueues::default(),
+            closing: CloseSignal::default(),
+            timers: OnceLock::new(),
+            generation: ProcessGeneration::here(),
+            is_left: AtomicBool::new(false),
+            after_fork: OnceLock::new(),
+        }
+    }
+
+    /// This, or what takes its place in this process.
+    #[inline]
+    pub(crate) fn here(&self) -> &Self {
+        if self.generation.is_here() { self } else { self.after_fork() }
+    }
+
+    /// What takes its place in a process that was forked from the one that it was made in. Nothing that the parent has
+    /// open or locked is used.
+    #[cold]
+    fn after_fork(&self) -> &Self {
+        let after_fork = self.after_fork.get().unwrap_or_else(|| {
+            let store = self.store.after_fork(&self.registry.policies());
+            let registry = self.registry.after_fork();
+            let made = Box::new(Self { registry, ..Self::watched(store, self.watch.after_fork()) });
+            self.after_fork.get_or_init(|| made)
+        });
+        // That one may be a parent's, too.
+        after_fork.here()
+    }
+
+    /// Leaves what belongs to the process that this one was forked from, of which there is a clone more than are dropped.
+    #[cold]
+    pub(crate) fn leave(self: &Arc<Self>) {
+        if !self.is_left.swap(true, Ordering::Relaxed) {
+            fork::leave(Arc::clone(self));
+        }
+    }
+
+    /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
+    pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
+        let driver = match &self.store {
+            Store::Redis(store) => store.driver()?,
+            Store::Memory(_) | Store::Local(_) => Arc::clone(self.timers()?),
+        };
+        driver.run_for_good()?;
+        Ok(driver)
+    }
+
+    /// A runtime of our own, for a thread that waits on it.
+    pub(crate) fn driver_to_wait_on(&self) -> Result<Arc<Driver>, Error> {
+        match &self.store {
+            Store::Redis(store) => store.driver_to_wait_on(),
+            Store::Memory(_) | Store::Local(_) => self.timers().cloned(),
+        }
+    }
+
+    fn timers(&self) -> Result<&Arc<Driver>, Error> {
+        let driver = if let Some(driver) = self.timers.get() {
+            driver
+        } else {
+            let driver = Arc::new(Driver::new()?);
+            self.timers.get_or_init(|| driver)
+        };
+        if self.closing.is_closed() {
+            // It may have been made since.
+            driver.close();
+            return Err(closed());
+        }
+        Ok(driver)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.is_closed()
+    }
+
+    /// Ends its use: whoever waits is told so, and what it holds is given back.
+    pub(crate) fn close(&self) {
+        if !self.registry.close() {
+            return;
+        }
+        self.closing.close();
+        self.watch.close();
+        self.store.close();
+        if let Some(timers) = self.timers.get() {
+            timers.close();
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        self.store.clock()
+    }
+
+    /// Finds a policy, or makes one of quotas.
+    pub(crate) fn policy_for(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
+        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
+        self.registry.policy_for(policy, scope, tell)
+    }
+
+    /// Checks a request's bounds and finds its policy.
+    #[inline]
+    pub(crate) fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
+        let request = request.checked()?;
+        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
+        let id = self.registry.id(request.policy, tell)?;
+        Ok(Question { id, key: request.key, action, cost: request.cost })
+    }
+
+    /// Answers what needs no waiting.
+    #[inline]
+    pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.try_ask(question).transpose()?;
+        if let Some((decision, _)) = &answer {
+            self.see(decision);
+            self.answered(question);
+        }
+        Ok(answer)
+    }
+
+    #[inline]
+    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.ask_store(question).await?;
+        self.answered(question);
+        Ok(answer)
+    }
+
+    #[inline]
+    pub(crate) async fn ask_store(&self, question: Question<'_>) -> Result<Answer, Error> {
+        let answer = self.store.ask(question).await?;
+        self.see(&answer.0);
+        Ok(answer)
+    }
+
+    /// Sees whether it was the store that decided.
+    #[inline]
+    fn see(&self, decision: &Decision) {
+        if self.watch.see(decision)
+            && let Some(doctor) = self.store.doctor_for_all()
+        {
+            self.watch.examine(doctor);
+        }
+    }
+
+    /// The answer to a check by a policy that need not be looked up, for which there is a shortest way: in the memory store,
+    /// and as said there, or from what is known of a store elsewhere.
+    #[expect(
+        clippy::inline_always,
+        reason = "its answer would go through memory, which takes longer than deciding"
+    )]
+    #[inline(always)]
+    pub(crate) fn check_known(&self, request: Request<'_>) -> Option<Decision> {
+        if !request.is_valid() {
+            return None;
+        }
+        let Request { key, policy, cost } = request;
+        let id = self.registry.known_id(policy)?;
+        match &self.store {
+            Store::Memory(store) => store.check_known(id, key, cost),
+            Store::Redis(store) => {
+                let (decision, _) = store.try_ask(Question { id, key, action: CHECK, cost })?;
+                Some(decision.by_fields())
+            }
+            Store::Local(_) => None,
+        }
+    }
+
+    /// Checks, in the shortest way where there is one.
+    #[expect(clippy::inline_always, reason = "as for `check_known`")]
+    #[inline(always)]
+    pub(crate) fn check_blocking(&self, request: Request<'_>) -> Result<Decision, Error> {
+        if let Some(decision) = self.check_known(request) {
+            return Ok(decision);
+        }
+        let Request { key, policy, cost } = request;
+        self.check_any_blocking(key, policy, cost).map(Decision::by_fields)
+    }
+
+    /// Takes the parts of a request, so that it need not be in memory.
+    #[inline(never)]
+    fn check_any_blocking(&self, key: &[u8], policy: Option<&str>, cost: u64) -> Result<Decision, Error> {
+        Ok(self.ask_blocking(CHECK, Request { key, policy, cost })?.0)
+    }
+
+    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let question = self.question(action, request)?;
+        let answer = self.store.ask_blocking(question)?;
+        self.see(&answer.0);
+        self.answered(question);
+        Ok(answer)
+    }
+
+    pub(crate) async fn check_many<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        let checks = self.checks(requests);
+        let answers = self.store.ask_many(&valid(&checks)).await;
+        self.see_all(&answers);
+        decisions(checks, answers)
+    }
+
+    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        let checks = self.checks(requests);
+        let answers = self.store.ask_many_blocking(&valid(&checks));
+        self.see_all(&answers);
+        decisions(checks, answers)
+    }
+
+    fn see_all(&self, answers: &Result<Vec<Answer>, Error>) {
+        for (decision, _) in answers.iter().flatten() {
+            self.see(decision);
+        }
+    }
+
+    fn checks<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Question<'a>, Error>> {
+        requests.into_iter().map(|request| self.question(CHECK, request.into())).collect()
+    }
+
+    /// Whoever waits for a key may be admitted recheck after some operations.
+    #[inline]
+    fn answered(&self, question: Question<'_>) {
+        if let Action::Apply(Operation::Refund) | Action::Reset = question.action {
+            self.wait_queues.wake(question.id, question.key);
+        }
+    }
+
+    pub(crate) fn set_policy(&self, policy: Policy, options: PolicyOptions) -> Result<(), Error> {
+        self.registry.check_open()?;
+        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, options))?;
+        self.wait_queues.wake_all(id);
+        Ok(())
+    }
+}
+
+pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
+
+fn valid<'a>(checks: &[Result<Question<'a>, Error>]) -> Vec<Question<'a>> {
+    checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect()
+}
+
+/// Puts the answers to the valid ones in their places.
+fn decisions(
+    checks: Vec<Result<Question<'_>, Error>>,
+    answers: Result<Vec<Answer>, Error>,
+) -> Vec<Result<Decision, Error>> {
+    let mut answers = answers.map(Vec::into_iter);
+    let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
+    let decided = checks.into_iter().map(|check| {
+        check?;
+        let answer = answers.as_mut().map_err(|error| error.clone())?.next();
+        answer.map(|(decision, _)| decision).ok_or_else(missing)
+    });
+    decided.collect()
+}
+
+pub(crate) fn usage((decision, spent): Answer) -> Usage {
+    decision.into_usage(spent)
+}

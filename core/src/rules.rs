@@ -1,0 +1,11 @@
+//! What a decision is: quotas, policies, algorithms, transitions and explanations. Pure: no I/O, no clock.
+
+pub(crate) mod algorithm;
+pub(crate) mod codec;
+pub(crate) mod decision;
+pub(crate) mod explanation;
+pub(crate) mod history;
+pub(crate) mod policy;
+pub(crate) mod quota;
+pub(crate) mod request;
+pub(crate) mod transition;

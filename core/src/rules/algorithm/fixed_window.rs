@@ -1,0 +1,158 @@
+//! A counter that starts anew every period.
+//!
+//! # Derivation
+//!
+//! A window starts with the first request that spends in it and lasts one period; with `aligned` it starts at the
+//! latest multiple of the period since the epoch. Within it, `allowed = count + cost <= limit`. Each window admits at
+//! most `limit`; two that meet can admit twice that within one period, around the boundary.
+//!
+//! A window whose count is back at 0 is over. One that was started under other numbers runs to its own end, one
+//! period after its start.
+//!
+//! # Worked example
+//!
+//! `5/minute fixed_window aligned`: five requests at 59 s pass and the sixth has to wait 1 s, for the window that
+//! starts at 60 s. Without `aligned` the window starts at 59 s, and the sixth would wait 60 s.
+
+use crate::rules::algorithm::Rules;
+use crate::rules::quota::Quota;
+use crate::rules::quota::tick::SATURATION;
+
+#[derive(Clone, Debug)]
+pub(crate) struct FixedWindow {
+    limit: u64,
+    period_us: u64,
+    aligned: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct State {
+    count: u64,
+    start_us: u64,
+}
+
+impl State {
+    /// A window of that count that started then.
+    pub(crate) fn of_parts(count: u64, start_us: u64) -> Self {
+        Self { count, start_us }
+    }
+
+    /// The count, and when the window started.
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.count, self.start_us)
+    }
+
+    pub(crate) fn holds_nothing(self) -> bool {
+        self.count == 0
+    }
+}
+
+impl FixedWindow {
+    pub(crate) fn new(quota: &Quota) -> Self {
+        Self { limit: quota.limit(), period_us: quota.period_us(), aligned: quota.aligned() }
+    }
+
+    /// Where a window that begins now starts.
+    fn start_us(&self, now_us: u64) -> u64 {
+        if self.aligned { now_us - now_us % self.period_us } else { now_us }
+    }
+
+    /// The state as of that time: a window that is over is a new one, and one that is ahead of the clock is moved back.
+    fn as_of(&self, state: State, now_us: u64) -> State {
+        let over =
+            state.count == 0 || (state.start_us <= now_us && now_us - state.start_us >= self.period_us);
+        if over {
+            State { count: 0, start_us: self.start_us(now_us) }
+        } else if state.start_us > now_us {
+            State { count: state.count, start_us: self.start_us(now_us) }
+        } else {
+            state
+        }
+    }
+
+    fn ends_after_us(&self, state: State, now_us: u64) -> u64 {
+        state.start_us + self.period_us - now_us
+    }
+}
+
+impl Rules for FixedWindow {
+    type State = State;
+
+    fn remaining(&self, state: &State, now_us: u64) -> u64 {
+        self.limit.saturating_sub(self.as_of(*state, now_us).count)
+    }
+
+    fn room(&self, state: &State, now_us: u64) -> u64 {
+        (SATURATION * self.limit).saturating_sub(self.as_of(*state, now_us).count)
+    }
+
+    fn spend(&self, state: &mut State, now_us: u64, units: u64) {
+        *state = self.as_of(*state, now_us);
+        state.count += units;
+    }
+
+    fn refund(&self, state: &mut State, now_us: u64, units: u64) {
+        *state = self.as_of(*state, now_us);
+        state.count = state.count.saturating_sub(units);
+    }
+
+    fn rewind(&self, state: &mut State, now_us: u64) -> bool {
+        let ahead = state.start_us > now_us;
+        if ahead {
+            *state = self.as_of(*state, now_us);
+        }
+        ahead
+    }
+
+    fn retry_after_us(&self, state: &State, now_us: u64, _cost: u64) -> u64 {
+        self.ends_after_us(self.as_of(*state, now_us), now_us)
+    }
+
+    fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
+        let state = self.as_of(*state, now_us);
+        if state.count == 0 { 0 } else { self.ends_after_us(state, now_us) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::algorithm::testing::{SECOND, quota};
+
+    #[test]
+    fn the_worked_example() {
+        for (text, wait_us) in
+            [("5/minute fixed_window aligned", SECOND), ("5/minute fixed_window", 60 * SECOND)]
+        {
+            let window = FixedWindow::new(&quota(text));
+            let mut state = State::default();
+            window.spend(&mut state, 59 * SECOND, 5);
+            assert_eq!(window.remaining(&state, 59 * SECOND), 0);
+            assert_eq!(window.retry_after_us(&state, 59 * SECOND, 1), wait_us, "{text}");
+            assert_eq!(window.remaining(&state, 59 * SECOND + wait_us - 1), 0);
+            assert_eq!(window.remaining(&state, 59 * SECOND + wait_us), 5);
+        }
+    }
+
+    #[test]
+    fn a_window_whose_count_is_back_at_nothing_is_over() {
+        let window = FixedWindow::new(&quota("5/minute fixed_window"));
+        let mut state = State::default();
+        window.spend(&mut state, 0, 2);
+        window.refund(&mut state, SECOND, 2);
+        window.spend(&mut state, 2 * SECOND, 1);
+        assert_eq!(window.reset_after_us(&state, 2 * SECOND), 60 * SECOND);
+    }
+
+    #[test]
+    fn an_aligned_window_keeps_what_was_used_before_it_was_aligned() {
+        let (before, after) = (
+            FixedWindow::new(&quota("5/minute fixed_window")),
+            FixedWindow::new(&quota("5/minute fixed_window aligned")),
+        );
+        let mut state = State::default();
+        before.spend(&mut state, 50 * SECOND, 5);
+        assert_eq!(after.remaining(&state, 70 * SECOND), 0);
+        assert_eq!(after.retry_after_us(&state, 70 * SECOND, 1), 40 * SECOND);
+    }
+}

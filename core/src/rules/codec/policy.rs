@@ -1,0 +1,141 @@
+//! The states of a policy's quotas, read and written together.
+
+use smallvec::SmallVec;
+
+use crate::rules::algorithm::State;
+use crate::rules::algorithm::token_bucket;
+use crate::rules::codec::reader::Reader;
+use crate::rules::codec::{Bytes, Form, Tag, bucket, fixed_window, lone, sliding_window, stepped_bucket};
+use crate::rules::history::{PastNumbers, Superseded, past_of};
+use crate::rules::policy::Policy;
+use crate::rules::quota::{Algorithm, Quota};
+
+/// The states of one key, in the order of its policy's quotas.
+pub(crate) type States = SmallVec<[State; 1]>;
+
+/// Reads and writes the states of a policy's quotas.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyCodec {
+    policy: Policy,
+    quotas: Box<[QuotaCodec]>,
+    is_lone: bool,
+}
+
+#[derive(Clone, Debug)]
+struct QuotaCodec {
+    tag: Tag,
+    past: Box<[PastNumbers]>,
+}
+
+/// A record that was found: its form, its tag, and what comes after.
+type Record<'a> = (Form, Tag, Reader<'a>);
+
+impl PolicyCodec {
+    /// For a policy, of which this process knows these past numbers, oldest first.
+    pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
+        let quotas = policy.quotas().iter();
+        let quotas = quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, superseded) });
+        Self { policy: policy.clone(), quotas: quotas.collect(), is_lone: lone::is_lone(policy.quotas()) }
+    }
+
+    /// The states that bytes mean; `None` when they are malformed. No bytes are a key that was never seen, and so are
+    /// the logs here: they have bytes of their own.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
+        if bytes.len() == lone::LENGTH {
+            return self.read_lone(bytes);
+        }
+        let mut records = SmallVec::<[Record<'_>; 4]>::new();
+        let mut rest = Reader(bytes);
+        while !rest.is_empty() {
+            records.push(next_record(&mut rest)?);
+        }
+        let each = self.policy.quotas().iter().zip(&self.quotas).map(|(quota, codec)| {
+            match records.iter().find(|(_, tag, _)| *tag == codec.tag && !is_log(quota)) {
+                Some((form, _, record)) => codec.read(*form, *record, quota),
+                None => Some(State::fresh(quota)),
+            }
+        });
+        each.collect()
+    }
+
+    fn read_lone(&self, bytes: &[u8]) -> Option<States> {
+        let (tag, at_us, debt) = lone::read(bytes)?;
+        let mut found = false;
+        let each = self.policy.quotas().iter().zip(&self.quotas).map(|(quota, codec)| {
+            if found || codec.tag.0[0] != tag || !quota.algorithm().is_bucket() || quota.step().is_some() {
+                return State::fresh(quota);
+            }
+            found = true;
+            codec.read_time(at_us, debt, quota)
+        });
+        Some(each.collect())
+    }
+
+    /// Appends the bytes of states; none when nothing is used. Logs are left out.
+    pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
+        for ((quota, codec), state) in self.policy.quotas().iter().zip(&self.quotas).zip(states) {
+            match state {
+                State::TokenBucket(state) => {
+                    if let Some(bytes) = self.lone_bytes(*state, codec.tag) {
+                        out.extend_from_slice(&bytes);
+                        continue;
+                    }
+                    bucket::write(out, *state, quota, codec.tag);
+                }
+                State::SteppedBucket(state) => stepped_bucket::write(out, *state, quota, codec.tag),
+                State::FixedWindow(state) => fixed_window::write(out, *state, codec.tag),
+                State::SlidingWindow(state) => sliding_window::write(out, state, codec.tag),
+                State::SlidingLog(_) => {}
+            }
+        }
+    }
+
+    fn lone_bytes(&self, state: token_bucket::State, tag: Tag) -> Option<[u8; lone::LENGTH]> {
+        let parts = state.parts();
+        let is_time = |quota: &Quota| quota.limit() == parts.limit && parts.tick_us == 1;
+        let fits = self.is_lone && parts.debt > 0 && self.policy.quotas().iter().any(is_time);
+        fits.then(|| lone::write(tag.0[0], parts.at, parts.debt)).flatten()
+    }
+}
+
+fn is_log(quota: &Quota) -> bool {
+    quota.algorithm() == Algorithm::SlidingLog
+}
+
+fn next_record<'a>(rest: &mut Reader<'a>) -> Option<Record<'a>> {
+    let form = Form::of(rest.byte()?)?;
+    let tag = rest.bytes(4)?;
+    let length = match form {
+        Form::ShortBucket => 12,
+        Form::Bucket => 20,
+        Form::SteppedBucket => 18,
+        Form::FixedWindow => 13,
+        Form::SlidingWindow => {
+            let mut head = *rest;
+            let (bytes, counts) = (head.byte()?, head.byte()?);
+            if !(1..=sliding_window::MAX_COUNT_BYTES).contains(&bytes) {
+                return None;
+            }
+            15 + usize::from(bytes) * usize::from(counts)
+        }
+    };
+    Some((form, Tag(tag.try_into().ok()?), Reader(rest.bytes(length)?)))
+}
+
+impl QuotaCodec {
+    fn read(&self, form: Form, record: Reader<'_>, quota: &Quota) -> Option<State> {
+        match quota.algorithm() {
+            Algorithm::TokenBucket if quota.step().is_some() => {
+                stepped_bucket::read(form, record, quota, &self.past)
+            }
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => bucket::read(form, record, quota, &self.past),
+            Algorithm::FixedWindow => fixed_window::read(form, record),
+            Algorithm::SlidingWindow => sliding_window::read(form, record, quota),
+            Algorithm::SlidingLog => None,
+        }
+    }
+
+    fn read_time(&self, at_us: u64, debt: u64, quota: &Quota) -> State {
+        bucket::of_time(at_us, debt, quota, &self.past)
+    }
+}

@@ -1,0 +1,168 @@
+use proptest::prelude::*;
+
+use crate::Policy;
+use crate::rules::algorithm::{Rules, State};
+use crate::rules::codec::{Bytes, PolicyCodec, States, log};
+use crate::rules::history::Superseded;
+use crate::rules::transition::{Operation, PolicyRules};
+
+const NOW_US: u64 = 1_790_000_000_000_000;
+
+fn policy(quotas: &str) -> Policy {
+    Policy::parse("p", quotas).unwrap()
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let quotas = [
+        "5/m token_bucket",
+        "97/m leaky_bucket",
+        "999983/day token_bucket burst=7",
+        "10/m token_bucket step=5",
+        "5/m fixed_window",
+        "5/m",
+        "1000/h buckets=60",
+        "0/m fixed_window; 0/h; 0/day token_bucket; 0/m token_bucket step=2",
+        "5/m token_bucket; 7/h; 9/day fixed_window aligned; 4/m sliding_log",
+        "5/m token_bucket; 5/m leaky_bucket; 3/s token_bucket step=3",
+    ];
+    prop::sample::select(quotas.map(policy).to_vec())
+}
+
+fn superseded() -> impl Strategy<Value = Vec<Superseded>> {
+    let one = (policies(), 0..=2 * NOW_US).prop_map(|(policy, at_us)| Superseded { policy, at_us });
+    prop::collection::vec(one, 0..4)
+}
+
+fn operations() -> impl Strategy<Value = Vec<(Operation, u64, u64)>> {
+    let operation = prop::sample::select(vec![Operation::Check, Operation::Charge, Operation::Refund]);
+    prop::collection::vec((operation, 1_u64..=12, 0_u64..=20_000_000), 0..12)
+}
+
+fn written(codec: &PolicyCodec, states: &[State]) -> Bytes {
+    let mut bytes = Bytes::new();
+    codec.write(states, &mut bytes);
+    bytes
+}
+
+fn log_bytes(state: &crate::rules::algorithm::sliding_log::State) -> Bytes {
+    let mut bytes = Bytes::new();
+    log::write(state, &mut bytes);
+    bytes
+}
+
+/// Every quota's view at some time.
+fn views(rules: &PolicyRules, states: &[State], now_us: u64) -> Vec<(u64, u64, u64)> {
+    let view = |(quota, state): (&crate::rules::transition::QuotaNumbers, &State)| {
+        let room = quota.rules.room(state, now_us);
+        (quota.rules.remaining(state, now_us), room, quota.rules.reset_after_us(state, now_us))
+    };
+    rules.quotas.iter().zip(states).map(view).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(policy in policies(), operations in operations(), to in policies()) {
+        let (rules, codec) = (PolicyRules::new(&policy), PolicyCodec::new(&policy, &[]));
+        let mut states: States = policy.quotas().iter().map(State::fresh).collect();
+        let mut now_us = NOW_US;
+        for (operation, cost, later_us) in operations {
+            now_us += later_us;
+            rules.apply(&mut states, now_us, operation, cost);
+        }
+        let bytes = written(&codec, &states);
+        let mut read = codec.read(&bytes).unwrap();
+        for (read, state) in read.iter_mut().zip(&states) {
+            if let (State::SlidingLog(read), State::SlidingLog(state)) = (read, state)
+                && state.parts().1.len() > 0
+            {
+                **read = log::read(&log_bytes(state)).unwrap();
+            }
+        }
+        for then_us in [now_us, now_us + 1, now_us + 7_000_000, now_us.saturating_sub(60_000_000)] {
+            prop_assert_eq!(views(&rules, &read, then_us), views(&rules, &states, then_us));
+        }
+        prop_assert_eq!(written(&codec, &read), bytes.clone());
+        // Another policy takes what it knows and skips the rest.
+        prop_assert!(PolicyCodec::new(&to, &[]).read(&bytes).is_some());
+    }
+
+    #[test]
+    fn any_bytes_are_states_or_none(
+        policy in policies(), superseded in superseded(), bytes in prop::collection::vec(any::<u8>(), 0..80),
+        operations in operations(),
+    ) {
+        try_bytes(&policy, &superseded, &bytes, &operations)?;
+        if let Some(state) = log::read(&bytes) {
+            prop_assert!(state.parts().1.len() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn records_of_any_numbers_are_states_or_none(
+        policy in policies(), superseded in superseded(), bytes in prop::collection::vec(any::<u8>(), 40),
+        form in 1_u8..=5, small in any::<bool>(), operations in operations(),
+    ) {
+        for quota in policy.quotas() {
+            let mut record = vec![form];
+            record.extend(crate::rules::codec::Tag::of(quota).0);
+            if form == 5 {
+                record.extend([1 + bytes[0] % 2, 1 + bytes[1] % 2]);
+            }
+            // Otherwise most times would be beyond what a clock can show.
+            record.extend(if small { [0, 6] } else { [bytes[2], bytes[3]] });
+            record.extend(&bytes[4..]);
+            let lengths = [17, 25, 23, 18, 20 + usize::from(1 + bytes[0] % 2) * usize::from(1 + bytes[1] % 2)];
+            record.truncate(lengths[usize::from(form) - 1]);
+            try_bytes(&policy, &superseded, &record, &operations)?;
+        }
+        let mut lone = bytes[..12].to_vec();
+        lone[6] |= 0x80;
+        try_bytes(&policy, &superseded, &lone, &operations)?;
+    }
+}
+
+/// Whatever the bytes are, what they mean can be worked with.
+fn try_bytes(
+    policy: &Policy,
+    superseded: &[Superseded],
+    bytes: &[u8],
+    operations: &[(Operation, u64, u64)],
+) -> Result<(), TestCaseError> {
+    let (rules, codec) = (PolicyRules::new(policy), PolicyCodec::new(policy, superseded));
+    let Some(mut states) = codec.read(bytes) else { return Ok(()) };
+    prop_assert_eq!(states.len(), policy.quotas().len());
+    let mut now_us = NOW_US;
+    for &(operation, cost, later_us) in operations {
+        now_us += later_us;
+        let (decision, _) = rules.decide(&mut states, now_us, operation, cost, None);
+        prop_assert!(decision.remaining() <= policy.quotas()[0].capacity());
+    }
+    prop_assert!(codec.read(&written(&codec, &states)).is_some());
+    Ok(())
+}
+
+#[test]
+fn a_lone_bucket_takes_twelve_bytes() {
+    let (policy, long) = (policy("100/m token_bucket; 7/m sliding_log"), policy("100/day token_bucket"));
+    for (policy, length) in [(&policy, 12), (&long, 17)] {
+        let mut states: States = policy.quotas().iter().map(State::fresh).collect();
+        PolicyRules::new(policy).apply(&mut states, NOW_US, Operation::Check, 1);
+        assert_eq!(written(&PolicyCodec::new(policy, &[]), &states).len(), length);
+    }
+}
+
+#[test]
+fn what_ran_out_under_superseded_numbers_does_not_come_back() {
+    let (before, after) = (policy("2/s token_bucket step=1"), policy("1/s token_bucket step=1"));
+    let mut states: States = before.quotas().iter().map(State::fresh).collect();
+    PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, 2);
+    let bytes = written(&PolicyCodec::new(&before, &[]), &states);
+    for (after_us, used) in [(999_999, 1), (1_000_000, 0)] {
+        let superseded = [Superseded { policy: before.clone(), at_us: NOW_US + after_us }];
+        let states = PolicyCodec::new(&after, &superseded).read(&bytes).unwrap();
+        assert_eq!(
+            PolicyRules::new(&after).quotas[0].rules.remaining(&states[0], NOW_US + 1_000_000),
+            1 - used
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! The explanation: what a transition left, in words that a caller can use. Once, for every store.
+
+use crate::rules::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
+use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::rules::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
+
+impl PolicyRules {
+    /// Checks a key of a policy whose only quota is a token bucket, as [`decide`](Self::decide) would, and says as well
+    /// whether it wrote the state. This is short enough to be compiled into its caller, with every number in a register.
+    /// `None` for everything else.
+    #[expect(clippy::inline_always, reason = "its answer would go through memory")]
+    #[inline(always)]
+    pub(crate) fn check_bucket(
+        &self,
+        states: &mut [State],
+        now_us: u64,
+        cost: u64,
+    ) -> Option<(Decision, bool)> {
+        let ([quota], [State::TokenBucket(state)]) = (&*self.quotas, states) else { return None };
+        let QuotaRules::TokenBucket(bucket) = &quota.rules else { return None };
+        if !(1..=quota.capacity).contains(&cost) || quota.count_denied {
+            return None;
+        }
+        if let Some(explanation) = bucket.admit(state, now_us, cost) {
+            return Some((decision(quota.usage(explanation), None, explanation.wait_us, true, None), true));
+        }
+        let (written, explanation) = bucket.deny(state, now_us, cost);
+        Some((decision(quota.usage(explanation), None, explanation.wait_us, false, None), written))
+    }
+
+    /// Applies an operation to the states of one key, which stand in the order of the quotas, and explains what came of
+    /// it.
+    #[inline]
+    pub(crate) fn decide(
+        &self,
+        states: &mut [State],
+        now_us: u64,
+        operation: Operation,
+        cost: u64,
+        degraded: Option<Degradation>,
+    ) -> (Decision, Applied) {
+        // A check of a single quota is by far the most frequent.
+        if let ([quota], [state], Operation::Check) = (&*self.quotas, &mut *states, operation)
+            && (1..=quota.capacity).contains(&cost)
+            && !quota.count_denied
+        {
+            if let Some(explanation) = quota.rules.admit(state, now_us, cost) {
+                let applied = Applied { allowed: true, spent: cost, written: true };
+                return (
+                    decision(quota.usage(explanation), None, explanation.wait_us, true, degraded),
+                    applied,
+                );
+            }
+            let (written, explanation) = quota.rules.deny(state, now_us, cost);
+            let applied = Applied { allowed: false, spent: 0, written };
+            return (decision(quota.usage(explanation), None, explanation.wait_us, false, degraded), applied);
+        }
+        let applied = self.apply(states, now_us, operation, cost);
+        (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
+    }
+
+    /// The decision that the states explain, from after the transition.
+    pub(crate) fn explain(
+        &self,
+        states: &[State],
+        now_us: u64,
+        cost: u64,
+        applied: Applied,
+        degraded: Option<Degradation>,
+    ) -> Decision {
+        match (&*self.quotas, states) {
+            ([quota], [state]) => {
+                let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
+                decision(usage, None, self.wait_us(wait_us, cost, applied), applied.allowed, degraded)
+            }
+            _ => self.explain_several(states, now_us, cost, applied, degraded),
+        }
+    }
+
+    #[inline(never)]
+    fn explain_several(
+        &self,
+        states: &[State],
+        now_us: u64,
+        cost: u64,
+        applied: Applied,
+        degraded: Option<Degradation>,
+    ) -> Decision {
+        let mut longest_wait_us = 0;
+        let each = self.quotas.iter().zip(states).map(|(quota, state)| {
+            let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
+            longest_wait_us = longest_wait_us.max(wait_us);
+            usage
+        });
+        let each: Box<[QuotaUsage]> = each.collect();
+        let total = QuotaUsage::of_all(&each);
+        let wait_us = self.wait_us(longest_wait_us, cost, applied);
+        decision(total, Some(Box::new(Several { each })), wait_us, applied.allowed, degraded)
+    }
+
+    /// The longest wait over the quotas, unless the cost can never be admitted.
+    fn wait_us(&self, longest_us: u64, cost: u64, applied: Applied) -> u64 {
+        if !applied.allowed && self.never_admits(cost) { Decision::NEVER } else { longest_us }
+    }
+}
+
+#[inline]
+fn decision(
+    total: QuotaUsage,
+    several: Option<Box<Several>>,
+    wait_us: u64,
+    allowed: bool,
+    degraded: Option<Degradation>,
+) -> Decision {
+    Decision { total, several, wait_us, allowed, source: Source::Store, degraded }
+}
+
+impl QuotaNumbers {
+    /// This quota's view, and how long an admitted request waits for its turn or a denied one until it fits.
+    fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
+        let outcome = match applied {
+            Applied { allowed: true, spent, .. } if cost > 0 => Outcome::Admitted { spent },
+            Applied { allowed: false, .. } if cost <= self.capacity => Outcome::Denied { cost },
+            _ => Outcome::Adjusted,
+        };
+        let explanation = self.rules.explain(state, now_us, outcome);
+        (self.usage(explanation), explanation.wait_us)
+    }
+
+    #[inline]
+    fn usage(&self, explanation: Explanation) -> QuotaUsage {
+        let Explanation { remaining, reset_after_us, .. } = explanation;
+        QuotaUsage { limit: self.limit, remaining, reset_after_us }
+    }
+}

@@ -1,0 +1,135 @@
+//! The numbers that a policy had before, as far as states were written under them.
+//!
+//! Of a bucket or a stepped bucket it is known under which limit its state was written. When this process has changed
+//! the numbers since, what had run out under the old ones at the time of the change cannot be told from what was never
+//! used, so slower ones must not bring it back.
+
+use std::ops::Deref;
+
+use crate::rules::algorithm::{State, stepped_bucket, token_bucket};
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+use crate::rules::quota::tick::{SATURATION, gcd};
+
+/// A policy whose numbers were changed, and when, in microseconds since the epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct Superseded {
+    pub(crate) policy: Policy,
+    pub(crate) at_us: u64,
+}
+
+/// The numbers that a policy had, oldest first, as far as they are remembered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History(Vec<Superseded>);
+
+/// So many past numbers are remembered.
+const MAX_SUPERSEDED: usize = 8;
+
+impl History {
+    /// The same once these numbers are past as well.
+    pub(crate) fn then(&self, policy: &Policy, at_us: u64) -> Self {
+        let these = Superseded { policy: policy.clone(), at_us };
+        let forgotten = (self.0.len() + 1).saturating_sub(MAX_SUPERSEDED);
+        Self(self.0.iter().skip(forgotten).cloned().chain([these]).collect())
+    }
+}
+
+impl Deref for History {
+    type Target = [Superseded];
+
+    fn deref(&self) -> &[Superseded] {
+        &self.0
+    }
+}
+
+/// What matters of a quota's past numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PastNumbers {
+    pub(crate) limit: u64,
+    pub(crate) capacity: u64,
+    /// Of a stepped bucket.
+    pub(crate) interval_us: u64,
+    pub(crate) tick_us: u64,
+    /// Whether a microsecond repaid 1: then a record need not name a limit.
+    pub(crate) repays_one: bool,
+    pub(crate) superseded_at_us: u64,
+}
+
+/// Whether a microsecond repays 1 under a bucket's numbers.
+pub(crate) fn repays_one(quota: &Quota) -> bool {
+    quota.tick_us() == 1 && quota.limit() > 0 && quota.period_us().is_multiple_of(quota.limit())
+}
+
+/// The past numbers of a quota, oldest first.
+pub(crate) fn past_of(quota: &Quota, superseded: &[Superseded]) -> Box<[PastNumbers]> {
+    if !quota.algorithm().is_bucket() {
+        return Box::default();
+    }
+    let numbers = superseded.iter().filter_map(|superseded| {
+        let past = superseded.policy.quotas().iter().find(|past| past.identity() == quota.identity())?;
+        Some(PastNumbers {
+            limit: past.limit(),
+            capacity: past.capacity(),
+            interval_us: past.step_interval_us(),
+            tick_us: past.tick_us(),
+            repays_one: repays_one(past),
+            superseded_at_us: superseded.at_us,
+        })
+    });
+    numbers.collect()
+}
+
+/// Whether nothing of a state of this quota, written under that limit, was used any more when those numbers, or some after
+/// them, were superseded.
+pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumbers]) -> bool {
+    match state {
+        State::TokenBucket(state) => {
+            let parts = state.parts();
+            let is_its = |past: &PastNumbers| (past.limit, past.tick_us) == (parts.limit, parts.tick_us);
+            bucket_ran_out(parts, quota, past, past.iter().any(is_its))
+        }
+        State::SteppedBucket(state) => stepped_bucket_ran_out(*state, limit, quota, past),
+        State::FixedWindow(_) | State::SlidingWindow(_) | State::SlidingLog(_) => false,
+    }
+}
+
+/// The same of a bucket, if it was written under past numbers.
+pub(crate) fn bucket_ran_out(
+    parts: token_bucket::Parts,
+    quota: &Quota,
+    past: &[PastNumbers],
+    is_past: bool,
+) -> bool {
+    let is_current = (parts.limit, parts.tick_us) == (quota.limit(), quota.tick_us());
+    // Under a limit of 0 nothing is written.
+    let is_past = is_past && !is_current && parts.limit > 0 && quota.limit() > 0;
+    past.last().filter(|_| is_past).is_some_and(|last| {
+        let ticks = parts.at + parts.debt.div_ceil(rate(parts.limit, quota.period_us(), parts.tick_us));
+        u128::from(ticks) * u128::from(parts.tick_us) <= u128::from(last.superseded_at_us)
+    })
+}
+
+/// The same of a bucket that is refilled in steps.
+pub(crate) fn stepped_bucket_ran_out(
+    state: stepped_bucket::State,
+    limit: u64,
+    quota: &Quota,
+    past: &[PastNumbers],
+) -> bool {
+    let (used, at_us) = state.parts();
+    let written_under = past.iter().rposition(|past| past.limit == limit);
+    let since = written_under.filter(|_| limit != quota.limit());
+    let step = quota.step().unwrap_or(0);
+    since.is_some_and(|since| {
+        past[since..].iter().filter(|past| past.limit > 0).any(|past| {
+            let passed_us = past.superseded_at_us.saturating_sub(at_us);
+            let struck = passed_us.checked_div(past.interval_us).unwrap_or(0);
+            used.min(SATURATION * past.capacity) <= struck.saturating_mul(step)
+        })
+    })
+}
+
+/// How many units of debt a tick repays under a limit and a tick.
+pub(crate) fn rate(limit: u64, period_us: u64, tick_us: u64) -> u64 {
+    limit / gcd(limit, period_us / tick_us)
+}

@@ -1,0 +1,216 @@
+//! A policy: a named list of quotas that hold all together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, excerpt};
+use crate::rules::quota::{Quota, parse_quotas};
+
+/// A named list of one or more quotas: a request is admitted by all of them, or nothing is taken from any.
+///
+/// The name appears in HTTP fields, keys and metrics, so it is a token of RFC 9110 (section 5.6.2): 1 to 64 of the
+/// letters, digits and ``!#$%&'*+-.^_`|~``. Within a policy, two quotas differ in algorithm, period, step or buckets:
+/// that is how their states are told apart when numbers change.
+///
+/// ```
+/// use polylimit::Policy;
+///
+/// let policy = Policy::parse("api", "10/s; 1000/h")?;
+/// assert_eq!(policy.quotas().len(), 2);
+/// assert_eq!(policy.to_string(), "api: 10/second; 1000/hour");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    name: Arc<str>,
+    quotas: Arc<[Quota]>,
+}
+
+impl Policy {
+    /// The longest name, in bytes.
+    pub const MAX_NAME_LENGTH: usize = 64;
+    /// The most quotas of one policy.
+    pub const MAX_QUOTAS: usize = 16;
+    /// The longest [scope](crate::Limiter::policy_for), in bytes.
+    pub const MAX_SCOPE_LENGTH: usize = 256;
+
+    /// Makes a policy of quotas.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when
+    /// there are no quotas or more than 16, or when two agree in algorithm, period, step and buckets.
+    pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
+        check_name(name)?;
+        let quotas: Arc<[Quota]> = quotas.into_iter().take(Self::MAX_QUOTAS + 1).collect();
+        if quotas.is_empty() || quotas.len() > Self::MAX_QUOTAS {
+            let read = if quotas.is_empty() { "no quotas" } else { "more than 16" };
+            return Err(Error::invalid_argument(format!(
+                "policy {name} has {read}: allowed is 1 to {}",
+                Self::MAX_QUOTAS
+            )));
+        }
+        for (at, quota) in quotas.iter().enumerate() {
+            if let Some(twin) = quotas[..at].iter().find(|other| other.identity() == quota.identity()) {
+                return Err(Error::invalid_argument(format!(
+                    "policy {name} has both {twin} and {quota}: two quotas have to differ in algorithm, period, step \
+                     or buckets, so that what was used can be told apart"
+                )));
+            }
+        }
+        Ok(Self { name: name.into(), quotas })
+    }
+
+    /// Makes a policy of quotas in their text form, separated by `;`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and when a text is not a quota; see [`Quota`].
+    pub fn parse(name: &str, quotas: &str) -> Result<Self, Error> {
+        Self::new(name, parse_quotas(quotas)?)
+    }
+
+    /// A policy that is named for its quotas, so that all requests for the same quotas, in every language, count
+    /// together. With a scope it is named for both. See [`Limiter::policy_for`](crate::Limiter::policy_for).
+    pub(crate) fn one_off(quotas: &str, scope: Option<&str>) -> Result<Self, Error> {
+        let policy = Self::new("unnamed", parse_quotas(quotas)?)?;
+        let text = policy.quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join("&");
+        // These three, `&` and `^` do not stand in the text of a quota, and a scope holds no `^`: no two pairs of quotas and
+        // scope become the same name.
+        let mut name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
+        if let Some(scope) = scope {
+            check_scope(scope)?;
+            name.push('^');
+            for byte in scope.bytes() {
+                match byte {
+                    b'%' | b'^' => write_escaped(byte, &mut name),
+                    _ if is_token_byte(byte) => name.push(char::from(byte)),
+                    _ => write_escaped(byte, &mut name),
+                }
+            }
+        }
+        if name.len() <= Self::MAX_NAME_LENGTH {
+            return Ok(Self { name: name.into(), ..policy });
+        }
+        let hash = Sha256::digest(name.as_bytes());
+        let name = hash[..20].iter().fold(String::from("#"), |name, byte| format!("{name}{byte:02x}"));
+        Ok(Self { name: name.into(), ..policy })
+    }
+
+    /// Whether a text is written as quotas, and so is no policy's name: names hold neither `/` nor spaces.
+    pub(crate) fn is_quotas(text: &str) -> bool {
+        text.contains(|c: char| c == '/' || c.is_whitespace())
+    }
+
+    /// The name: a token of RFC 9110, 1 to 64 bytes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The quotas, in the order in which they were given.
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        for (at, quota) in self.quotas.iter().enumerate() {
+            write!(f, "{}{quota}", if at == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn write_escaped(byte: u8, name: &mut String) {
+    let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
+    name.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+}
+
+fn check_scope(scope: &str) -> Result<(), Error> {
+    if (1..=Policy::MAX_SCOPE_LENGTH).contains(&scope.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "scope {} ({} bytes): allowed is a text of 1 to {} bytes",
+        excerpt(scope),
+        scope.len(),
+        Policy::MAX_SCOPE_LENGTH
+    )))
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    if (1..=Policy::MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(is_token_byte) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "policy name {} ({} bytes): allowed are 1 to 64 letters, digits and !#$%&'*+-.^_`|~",
+        excerpt(name),
+        name.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_token_of_64_bytes() {
+        for name in ["a", "api-v1.2_x~|`", &"x".repeat(64)] {
+            assert_eq!(Policy::parse(name, "1/s").unwrap().name(), name);
+        }
+        for name in ["", "a b", "é", "a\"b", "a\0", "{a}", &"x".repeat(65)] {
+            assert!(Policy::parse(name, "1/s").unwrap_err().to_string().contains("allowed are 1 to 64"));
+        }
+    }
+
+    #[test]
+    fn a_one_off_policy_is_named_for_its_quotas() {
+        let name = |quotas| Policy::one_off(quotas, None).unwrap().name().to_owned();
+        assert_eq!(name("100/60s"), "100|minute");
+        assert_eq!(name("10/s token_bucket burst=20; 1_000/h"), "10|second+token_bucket+burst.20&1000|hour");
+        let long = "1/s; 1/m; 1/h; 1/d; 1/w; 1/2s; 1/2m; 1/2h; 1/2d; 1/2w; 1/3s";
+        assert_eq!(name(long), "#2860dd79ed1a337f271f357278d321769f3a645a");
+        for quotas in ["100/60s", long] {
+            assert!(check_name(&name(quotas)).is_ok());
+        }
+        assert!(Policy::one_off("100/month", None).unwrap_err().to_string().contains("days"));
+    }
+
+    #[test]
+    fn a_scope_makes_another_policy_of_the_same_quotas() {
+        let name =
+            |quotas: &str, scope: &str| Policy::one_off(quotas, Some(scope)).unwrap().name().to_owned();
+        assert_eq!(name("100/60s", "login"), "100|minute^login");
+        assert_eq!(name("100/60s", "GET /users/{id}"), "100|minute^GET%20%2Fusers%2F%7Bid%7D");
+        assert_eq!(name("100/60s", "a^b%C3é"), "100|minute^a%5Eb%25C3%C3%A9");
+        assert!(name("100/60s", &"x".repeat(256)).starts_with('#'));
+        assert_ne!(name("100/60s", &"x".repeat(256)), name("100/60s", &"x".repeat(255)));
+        for scope in ["login", "\0 /{}", &"é".repeat(128)] {
+            assert!(check_name(&name("100/60s", scope)).is_ok());
+        }
+        for scope in ["", &"x".repeat(257)] {
+            let refused = Policy::one_off("100/60s", Some(scope)).unwrap_err().to_string();
+            assert!(refused.contains("allowed is a text of 1 to 256 bytes"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn quotas_are_told_apart() {
+        assert!(
+            Policy::parse("a", "1/s; 2/s")
+                .unwrap_err()
+                .to_string()
+                .contains("has both 1/second and 2/second")
+        );
+        Policy::parse("a", "1/s; 1/s buckets=1; 1/s token_bucket; 1/s token_bucket step=1; 1/m").unwrap();
+        assert!(Policy::new("a", []).unwrap_err().to_string().contains("no quotas"));
+        let many = (1..=17).map(|seconds| format!("1/{seconds}s")).collect::<Vec<_>>().join(";");
+        assert!(Policy::parse("a", &many).unwrap_err().to_string().contains("more than 16"));
+    }
+}

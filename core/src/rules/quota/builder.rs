@@ -1,0 +1,350 @@
+//! Builds a quota from numbers and checks every bound.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::rules::quota::{Algorithm, Quota, tick};
+use crate::runtime::clock::micros;
+
+/// The settings that can be refused, so that a text can say in which column the refused one stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Limit,
+    Period,
+    Burst,
+    Step,
+    Buckets,
+    Aligned,
+    CountDenied,
+}
+
+impl Setting {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Period => "period",
+            Self::Burst => "burst",
+            Self::Step => "step",
+            Self::Buckets => "buckets",
+            Self::Aligned => "aligned",
+            Self::CountDenied => "count_denied",
+        }
+    }
+}
+
+/// Which setting was refused, and why.
+pub(crate) struct Refusal {
+    pub(crate) setting: Setting,
+    pub(crate) message: String,
+}
+
+/// The settings of a [`Quota`] before they are checked; made by [`Quota::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use polylimit::{Algorithm, Quota};
+///
+/// let quota = Quota::builder(5, Duration::from_secs(60)).algorithm(Algorithm::SlidingLog).build()?;
+/// assert_eq!(quota.to_string(), "5/minute sliding_log");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes a quota only when `build` is called"]
+pub struct QuotaBuilder {
+    algorithm: Algorithm,
+    limit: u64,
+    period: Duration,
+    burst: Option<u64>,
+    step: Option<u64>,
+    buckets: Option<u32>,
+    aligned: bool,
+    count_denied: bool,
+}
+
+impl QuotaBuilder {
+    pub(crate) fn new(limit: u64, period: Duration) -> Self {
+        Self {
+            algorithm: Algorithm::default(),
+            limit,
+            period,
+            burst: None,
+            step: None,
+            buckets: None,
+            aligned: false,
+            count_denied: false,
+        }
+    }
+
+    /// How to count; a sliding window unless told otherwise.
+    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// The capacity of a bucket, in units; `limit` unless told otherwise. Token and leaky bucket only.
+    pub fn burst(mut self, units: u64) -> Self {
+        self.burst = Some(units);
+        self
+    }
+
+    /// Tokens arrive so many at a time instead of one by one. Token bucket only.
+    pub fn step(mut self, units: u64) -> Self {
+        self.step = Some(units);
+        self
+    }
+
+    /// Into how many sub-windows the period is cut. Sliding window only.
+    pub fn buckets(mut self, buckets: u32) -> Self {
+        self.buckets = Some(buckets);
+        self
+    }
+
+    /// Windows start at multiples of the period since the Unix epoch. Fixed window only.
+    pub fn aligned(mut self, aligned: bool) -> Self {
+        self.aligned = aligned;
+        self
+    }
+
+    /// Denied requests are charged too, so that a client that does not wait stays out.
+    pub fn count_denied(mut self, count_denied: bool) -> Self {
+        self.count_denied = count_denied;
+        self
+    }
+
+    /// Checks every bound and makes the quota.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the setting, what it was and what is allowed.
+    pub fn build(self) -> Result<Quota, Error> {
+        self.check().map_err(|refusal| Error::invalid_argument(refusal.message))
+    }
+
+    pub(crate) fn check(&self) -> Result<Quota, Refusal> {
+        let limit = self.limit;
+        if limit > Quota::MAX_UNITS {
+            return Err(refuse(Setting::Limit, limit, "0 to 1000000000000 units"));
+        }
+        let period_us = self.checked_period_us()?;
+        let burst =
+            self.checked_units(Setting::Burst, self.burst, self.algorithm.is_bucket(), "the two buckets")?;
+        let step = self.checked_units(
+            Setting::Step,
+            self.step,
+            self.algorithm == Algorithm::TokenBucket,
+            "token_bucket",
+        )?;
+        let buckets = self.checked_buckets(period_us)?;
+        if self.aligned && self.algorithm != Algorithm::FixedWindow {
+            return Err(self.misplaced(Setting::Aligned, "fixed_window"));
+        }
+        let mut quota = Quota {
+            algorithm: self.algorithm,
+            limit,
+            period_us,
+            capacity: burst.unwrap_or(limit),
+            step: step.unwrap_or(0),
+            buckets: buckets.unwrap_or(0),
+            aligned: self.aligned,
+            count_denied: self.count_denied,
+            tick_us: 1,
+        };
+        quota.tick_us = checked_tick_us(&quota)?;
+        Ok(quota)
+    }
+
+    fn checked_period_us(&self) -> Result<u64, Refusal> {
+        let allowed = "whole microseconds from 1 ms to 366 days";
+        if self.period < Quota::MIN_PERIOD || self.period > Quota::MAX_PERIOD {
+            return Err(refuse(Setting::Period, format_args!("{:?}", self.period), allowed));
+        }
+        let period_us = micros(self.period);
+        if Duration::from_micros(period_us) == self.period {
+            Ok(period_us)
+        } else {
+            Err(refuse(Setting::Period, format_args!("{:?}", self.period), allowed))
+        }
+    }
+
+    fn checked_units(
+        &self,
+        setting: Setting,
+        units: Option<u64>,
+        belongs: bool,
+        to: &str,
+    ) -> Result<Option<u64>, Refusal> {
+        match units {
+            Some(_) if !belongs => Err(self.misplaced(setting, to)),
+            Some(units) if !(1..=Quota::MAX_UNITS).contains(&units) => {
+                Err(refuse(setting, units, "1 to 1000000000000 units"))
+            }
+            units => Ok(units),
+        }
+    }
+
+    fn checked_buckets(&self, period_us: u64) -> Result<Option<u32>, Refusal> {
+        match self.buckets {
+            Some(_) if self.algorithm != Algorithm::SlidingWindow => {
+                Err(self.misplaced(Setting::Buckets, "sliding_window"))
+            }
+            Some(buckets) if !(1..=Quota::MAX_BUCKETS).contains(&buckets) => {
+                Err(refuse(Setting::Buckets, buckets, "1 to 60 sub-windows"))
+            }
+            Some(buckets) if !period_us.is_multiple_of(u64::from(buckets)) => Err(refuse(
+                Setting::Buckets,
+                buckets,
+                &format!("a divisor of the period, which is {period_us} us"),
+            )),
+            None if self.algorithm == Algorithm::SlidingWindow => Ok(Some(default_buckets(period_us))),
+            buckets => Ok(buckets),
+        }
+    }
+
+    fn misplaced(&self, setting: Setting, to: &str) -> Refusal {
+        let message = format!(
+            "{} belongs to {to} only, and this quota is a {}: leave it out or change the algorithm",
+            setting.name(),
+            self.algorithm
+        );
+        Refusal { setting, message }
+    }
+}
+
+/// 10 sub-windows where the period divides by 10, otherwise 1.
+pub(crate) fn default_buckets(period_us: u64) -> u32 {
+    if period_us.is_multiple_of(10) { 10 } else { 1 }
+}
+
+/// The tick in which the quota can count exactly. Every wait has to fit 63 bits of microseconds. A stepped bucket counts microseconds; its refill interval must be
+/// whole, and the longest wait that it can ever require must stay exact too.
+fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
+    if quota.limit == 0 {
+        return Ok(1);
+    }
+    let tick = match (quota.algorithm, quota.step) {
+        (Algorithm::TokenBucket, 1..) => return checked_step(quota).map(|()| 1),
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
+            tick::of_bucket(quota.limit, quota.period_us, quota.capacity)
+                .filter(|_| longest_wait_us(quota) < 1 << 63)
+        }
+        (Algorithm::SlidingWindow, _) => {
+            tick::of_sliding_window(quota.limit, quota.period_us / u64::from(quota.buckets))
+        }
+        (Algorithm::FixedWindow | Algorithm::SlidingLog, _) => Some(1),
+    };
+    tick.ok_or_else(|| {
+        let message = format!(
+            "a {} of capacity {} with limit {} per {} us cannot be counted exactly: use a smaller limit or burst, \
+             or a period with more factors of ten",
+            quota.algorithm, quota.capacity, quota.limit, quota.period_us
+        );
+        Refusal { setting: Setting::Limit, message }
+    })
+}
+
+/// How long a saturated bucket takes to be full again.
+fn longest_wait_us(quota: &Quota) -> u128 {
+    let saturated = u128::from(tick::SATURATION) * u128::from(quota.capacity);
+    (saturated * u128::from(quota.period_us)).div_ceil(u128::from(quota.limit))
+}
+
+fn checked_step(quota: &Quota) -> Result<(), Refusal> {
+    let span = u128::from(quota.step) * u128::from(quota.period_us);
+    if !span.is_multiple_of(u128::from(quota.limit)) {
+        return Err(refuse(
+            Setting::Step,
+            quota.step,
+            &format!(
+                "a number for which step * period / limit is whole microseconds; here it is {span} / {}",
+                quota.limit
+            ),
+        ));
+    }
+    let interval_us = span / u128::from(quota.limit);
+    let steps = (u128::from(tick::SATURATION) * u128::from(quota.capacity)).div_ceil(u128::from(quota.step));
+    if steps * interval_us > tick::MAX_EXACT {
+        let message = format!(
+            "a token_bucket of burst {} that gets {} every {interval_us} us could be in debt for longer than can be \
+             counted exactly: use a smaller burst, a larger step or a shorter period",
+            quota.capacity, quota.step
+        );
+        return Err(Refusal { setting: Setting::Step, message });
+    }
+    Ok(())
+}
+
+fn refuse(setting: Setting, read: impl std::fmt::Display, allowed: &str) -> Refusal {
+    Refusal { setting, message: format!("{} is {read}: allowed is {allowed}", setting.name()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn message(builder: QuotaBuilder) -> String {
+        builder.build().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn bounds_are_inclusive() {
+        for limit in [0, 1, 1_000_000] {
+            assert_eq!(Quota::builder(limit, SECOND).build().unwrap().limit(), limit);
+        }
+        for period in [Quota::MIN_PERIOD, Quota::MAX_PERIOD] {
+            assert_eq!(Quota::builder(1, period).build().unwrap().period(), period);
+        }
+        let log = Quota::builder(Quota::MAX_UNITS, SECOND).algorithm(Algorithm::SlidingLog);
+        assert_eq!(log.build().unwrap().capacity(), Quota::MAX_UNITS);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_says_what_is_allowed() {
+        let quota = || Quota::builder(10, SECOND);
+        let bucket = || quota().algorithm(Algorithm::TokenBucket);
+        assert_eq!(
+            message(Quota::builder(Quota::MAX_UNITS + 1, SECOND)),
+            "limit is 1000000000001: allowed is 0 to 1000000000000 units"
+        );
+        for period in
+            [Duration::ZERO, Duration::from_nanos(1_000_001), Duration::from_micros(999), Duration::MAX]
+        {
+            assert!(message(Quota::builder(1, period)).contains("1 ms to 366 days"));
+        }
+        assert!(message(quota().buckets(0)).contains("1 to 60"));
+        assert!(message(quota().buckets(61)).contains("1 to 60"));
+        assert!(message(quota().buckets(7)).contains("a divisor of the period"));
+        assert!(message(bucket().burst(0)).contains("1 to 1000000000000"));
+        assert!(message(bucket().step(0)).contains("1 to 1000000000000"));
+        assert!(message(bucket().step(Quota::MAX_UNITS + 1)).contains("1 to 1000000000000"));
+        assert!(
+            message(Quota::builder(7, SECOND).algorithm(Algorithm::TokenBucket).step(1)).contains("whole")
+        );
+    }
+
+    #[test]
+    fn a_setting_of_another_algorithm_is_refused() {
+        let quota = || Quota::builder(10, SECOND);
+        assert!(message(quota().burst(5)).contains("burst belongs to the two buckets only"));
+        assert!(message(quota().aligned(true)).contains("aligned belongs to fixed_window only"));
+        assert!(message(quota().algorithm(Algorithm::LeakyBucket).step(5)).contains("token_bucket only"));
+        assert!(message(quota().algorithm(Algorithm::SlidingLog).buckets(5)).contains("sliding_window only"));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_exactly_is_refused() {
+        let odd = Duration::from_micros(1_000_000_000_001);
+        let bucket = Quota::builder(1, odd).algorithm(Algorithm::TokenBucket).burst(Quota::MAX_UNITS);
+        assert!(message(bucket.clone()).contains("cannot be counted exactly"));
+        assert!(message(bucket.step(1)).contains("could be in debt for longer"));
+        let century = Quota::builder(1, Duration::from_secs(100 * 86_400)).algorithm(Algorithm::LeakyBucket);
+        assert!(message(century.burst(Quota::MAX_UNITS)).contains("cannot be counted exactly"));
+    }
+
+    #[test]
+    fn a_limit_of_nothing_has_no_capacity() {
+        let quota =
+            Quota::builder(0, SECOND).algorithm(Algorithm::TokenBucket).burst(5).step(3).build().unwrap();
+        assert_eq!((quota.capacity(), quota.step()), (0, Some(3)));
+    }
+}

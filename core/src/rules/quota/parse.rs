@@ -1,0 +1,354 @@
+//! Reads quotas from their text form.
+//!
+//! ```text
+//! quotas   = quota { ";" quota }
+//! quota    = limit ( [ws] "/" [ws] | ws "per" ws ) period { ws setting }
+//! limit    = digits, with "_" allowed between them
+//! period   = [digits [ws]] unit ;  unit = us|ms|s|sec|second|m|min|minute|h|hr|hour|d|day|w|week, plural forms too
+//! setting  = algorithm | "burst=" n | "step=" n | "buckets=" n | "aligned" | "count_denied"
+//! ```
+//!
+//! `per` and units may be written in upper case, but for a lone `M`, which may mean a month.
+
+use std::borrow::Cow;
+use std::iter::Peekable;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Error, excerpt};
+use crate::rules::quota::builder::Setting;
+use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
+
+impl FromStr for Quota {
+    type Err = Error;
+
+    /// Reads one quota, such as `10/s token_bucket burst=20`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with what was read, at which column (counted in
+    /// characters, from 1), and what is allowed.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.find(';') {
+            None => Reader { text }.quota(Span { start: 0, end: text.len() }),
+            Some(at) => Err(Reader { text }.error(at, "one quota; a policy takes several")),
+        }
+    }
+}
+
+/// Reads quotas separated by `;`, such as `10/s; 1000/h`.
+pub(crate) fn quotas(text: &str) -> Result<Vec<Quota>, Error> {
+    let reader = Reader { text };
+    reader
+        .split(Span { start: 0, end: text.len() }, |c| c == ';')
+        .into_iter()
+        .map(|span| reader.quota(span))
+        .collect()
+}
+
+/// A stretch of the text, in bytes; it starts and ends between characters.
+#[derive(Clone, Copy)]
+struct Span {
+    start: usize,
+    end: usize,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&self, span: Span) -> &'a str {
+        &self.text[span.start..span.end]
+    }
+
+    fn error(&self, at: usize, allowed: &str) -> Error {
+        let read = match self.text[at..].split_whitespace().next() {
+            Some(word) => format!("read {}", excerpt(word)),
+            None => "the text ends".to_owned(),
+        };
+        self.error_at(at, &format!("{read}, allowed is {allowed}"))
+    }
+
+    fn error_at(&self, at: usize, message: &str) -> Error {
+        let column = self.text[..at].chars().count() + 1;
+        Error::invalid_argument(format!("quota at column {column}: {message}"))
+    }
+
+    /// The parts of a span between separators, empty ones included.
+    fn split(&self, span: Span, separator: fn(char) -> bool) -> Vec<Span> {
+        let mut parts = Vec::new();
+        let mut start = span.start;
+        for (offset, separated_by) in self.read(span).match_indices(separator) {
+            let end = span.start + offset;
+            parts.push(Span { start, end });
+            start = end + separated_by.len();
+        }
+        parts.push(Span { start, end: span.end });
+        parts
+    }
+
+    fn quota(&self, span: Span) -> Result<Quota, Error> {
+        let words = self.split(span, char::is_whitespace);
+        let mut words = words.into_iter().filter(|word| word.start < word.end).peekable();
+        let Some(first) = words.next() else {
+            return Err(self.error(span.start, "a quota such as 100/minute"));
+        };
+        let (limit, period) = self.around_separator(first, &mut words)?;
+        let limit = self.number(limit, "digits with _ between them, then / and a period")?;
+        let (period_at, period) = (period.start, self.period(period, &mut words)?);
+        let mut settings =
+            Settings { builder: Quota::builder(limit, period), places: Vec::new(), algorithm: false };
+        for word in words {
+            self.setting(word, &mut settings)?;
+        }
+        settings.builder.check().map_err(|refusal| {
+            let place = settings.places.iter().find(|(setting, _)| *setting == refusal.setting);
+            let at = match refusal.setting {
+                Setting::Period => period_at,
+                _ => place.map_or(first.start, |(_, at)| *at),
+            };
+            self.error_at(at, &refusal.message)
+        })
+    }
+
+    /// The limit and the first word of the period: what stands before and after `/` or `per`.
+    fn around_separator(
+        &self,
+        first: Span,
+        words: &mut Peekable<impl Iterator<Item = Span>>,
+    ) -> Result<(Span, Span), Error> {
+        const EXAMPLE: &str = "a quota such as 100/minute";
+        let (limit, after) = if let Some(at) = self.read(first).find('/') {
+            let slash = first.start + at;
+            (Span { end: slash, ..first }, Span { start: slash + 1, ..first })
+        } else {
+            let Some(separator) = words.next() else { return Err(self.error(first.start, EXAMPLE)) };
+            let read = self.read(separator);
+            let length = if read.eq_ignore_ascii_case("per") { read.len() } else { 1 };
+            if length == 1 && !read.starts_with('/') {
+                return Err(self.error(first.start, EXAMPLE));
+            }
+            (first, Span { start: separator.start + length, ..separator })
+        };
+        if after.start < after.end {
+            return Ok((limit, after));
+        }
+        Ok((limit, words.next().unwrap_or(after)))
+    }
+
+    /// Digits, with single underscores allowed between them.
+    fn number(&self, span: Span, allowed: &str) -> Result<u64, Error> {
+        let read = self.read(span);
+        let well_formed =
+            read.split('_').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+        if !well_formed {
+            return Err(self.error(span.start, allowed));
+        }
+        read.replace('_', "").parse().map_err(|_| self.error(span.start, "a number up to 1000000000000"))
+    }
+
+    /// A number, if there is one, and a unit, which may be the next word.
+    fn period(
+        &self,
+        span: Span,
+        words: &mut Peekable<impl Iterator<Item = Span>>,
+    ) -> Result<Duration, Error> {
+        let read = self.read(span);
+        let digits = read.bytes().take_while(u8::is_ascii_digit).count();
+        let is_unit = |word: &Span| unit_us(&lower_case(self.read(*word))).is_some();
+        let (written, unit_at) =
+            match words.next_if(|word| digits > 0 && digits == read.len() && is_unit(word)) {
+                Some(word) => (self.read(word), word.start),
+                None => (&read[digits..], span.start + digits),
+            };
+        let unit = &*lower_case(written);
+        if unit == "M" {
+            return Err(self
+                .error_at(unit_at, "read \"M\", allowed is m for minutes, or days for a month, as in 30d"));
+        }
+        if matches!(unit, "mo" | "mon" | "month" | "months" | "y" | "yr" | "year" | "years") {
+            return Err(self.error_at(
+                unit_at,
+                &format!("read {written:?}, which has no fixed length: say days, as in 30d or 365d"),
+            ));
+        }
+        let Some(unit_us) = unit_us(unit) else {
+            return Err(self.error(unit_at, "us, ms, s, m, h, d or w, or the word for it, such as minute"));
+        };
+        let count: u64 = match &read[..digits] {
+            "" => 1,
+            count => count.parse().unwrap_or(u64::MAX),
+        };
+        // A period too long for the multiplication is too long for a quota as well: the builder refuses it.
+        Ok(Duration::from_micros(count.saturating_mul(unit_us)))
+    }
+
+    fn setting(&self, word: Span, settings: &mut Settings) -> Result<(), Error> {
+        let read = self.read(word);
+        let (name, value) = match read.find('=') {
+            Some(at) => (&read[..at], Some(Span { start: word.start + at + 1, end: word.end })),
+            None => (read, None),
+        };
+        if value.is_none()
+            && let Some(algorithm) = Algorithm::from_name(name)
+        {
+            if std::mem::replace(&mut settings.algorithm, true) {
+                return Err(self.error(word.start, "one algorithm"));
+            }
+            settings.builder = settings.builder.clone().algorithm(algorithm);
+            return Ok(());
+        }
+        let setting = match (name, value) {
+            ("burst", Some(_)) => Setting::Burst,
+            ("step", Some(_)) => Setting::Step,
+            ("buckets", Some(_)) => Setting::Buckets,
+            ("aligned", None) => Setting::Aligned,
+            ("count_denied", None) => Setting::CountDenied,
+            _ => {
+                let algorithms = Algorithm::ALL.map(Algorithm::name).join(", ");
+                let allowed = format!("{algorithms}, burst=n, step=n, buckets=n, aligned or count_denied");
+                return Err(self.error(word.start, &allowed));
+            }
+        };
+        if settings.places.iter().any(|(given, _)| *given == setting) {
+            return Err(self.error(word.start, &format!("{} once", setting.name())));
+        }
+        settings.places.push((setting, word.start));
+        let number = value.map_or(Ok(0), |span| self.number(span, "digits with _ between them"))?;
+        let builder = settings.builder.clone();
+        settings.builder = match setting {
+            Setting::Burst => builder.burst(number),
+            Setting::Step => builder.step(number),
+            // More than 2^32 sub-windows are as many too many as 2^32.
+            Setting::Buckets => builder.buckets(u32::try_from(number).unwrap_or(u32::MAX)),
+            Setting::Aligned => builder.aligned(true),
+            _ => builder.count_denied(true),
+        };
+        Ok(())
+    }
+}
+
+/// What the words so far have set, and where they stand.
+struct Settings {
+    builder: QuotaBuilder,
+    places: Vec<(Setting, usize)>,
+    algorithm: bool,
+}
+
+/// A unit in lower case, unless it is `M`, which is the sign of a month as well.
+fn lower_case(unit: &str) -> Cow<'_, str> {
+    if unit == "M" || !unit.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Borrowed(unit)
+    } else {
+        Cow::Owned(unit.to_ascii_lowercase())
+    }
+}
+
+fn unit_us(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "us" | "microsecond" | "microseconds" => 1,
+        "ms" | "millisecond" | "milliseconds" => 1_000,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000,
+        "d" | "day" | "days" => 86_400_000_000,
+        "w" | "week" | "weeks" => 604_800_000_000,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        text.parse::<Quota>().unwrap().to_string()
+    }
+
+    fn message(text: &str) -> String {
+        text.parse::<Quota>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn reads_what_the_grammar_allows() {
+        for (text, expected) in [
+            ("100/minute", "100/minute"),
+            ("100/60s", "100/minute"),
+            ("  100/m \t", "100/minute"),
+            ("007/1sec", "7/second"),
+            ("10/s token_bucket burst=20", "10/second token_bucket burst=20"),
+            ("5/15m sliding_log", "5/15m sliding_log"),
+            ("1_000_000/day token_bucket burst=50_000", "1000000/day token_bucket burst=50000"),
+            ("50/days step=50 burst=200 token_bucket", "50/day token_bucket burst=200 step=50"),
+            ("10/s sliding_window buckets=10", "10/second"),
+            ("10/s buckets=1", "10/second buckets=1"),
+            ("10/1001us buckets=1", "10/1001us"),
+            ("10/14days fixed_window count_denied aligned", "10/2w fixed_window aligned count_denied"),
+            ("0/week leaky_bucket burst=3", "0/week leaky_bucket burst=3"),
+            ("10/2hours leaky_bucket", "10/2h leaky_bucket"),
+            ("100 per minute", "100/minute"),
+            ("100 PER 5 Minutes fixed_window", "100/5m fixed_window"),
+            ("100 / minute", "100/minute"),
+            ("100 /15 mins burst=7 token_bucket", "100/15m token_bucket burst=7"),
+            ("100/ 15 m", "100/15m"),
+            ("10/hr", "10/hour"),
+            ("10/2Hrs", "10/2h"),
+            ("10/MINUTE", "10/minute"),
+            ("10/S", "10/second"),
+            ("10/500 milliseconds", "10/500ms"),
+        ] {
+            assert_eq!(canonical(text), expected, "{text}");
+            assert_eq!(canonical(expected), expected);
+        }
+    }
+
+    #[test]
+    fn says_what_was_read_where_and_what_is_allowed() {
+        for (text, expected) in [
+            ("", "column 1: the text ends, allowed is a quota such as 100/minute"),
+            ("hundred", "column 1: read \"hundred\", allowed is a quota such as 100/minute"),
+            ("/s", "column 1: read \"/s\", allowed is digits"),
+            ("1__0/s", "column 1: read \"1__0/s\", allowed is digits"),
+            ("-1/s", "column 1: read \"-1/s\""),
+            ("1.5/s", "column 1: read \"1.5/s\""),
+            ("10/", "column 4: the text ends, allowed is us, ms, s, m, h, d or w"),
+            ("10/ month", "column 5: read \"month\", which has no fixed length"),
+            ("10/M", "column 4: read \"M\", allowed is m for minutes, or days"),
+            ("10 per", "column 7: the text ends, allowed is us"),
+            ("10 minutes", "column 1: read \"10\", allowed is a quota such as 100/minute"),
+            ("10 per 5", "column 9: the text ends, allowed is us"),
+            ("10/5 fixed_window", "column 5: read \"fixed_window\", allowed is us"),
+            ("10perminute", "column 1: read \"10perminute\", allowed is a quota"),
+            ("10/fortnight", "column 4: read \"fortnight\", allowed is us"),
+            ("10/3months", "column 5: read \"months\", which has no fixed length: say days"),
+            ("10/year", "column 4: read \"year\", which has no fixed length: say days"),
+            ("10/0s", "column 4: period is 0ns: allowed is whole microseconds from 1 ms to 366 days"),
+            ("10/99999999999999999999w", "column 4: period is"),
+            ("2000000000000/s", "column 1: limit is 2000000000000: allowed is 0 to 1000000000000"),
+            (
+                "99999999999999999999/s",
+                "column 1: read \"99999999999999999999/s\", allowed is a number up to",
+            ),
+            ("10/s burst=20", "column 6: burst belongs to the two buckets only"),
+            ("10/s token_bucket burst=", "column 25: the text ends, allowed is digits"),
+            ("10/s é burst=20", "column 6: read \"é\", allowed is token_bucket"),
+            ("10/s é", "column 6: read"),
+            ("10/s\u{a0}buckets=61", "column 6: buckets is 61: allowed is 1 to 60"),
+            ("10/s buckets=9999999999", "column 6: buckets is 4294967295"),
+            ("10/s sliding_log sliding_log", "column 18: read \"sliding_log\", allowed is one algorithm"),
+            ("10/s aligned aligned", "column 14: read \"aligned\", allowed is aligned once"),
+            ("10/s; 20/m", "column 5: read \";\", allowed is one quota"),
+        ] {
+            assert!(message(text).contains(expected), "{text}: {}", message(text));
+        }
+    }
+
+    #[test]
+    fn reads_several_and_counts_columns_through_all_of_them() {
+        let texts: Vec<_> = quotas("10/s; 1000/h").unwrap().iter().map(Quota::to_string).collect();
+        assert_eq!(texts, ["10/second", "1000/hour"]);
+        assert!(quotas("10/s; x").unwrap_err().to_string().contains("column 7: read \"x\""));
+        assert!(quotas("10/s;").unwrap_err().to_string().contains("column 6: the text ends"));
+        assert!(quotas("10/s;;1/m").unwrap_err().to_string().contains("column 6"));
+    }
+}

@@ -1,0 +1,166 @@
+//! The transition of a whole policy: state and request to new state, all or nothing.
+//!
+//! This runs where the states live, in one piece. What it leaves is explained by [`crate::rules::explanation`].
+
+use crate::rules::algorithm::{QuotaRules, Rules, State};
+use crate::rules::policy::Policy;
+
+/// What is done to a key. A reset is not among them: it forgets the states, whatever they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Spends the cost from every quota if all admit it.
+    Check,
+    /// Decides as a check and leaves no trace.
+    Peek,
+    /// Spends as much of the cost as every quota admits.
+    Take,
+    /// Spends the cost whether it fits or not, up to saturation.
+    Charge,
+    /// Gives back up to what is used.
+    Refund,
+}
+
+/// A policy's numbers, ready for the arithmetic.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyRules {
+    pub(crate) quotas: Box<[QuotaNumbers]>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct QuotaNumbers {
+    pub(crate) rules: QuotaRules,
+    pub(crate) limit: u64,
+    pub(crate) capacity: u64,
+    pub(crate) count_denied: bool,
+}
+
+/// What a transition did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Applied {
+    /// Whether every quota admits the request; true for what cannot be denied.
+    pub(crate) allowed: bool,
+    /// The units that a check or take has spent from every quota.
+    pub(crate) spent: u64,
+    /// Whether any state was written.
+    pub(crate) written: bool,
+}
+
+impl PolicyRules {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let numbers = policy.quotas().iter().map(|quota| QuotaNumbers {
+            rules: QuotaRules::new(quota),
+            limit: quota.limit(),
+            capacity: quota.capacity(),
+            count_denied: quota.count_denied(),
+        });
+        Self { quotas: numbers.collect() }
+    }
+
+    /// Applies an operation to the states of one key, which stand in the order of the quotas.
+    #[inline]
+    pub(crate) fn apply(
+        &self,
+        states: &mut [State],
+        now_us: u64,
+        operation: Operation,
+        cost: u64,
+    ) -> Applied {
+        debug_assert_eq!(states.len(), self.quotas.len());
+        if cost == 0 {
+            return Applied { allowed: true, spent: 0, written: false };
+        }
+        match operation {
+            Operation::Check => self.check(states, now_us, cost),
+            Operation::Peek => {
+                Applied { allowed: self.admits(states, now_us, cost), spent: 0, written: false }
+            }
+            Operation::Take => self.take(states, now_us, cost),
+            Operation::Charge => {
+                let written = self.charge(states, now_us, cost, |_| true);
+                Applied { allowed: true, spent: 0, written }
+            }
+            Operation::Refund => {
+                for (quota, state) in self.quotas.iter().zip(states) {
+                    quota.rules.refund(state, now_us, cost);
+                }
+                Applied { allowed: true, spent: 0, written: true }
+            }
+        }
+    }
+
+    #[inline]
+    fn check(&self, states: &mut [State], now_us: u64, cost: u64) -> Applied {
+        // What can never pass writes nothing at all.
+        if self.never_admits(cost) {
+            return Applied { allowed: false, spent: 0, written: false };
+        }
+        if self.try_spend(states, now_us, cost) {
+            return Applied { allowed: true, spent: cost, written: true };
+        }
+        let written = self.charge(states, now_us, cost, |quota| quota.count_denied);
+        Applied { allowed: false, spent: 0, written }
+    }
+
+    /// Whether the cost is more than a quota can ever admit.
+    #[inline]
+    pub(crate) fn never_admits(&self, cost: u64) -> bool {
+        self.quotas.iter().any(|quota| cost > quota.capacity)
+    }
+
+    fn take(&self, states: &mut [State], now_us: u64, cost: u64) -> Applied {
+        let remaining =
+            self.quotas.iter().zip(&*states).map(|(quota, state)| quota.rules.remaining(state, now_us));
+        let spent = remaining.fold(cost, u64::min);
+        let written = if spent == 0 {
+            self.charge(states, now_us, 0, |_| false)
+        } else {
+            self.spend(states, now_us, spent);
+            true
+        };
+        Applied { allowed: true, spent, written }
+    }
+
+    #[inline]
+    pub(crate) fn admits(&self, states: &[State], now_us: u64, cost: u64) -> bool {
+        self.quotas.iter().zip(states).all(|(quota, state)| cost <= quota.rules.remaining(state, now_us))
+    }
+
+    /// Spends the cost from every quota if all admit it.
+    #[inline]
+    fn try_spend(&self, states: &mut [State], now_us: u64, cost: u64) -> bool {
+        let admitted = self.admits(states, now_us, cost);
+        if admitted {
+            self.spend(states, now_us, cost);
+        }
+        admitted
+    }
+
+    #[inline]
+    fn spend(&self, states: &mut [State], now_us: u64, units: u64) {
+        for (quota, state) in self.quotas.iter().zip(states) {
+            quota.rules.spend(state, now_us, units);
+        }
+    }
+
+    /// Charges the quotas that count and moves the states of the others back if the clock went back. Says whether
+    /// anything was written.
+    fn charge(
+        &self,
+        states: &mut [State],
+        now_us: u64,
+        cost: u64,
+        counts: impl Fn(&QuotaNumbers) -> bool,
+    ) -> bool {
+        let mut written = false;
+        for (quota, state) in self.quotas.iter().zip(states) {
+            if counts(quota) {
+                let units = cost.min(quota.rules.room(state, now_us));
+                quota.rules.spend(state, now_us, units);
+                written = true;
+            } else {
+                written |= quota.rules.rewind(state, now_us);
+            }
+        }
+        written
+    }
+}

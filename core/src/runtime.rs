@@ -1,0 +1,11 @@
+//! What the core runs on: clocks, threads that wait, a runtime for callers without one, locks, and memory that a fork wipes.
+
+pub(crate) mod clock;
+pub(crate) mod close_signal;
+pub(crate) mod driver;
+pub(crate) mod fork;
+pub(crate) mod lock;
+#[cfg(target_os = "linux")]
+pub(crate) mod mmap;
+pub(crate) mod park;
+pub(crate) mod sleep;

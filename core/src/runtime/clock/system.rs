@@ -1,0 +1,163 @@
+//! The system clock, read by way of the processor's counter.
+//!
+//! Asking the system for the time takes longer than a decision. So the time is asked for once a millisecond, and in
+//! between it is that time and what the processor's counter (on x86-64 the TSC) has counted since. The two drift apart by
+//! less than a tenth of a microsecond in a millisecond, and are paired to a microsecond; a step of the system clock is
+//! seen within a millisecond.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::runtime::clock::MAX_US;
+
+/// How long the counter is trusted before the system is asked again, in microseconds.
+const TRUSTED_US: u64 = 1_000;
+
+/// How long asking may take for the answer to belong to the counter's value, in nanoseconds. It takes longer when the
+/// thread was interrupted in between.
+const PAIRED_NS: u64 = 1_000;
+
+/// The clock, of which there is one.
+pub(crate) fn counted() -> &'static Counted {
+    static CLOCK: LazyLock<Counted> = LazyLock::new(Counted::default);
+    &CLOCK
+}
+
+/// The same as of the kernel's last tick.
+#[cfg(target_os = "linux")]
+pub(crate) fn coarse_now_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    // Never negative, and below a second.
+    let ns = u32::try_from(time.tv_nsec).unwrap_or(0);
+    match u64::try_from(time.tv_sec) {
+        Ok(seconds) => (seconds.min(MAX_US / 1_000_000) * 1_000_000 + u64::from(ns / 1_000)).min(MAX_US),
+        Err(_) => 0,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn coarse_now_us() -> u64 {
+    counted().now_us()
+}
+
+/// What the system says, in nanoseconds since the Unix epoch.
+fn asked_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// When the system was last asked: what it said, and where the counter stood.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    counter: quanta::Clock,
+    /// How many microseconds `2^32` counts take: one multiplication turns counts into microseconds and `2^32`ths of one.
+    scale: u64,
+    /// How many counts are trusted.
+    trusted: u64,
+    /// Odd while the others are being written; then readers ask the system themselves.
+    version: AtomicU64,
+    at_us: AtomicU64,
+    /// What of a microsecond had passed since, in `2^32`ths.
+    at_fraction: AtomicU64,
+    at_count: AtomicU64,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        let counter = quanta::Clock::new();
+        // A counter of 1 GHz makes this 2^32 / 1000; one of less than 1 MHz is as good as none.
+        let scale = counter.delta_as_nanos(0, 1 << 32) / 1_000;
+        let trusted = if (1..1 << 32).contains(&scale) { (TRUSTED_US << 32) / scale } else { 0 };
+        Self {
+            counter,
+            scale,
+            trusted,
+            version: AtomicU64::default(),
+            at_us: AtomicU64::default(),
+            at_fraction: AtomicU64::default(),
+            at_count: AtomicU64::default(),
+        }
+    }
+}
+
+impl Counted {
+    /// Microseconds since the Unix epoch; a clock before the epoch shows the epoch.
+    #[inline]
+    pub(crate) fn now_us(&self) -> u64 {
+        let count = self.counter.raw();
+        let version = self.version.load(Ordering::Acquire);
+        let at_us = self.at_us.load(Ordering::Relaxed);
+        let at_fraction = self.at_fraction.load(Ordering::Relaxed);
+        let at_count = self.at_count.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+        // Another core's counter may be a little behind the one that wrote: then nothing has passed.
+        let passed = count.saturating_sub(at_count);
+        if whole && passed < self.trusted && at_count > 0 {
+            at_us + ((at_fraction + passed * self.scale) >> 32)
+        } else {
+            self.ask(version)
+        }
+    }
+
+    /// Asks the system, and notes what it said unless somebody else is doing so or the thread was interrupted.
+    #[cold]
+    fn ask(&self, version: u64) -> u64 {
+        let even = version & !1;
+        let noting =
+            self.version.compare_exchange(even, even + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let before = self.counter.raw();
+        let now_ns = asked_ns();
+        let count = self.counter.raw();
+        let micros = (now_ns / 1_000).min(MAX_US);
+        if noting {
+            // Who sees one of the new values sees the odd version as well.
+            fence(Ordering::Release);
+            if self.counter.delta_as_nanos(before, count) < PAIRED_NS {
+                // What is counted from here on stays within the latest time as well.
+                self.at_us.store(micros.min(MAX_US - TRUSTED_US), Ordering::Relaxed);
+                self.at_fraction.store(((now_ns % 1_000) << 32) / 1_000, Ordering::Relaxed);
+                self.at_count.store(count, Ordering::Relaxed);
+            }
+            self.version.store(even + 2, Ordering::Release);
+        }
+        micros
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_shows_the_time_of_the_system() {
+        for _ in 0..100_000 {
+            let (before, shown, after) = (asked_ns() / 1_000, counted().now_us(), asked_ns() / 1_000);
+            assert!((before - 2..=after + 2).contains(&shown), "{before} {shown} {after}");
+        }
+    }
+
+    #[test]
+    fn threads_see_it_go_on_together() {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut last = counted().now_us();
+                    for _ in 0..100_000 {
+                        let now = counted().now_us();
+                        assert!(now + 2 >= last, "{last} {now}");
+                        last = now;
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn the_coarse_clock_is_a_tick_behind_at_most() {
+        let (coarse, fine) = (coarse_now_us(), counted().now_us());
+        assert!(fine > 1_700_000_000_000_000);
+        assert!(fine.abs_diff(coarse) < 1_000_000, "{coarse} {fine}");
+    }
+}

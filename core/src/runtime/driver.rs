@@ -1,0 +1,291 @@
+//! A runtime of our own, for callers that have none: those of the blocking face, and futures of other executors.
+//!
+//! It has no thread. Whoever blocks on it drives it, and with it the connections: a lone caller reads and writes the
+//! socket itself, and of many callers one does it for all. When there is something to do and nobody who blocks, a
+//! thread is started that drives it: for as long as a server is out of reach, so that it is found again, or for good
+//! once a future is waited for elsewhere.
+//!
+//! A caller that drives may be suspended, or not let run. Those that wait meanwhile keep their deadlines themselves, and
+//! the first that has missed one in vain has another runtime take the place of the one that it waited on, driven by a
+//! thread for a while.
+//!
+//! Closing it ends its threads and, once no caller blocks on it any more, the runtime with all its tasks.
+
+mod seat;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use self::seat::Seat;
+use crate::error::{Error, ErrorKind};
+use crate::runtime::close_signal::{CloseSignal, closed};
+use crate::runtime::park::Waited;
+
+#[derive(Debug)]
+pub(crate) struct Driver {
+    /// Not there any more once it is closed.
+    running: ArcSwapOption<Running>,
+    threads: Arc<Threads>,
+    started: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The runtime, for as long as it is used.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Always there; taken when it ends.
+    runtime: Option<Runtime>,
+    handle: Handle,
+    seat: Seat,
+}
+
+/// The runtime, for a thread that waits on it.
+#[derive(Debug)]
+pub(crate) struct InUse<'a> {
+    driver: &'a Driver,
+    running: Arc<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    closing: CloseSignal,
+    for_good: AtomicBool,
+    recovering: AtomicBool,
+    /// Held while a thread is to drive for good, or another runtime takes the place of one.
+    changing: Mutex<()>,
+}
+
+impl Driver {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let running = ArcSwapOption::from_pointee(Running::new()?);
+        Ok(Self { running, threads: Arc::default(), started: Mutex::default() })
+    }
+
+    /// The runtime, for who uses it until then.
+    pub(crate) fn running(&self) -> Result<Arc<Running>, Error> {
+        self.running.load_full().ok_or_else(closed)
+    }
+
+    /// The runtime, for a thread that waits on it and must not belong to one.
+    pub(crate) fn to_wait_on(&self) -> Result<InUse<'_>, Error> {
+        Ok(InUse { driver: self, running: self.running()? })
+    }
+
+    /// Waits for a future on this thread, which must not belong to a runtime.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        self.to_wait_on()?.block_on(future)
+    }
+
+    /// Has no thread drive it any longer, and lets go of the runtime: what runs there is dropped. Waits a little until its
+    /// threads have ended, so that what they hold is given back when this returns.
+    pub(crate) fn close(&self) {
+        self.threads.closing.close();
+        drop(self.running.swap(None));
+        let started = std::mem::take(&mut *self.started.lock());
+        let until = Instant::now() + END_TIMEOUT;
+        for thread in started {
+            // A thread cannot wait for itself.
+            while thread.thread().id() != std::thread::current().id() {
+                if thread.is_finished() {
+                    let _ = thread.join();
+                    break;
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+    }
+
+    /// Has the thread that drives it for good do something, unless it is closed: then that is dropped.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(running) = self.running() {
+            running.handle.spawn(task);
+        }
+    }
+
+    /// Has a thread drive it for good.
+    pub(crate) fn run_for_good(&self) -> Result<(), Error> {
+        if self.threads.for_good.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _changing = self.threads.changing.lock();
+        if self.threads.for_good.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let started = self.start_thread("polylimit-io", std::future::pending());
+        self.threads.for_good.store(started.is_ok(), Ordering::Release);
+        started
+    }
+
+    /// Has another runtime take the place of one on which a caller drives and is late. What waits there ends by its deadlines.
+    fn replace(&self, late: &Arc<Running>) {
+        let _changing = self.threads.changing.lock();
+        // A thread of our own drives already, as soon as it is let run.
+        let Threads { for_good, recovering, .. } = &*self.threads;
+        if for_good.load(Ordering::Acquire) || recovering.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(running) = Running::new() else { return };
+        // It may be closed, or replaced by another caller that waited.
+        let before = self.running.compare_and_swap(late, Some(Arc::new(running)));
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, late)) {
+            self.run_until(async { tokio::time::sleep(DRIVEN_FOR).await });
+        }
+    }
+
+    /// Has a thread drive it until something is over, if none does already.
+    pub(crate) fn run_until(&self, over: impl Future<Output = ()> + Send + 'static) {
+        let Threads { for_good, recovering, .. } = &*self.threads;
+        if for_good.load(Ordering::Relaxed) || recovering.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let threads = Arc::clone(&self.threads);
+        let recovered = async move {
+            over.await;
+            threads.recovering.store(false, Ordering::Relaxed);
+        };
+        if self.start_thread("polylimit-recovery", recovered).is_err() {
+            // Then it is driven a little further by each caller that blocks.
+            recovering.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn start_thread(&self, name: &str, over: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+        let running = self.running()?;
+        let threads = Arc::clone(&self.threads);
+        let drive = move || {
+            OWN_THREAD.set(true);
+            let ended = running.block_on(async {
+                tokio::select! {
+                    () = threads.closing.closed() => {}
+                    () = over => {}
+                }
+            });
+            drop(ended);
+        };
+        let mut started = self.started.lock();
+        started.retain(|thread| !thread.is_finished());
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(drive)
+            .map_err(|error| no_resources("thread", &error))?;
+        started.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl InUse<'_> {
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.running.handle
+    }
+
+    /// Waits for a future on this thread.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        let Waited { output, is_late } = self.running.block_on(future)?;
+        if is_late {
+            self.driver.replace(&self.running);
+        }
+        Ok(output)
+    }
+}
+
+impl Running {
+    fn new() -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| no_resources("event queue or timer", &error))?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime), seat: Seat::default() })
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> Result<Waited<F::Output>, Error> {
+        self.runtime.as_ref().map(|runtime| self.seat.block_on(runtime, future)).ok_or_else(closed)
+    }
+}
+
+impl Drop for Running {
+    /// Ends the runtime without waiting for anything: that would not be allowed on a thread of another runtime.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// For so long a thread drives a runtime that has taken the place of another.
+const DRIVEN_FOR: Duration = Duration::from_secs(60);
+
+thread_local! {
+    static OWN_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The system does not give what waiting takes; it may later. What can be decided without is.
+pub(crate) fn no_resources(what: &str, error: &std::io::Error) -> Error {
+    let message =
+        format!("the system gives no {what} ({error}): see its limits of descriptors, memory and threads");
+    Error::new(ErrorKind::StoreUnavailable, message)
+}
+
+/// Whether this thread only drives a runtime of ours.
+pub(crate) fn is_own_thread() -> bool {
+    OWN_THREAD.get()
+}
+
+/// Threads end within microseconds, unless the machine is very busy; nothing depends on having waited for them.
+const END_TIMEOUT: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::mpsc::channel;
+    use std::task::Poll;
+    use std::thread::scope;
+
+    use super::*;
+    use crate::runtime::park::is_overdue;
+
+    #[test]
+    fn who_waits_for_a_caller_that_is_suspended_goes_on_with_another_runtime() {
+        let driver = Driver::new().unwrap();
+        let first = driver.running().unwrap();
+        let (suspended, is_suspended) = channel();
+        let (go_on, goes_on) = channel();
+        scope(|scope| {
+            scope.spawn(|| {
+                let suspended_in_it = async move {
+                    suspended.send(()).unwrap();
+                    goes_on.recv().unwrap();
+                };
+                driver.block_on(suspended_in_it).unwrap();
+            });
+            is_suspended.recv().unwrap();
+            let deadline = Instant::now() + Duration::from_millis(20);
+            let missed = poll_fn(|_| if is_overdue(deadline) { Poll::Ready(()) } else { Poll::Pending });
+            driver.block_on(missed).unwrap();
+            assert!(!Arc::ptr_eq(&first, &driver.running().unwrap()));
+            // It has timers that fire.
+            driver.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await }).unwrap();
+            go_on.send(()).unwrap();
+        });
+        driver.close();
+        assert!(driver.running().is_err());
+    }
+}

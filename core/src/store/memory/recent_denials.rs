@@ -1,0 +1,321 @@
+//! Recent denials, which are read without the shard's lock.
+//!
+//! Who is denied often asks again at once. Nothing is written by a denial, so two who are denied need not wait for each
+//! other. A entry says of a key: until that time one unit does not fit, and at that time nothing counts any more. With a
+//! single token bucket both are fixed points in time for as long as the key's state is not written: the debt `d` at
+//! `now` is `d0 - (now - t0) * rate`, so `now + ceil(d / rate)` is `t0 + ceil(d0 / rate)`; and of one unit that does not
+//! fit, 0 remain.
+//!
+//! Only who holds the shard's lock posts or withdraws. Whoever writes a state withdraws what is posted in its key's
+//! place, be it of another key, before giving up the lock; who reads an entry until then comes before the write.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::rules::decision::{Decision, QuotaUsage, Source};
+use crate::store::PolicyId;
+
+/// How many denials a shard posts at the same time.
+const PLACES: usize = 32;
+/// A entry that still holds makes way for every so many-th denial of another key.
+const MISSES: u32 = 64;
+
+#[derive(Default)]
+pub(crate) struct RecentDenials {
+    /// How many are posted; where there are none, nobody looks for one.
+    posted: AtomicU32,
+    /// Denials that found the place taken.
+    missed: AtomicU32,
+    /// Made when something is first posted: many limiters deny nobody.
+    places: OnceLock<Box<[RecentDenial; PLACES]>>,
+}
+
+/// One denial, in one cache line.
+#[derive(Default)]
+#[repr(align(64))]
+struct RecentDenial {
+    /// Odd while the rest is being written.
+    version: AtomicU64,
+    key: [AtomicU64; 2],
+    /// The key's length and the policy; 0 where nothing is posted.
+    whose: AtomicU64,
+    limit: AtomicU64,
+    published_at_us: AtomicU64,
+    denied_until_us: AtomicU64,
+    reset_at_us: AtomicU64,
+}
+
+/// A key in two words, and its length with the number of its policy: what tells it from all others.
+#[derive(Clone, Copy)]
+struct Whose {
+    key: [u64; 2],
+    whose: u64,
+}
+
+impl Whose {
+    /// `None` for keys of more than 16 bytes.
+    #[inline]
+    fn of(id: PolicyId, key: &[u8]) -> Option<Self> {
+        let word = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let half = |bytes: Option<&[u8; 4]>| bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)));
+        let words = match key.len() {
+            // Two parts that overlap hold the whole key.
+            8..=16 => [word(key.first_chunk()), word(key.last_chunk())],
+            4..=7 => [half(key.first_chunk()), half(key.last_chunk())],
+            0..=3 => [key.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0],
+            _ => return None,
+        };
+        let length = key.len() as u64;
+        Some(Self { key: words, whose: (length + 1) << 32 | u64::from(id.0) })
+    }
+}
+
+/// No key is shown.
+impl fmt::Debug for RecentDenials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecentDenials").field("posted", &self.posted).finish_non_exhaustive()
+    }
+}
+
+impl RecentDenials {
+    /// The decision on one unit for that key, if its denial is posted and holds.
+    #[inline]
+    pub(crate) fn denial(&self, id: PolicyId, hash: u64, key: &[u8], now_us: u64) -> Option<Decision> {
+        if self.posted.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let entry = &self.places.get()?[place(hash)];
+        let Whose { key, whose } = Whose::of(id, key)?;
+        let version = entry.version.load(Ordering::Acquire);
+        let same = entry.whose.load(Ordering::Relaxed) == whose
+            && entry.key[0].load(Ordering::Relaxed) == key[0]
+            && entry.key[1].load(Ordering::Relaxed) == key[1];
+        if !same {
+            return None;
+        }
+        let limit = entry.limit.load(Ordering::Relaxed);
+        let published_at_us = entry.published_at_us.load(Ordering::Relaxed);
+        let denied_until_us = entry.denied_until_us.load(Ordering::Relaxed);
+        let reset_at_us = entry.reset_at_us.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let whole = version.is_multiple_of(2) && entry.version.load(Ordering::Relaxed) == version;
+        // Before it was posted the clock must have gone back, which is for the transition to see.
+        if !whole || now_us < published_at_us || now_us >= denied_until_us {
+            return None;
+        }
+        Some(Decision {
+            total: QuotaUsage { limit, remaining: 0, reset_after_us: reset_at_us - now_us },
+            several: None,
+            wait_us: denied_until_us - now_us,
+            allowed: false,
+            source: Source::Store,
+            degraded: None,
+        })
+    }
+
+    /// Posts the denial of one unit, which has just been decided and wrote nothing, unless the place is taken.
+    #[inline(never)]
+    pub(crate) fn publish(
+        &self,
+        id: PolicyId,
+        hash: u64,
+        key: &[u8],
+        now_us: u64,
+        wait_us: u64,
+        usage: QuotaUsage,
+    ) {
+        let Some(Whose { key, whose }) = Whose::of(id, key) else { return };
+        let entry = &self.places.get_or_init(Box::default)[place(hash)];
+        if entry.whose.load(Ordering::Relaxed) != 0 && now_us < entry.denied_until_us.load(Ordering::Relaxed)
+        {
+            let missed = self.missed.load(Ordering::Relaxed).wrapping_add(1);
+            self.missed.store(missed, Ordering::Relaxed);
+            if !missed.is_multiple_of(MISSES) {
+                return;
+            }
+        }
+        self.invalidate_entry(entry);
+        entry.write(|| {
+            entry.key[0].store(key[0], Ordering::Relaxed);
+            entry.key[1].store(key[1], Ordering::Relaxed);
+            entry.whose.store(whose, Ordering::Relaxed);
+            entry.limit.store(usage.limit, Ordering::Relaxed);
+            entry.published_at_us.store(now_us, Ordering::Relaxed);
+            entry.denied_until_us.store(now_us + wait_us, Ordering::Relaxed);
+            entry.reset_at_us.store(now_us + usage.reset_after_us, Ordering::Relaxed);
+        });
+        self.posted.store(self.posted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Withdraws what is posted in the place of a key whose state is about to be written.
+    #[inline]
+    pub(crate) fn invalidate(&self, hash: u64) {
+        if self.posted.load(Ordering::Relaxed) > 0
+            && let Some(places) = self.places.get()
+        {
+            self.invalidate_entry(&places[place(hash)]);
+        }
+    }
+
+    /// Withdraws everything.
+    pub(crate) fn withdraw_all(&self) {
+        for entry in self.places.get().into_iter().flat_map(|places| &**places) {
+            self.invalidate_entry(entry);
+        }
+    }
+
+    fn invalidate_entry(&self, entry: &RecentDenial) {
+        if entry.whose.load(Ordering::Relaxed) != 0 {
+            entry.write(|| entry.whose.store(0, Ordering::Relaxed));
+            self.posted.store(self.posted.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where the denial of a key with that hash is posted.
+#[inline]
+fn place(hash: u64) -> usize {
+    // Bits that do not choose the shard.
+    (hash >> 48) as usize % PLACES
+}
+
+impl RecentDenial {
+    /// Writes so that a reader sees all of it or none.
+    fn write(&self, fields: impl FnOnce()) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        // Who sees one of the new values sees the odd version as well.
+        fence(Ordering::Release);
+        fields();
+        self.version.store(version + 2, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::policy::Policy;
+    use crate::rules::transition::Operation;
+    use crate::runtime::clock::{Clock, ManualClock};
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Action, Question};
+
+    const ID: PolicyId = PolicyId(0);
+    const START_US: u64 = 1_700_000_000_000_000;
+
+    fn store(quota: &str) -> (MemoryStore, ManualClock) {
+        let clock = ManualClock::new(START_US).unwrap();
+        let store = MemoryStore::new(100, Clock::from(clock.clone()));
+        store.set_policy(ID, &Policy::parse("api", quota).unwrap());
+        (store, clock)
+    }
+
+    fn ask(store: &MemoryStore, key: &[u8], operation: Operation, cost: u64) -> Decision {
+        store.answer(Question { id: ID, key, action: Action::Apply(operation), cost }).0
+    }
+
+    /// Denied twice, of which the second is answered by an entry.
+    fn denied(store: &MemoryStore, key: &[u8]) -> Decision {
+        let answer = || ask(store, key, Operation::Check, 1);
+        let (first, second) = (answer(), answer());
+        assert_eq!(first, second);
+        assert!(!second.allowed() && second == ask(store, key, Operation::Peek, 1));
+        second
+    }
+
+    fn posted(store: &MemoryStore) -> u32 {
+        store.shards.iter().map(|padded| padded.recent_denials.posted.load(Ordering::Relaxed)).sum()
+    }
+
+    #[test]
+    fn an_entry_counts_down_to_the_microsecond() {
+        for quota in
+            ["1/minute token_bucket", "7/minute token_bucket burst=1", "999983/day token_bucket burst=1"]
+        {
+            let (store, clock) = store(quota);
+            let _ = ask(&store, b"a", Operation::Check, 1);
+            let wait_us = denied(&store, b"a").retry_after_us().unwrap();
+            assert_eq!(posted(&store), 1);
+            for passed_us in [1, wait_us / 2, wait_us - 1] {
+                clock.set(START_US + passed_us).unwrap();
+                assert_eq!(denied(&store, b"a").retry_after_us(), Some(wait_us - passed_us), "{quota}");
+            }
+            clock.set(START_US + wait_us).unwrap();
+            assert!(ask(&store, b"a", Operation::Check, 1).allowed(), "{quota}");
+            assert_eq!(posted(&store), 0);
+        }
+    }
+
+    #[test]
+    fn whatever_writes_withdraws() {
+        let (store, clock) = store("2/minute token_bucket");
+        let _ = ask(&store, b"a", Operation::Check, 2);
+        let _ = denied(&store, b"a");
+        let _ = ask(&store, b"a", Operation::Refund, 1);
+        assert!(ask(&store, b"a", Operation::Check, 1).allowed());
+        let _ = denied(&store, b"a");
+        let _ = ask(&store, b"a", Operation::Charge, 2);
+        assert_eq!(denied(&store, b"a").retry_after_us(), Some(90_000_000));
+        let _ = store.reset(ID, b"a");
+        assert!(ask(&store, b"a", Operation::Check, 2).allowed());
+        let _ = denied(&store, b"a");
+        store.set_policy(ID, &Policy::parse("api", "4/minute token_bucket").unwrap());
+        assert_eq!(denied(&store, b"a").quotas()[0].limit, 4);
+        clock.set(START_US - 1).unwrap();
+        let wait_us = denied(&store, b"a").retry_after_us();
+        clock.set(START_US).unwrap();
+        assert_eq!(denied(&store, b"a").retry_after_us(), wait_us.map(|us| us - 1));
+    }
+
+    #[test]
+    fn an_entry_is_of_its_key_alone() {
+        let recent_denials = RecentDenials::default();
+        let usage = QuotaUsage { limit: 1, remaining: 0, reset_after_us: 10 };
+        let keys: [&[u8]; 9] = [
+            b"",
+            b"\0",
+            b"\0\0",
+            b"abc",
+            b"abcd",
+            b"abcdabcd",
+            b"abcdabcdabcd",
+            b"abcdabcdabcdabcd",
+            b"abcdabce",
+        ];
+        for posted in keys {
+            recent_denials.withdraw_all();
+            recent_denials.publish(ID, 0, posted, 5, 10, usage);
+            for asked in keys {
+                let found = recent_denials.denial(ID, 0, asked, 7);
+                assert_eq!(found.is_some(), asked == posted, "{asked:?} {posted:?}");
+                assert!(recent_denials.denial(PolicyId(1), 0, asked, 7).is_none());
+            }
+            assert!(recent_denials.denial(ID, 0, posted, 4).is_none());
+            assert!(recent_denials.denial(ID, 0, posted, 15).is_none());
+        }
+    }
+
+    #[test]
+    fn a_refund_is_seen_by_whoever_comes_after_it() {
+        const REFUNDS: usize = 2_000;
+        let (store, _) = store("1/day token_bucket");
+        let check = || ask(&store, b"a", Operation::Check, 1).allowed();
+        std::thread::scope(|scope| {
+            let spenders = [(); 2].map(|()| scope.spawn(|| (0..20_000).filter(|_| check()).count()));
+            let mine = (0..REFUNDS).filter(|_| {
+                let _ = ask(&store, b"a", Operation::Refund, 1);
+                // One of the three gets it.
+                check()
+            });
+            let mine = mine.count();
+            let theirs: usize = spenders.into_iter().map(|spender| spender.join().unwrap()).sum();
+            assert!(mine + theirs <= REFUNDS + 1, "{mine} {theirs}");
+        });
+        for _ in 0..10 {
+            assert!(!check());
+            let _ = ask(&store, b"a", Operation::Refund, 1);
+            assert!(check());
+        }
+    }
+}

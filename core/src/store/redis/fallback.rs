@@ -1,0 +1,96 @@
+//! What is answered while the store cannot be asked.
+//!
+//! With the outage policy `fallback`, a memory store follows every decision of the store, so that it is warm when it has
+//! to decide. It knows what this process admitted, under a share of each limit; `allow` and `deny` know nothing.
+
+use std::sync::Arc;
+
+use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::store::memory::MemoryStore;
+use crate::store::outage::Outage;
+use crate::store::redis::policies::RedisPolicy;
+use crate::store::{Action, Answer, PolicyId, Question};
+
+mod share;
+
+/// When a caller that is denied by `deny` may come again, in microseconds: nobody knows, and this is soon.
+const COME_BACK_US: u64 = 1_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    local: MemoryStore,
+    share_ppm: u32,
+}
+
+impl Fallback {
+    pub(crate) fn new(share_ppm: u32, clock: Clock, max_keys: usize) -> Self {
+        Self { local: MemoryStore::new(max_keys, clock), share_ppm }
+    }
+
+    /// The same, in a process that was forked from the one that uses this; it has followed nothing yet.
+    pub(crate) fn after_fork(&self, policies: &[Arc<RedisPolicy>]) -> Self {
+        let after_fork = Self { local: self.local.after_fork(), share_ppm: self.share_ppm };
+        for (id, policy) in (0..).zip(policies) {
+            after_fork.set_policy(PolicyId(id), &policy.policy);
+        }
+        after_fork
+    }
+
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
+        self.local.set_policy(id, &share::of(policy, self.share_ppm));
+    }
+
+    /// Forgets what it has followed.
+    pub(crate) fn clear(&self) {
+        self.local.clear();
+    }
+
+    /// Follows what the store has done, and how many units it spent.
+    pub(crate) fn follow(&self, question: Question<'_>, spent: u64) {
+        let followed = match question.action {
+            Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
+                Question { action: Action::Apply(Operation::Charge), cost: spent, ..question }
+            }
+            Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
+            Action::Apply(Operation::Charge | Operation::Refund) | Action::Reset => question,
+        };
+        let _ = self.local.answer(followed);
+    }
+
+    /// Answers without the store. The units that it spends are spent here.
+    pub(crate) fn answer(
+        &self,
+        outage: Outage,
+        quotas: &[Quota],
+        question: Question<'_>,
+        reason: Degradation,
+    ) -> Answer {
+        let (allowed, source) = match outage {
+            Outage::Fallback => {
+                let (decision, spent) = self.local.answer(question);
+                return (Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent);
+            }
+            Outage::Allow => (true, Source::Allow),
+            Outage::Deny => (question.cost == 0, Source::Deny),
+        };
+        let views = quotas.iter().map(|quota| QuotaUsage {
+            limit: quota.limit(),
+            remaining: if source == Source::Allow { quota.capacity() } else { 0 },
+            reset_after_us: 0,
+        });
+        let each: Box<[QuotaUsage]> = views.collect();
+        let decision = Decision {
+            total: QuotaUsage::of_all(&each),
+            several: (each.len() > 1).then(|| Box::new(Several { each })),
+            wait_us: if allowed { 0 } else { COME_BACK_US },
+            allowed,
+            source,
+            degraded: Some(reason),
+        };
+        (decision, if allowed { question.cost } else { 0 })
+    }
+}

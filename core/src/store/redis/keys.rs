@@ -1,0 +1,165 @@
+//! The names of what is kept in Redis: one main key for each policy and user key.
+//!
+//! ```text
+//! main key = prefix ":1:" policy ":{" tag "}"          1 is the version of this layout
+//! tag      = each byte of the user key, readable ones as they are, others as "%XX"   (up to 96 bytes)
+//!          | "%"                                                                     the empty user key
+//!          | "#" 40 hexadecimal digits                  160 bits of SHA-256, or of HMAC-SHA256 if there is a secret
+//! ```
+//!
+//! A key can be taken apart again from its end: the tag has no braces, a policy's name has no colon, and the three forms of
+//! a tag differ, because `%` alone and `#` stand for no byte. So different user keys, policies and prefixes never meet, but
+//! for a collision of the hash. The braces make the tag Redis Cluster's hash tag: all keys of a decision share a slot.
+
+use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::percent_decode;
+use sha2::{Digest, Sha256};
+
+use crate::store::redis::config::secret::Secret;
+
+/// The longest tag that is not a hash, in bytes.
+const MAX_READABLE: usize = 96;
+/// How much of a hash is kept.
+const HASH_BYTES: usize = 20;
+
+/// The user key in a main key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UserKey {
+    Readable(Vec<u8>),
+    /// Only a hash of it.
+    Hashed,
+}
+
+/// Writes main keys and reads them. It holds the prefix and the secret that long keys are hashed with.
+#[derive(Clone)]
+pub(crate) struct KeyEncoder {
+    prefix: Box<str>,
+    // Cloned for each hash: the secret has been taken in already.
+    keyed: Option<Hmac<Sha256>>,
+}
+
+impl KeyEncoder {
+    /// The prefix is 1 to 64 [readable](is_readable) bytes; `RedisOptions` sees to it.
+    pub(crate) fn new(prefix: &str, secret: Option<&Secret>) -> Self {
+        // A key of any length is fine for HMAC, so no error is lost.
+        let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.reveal().as_bytes()).ok());
+        Self { prefix: prefix.into(), keyed }
+    }
+
+    /// What the main keys of a policy begin with, up to and with the brace that opens the tag.
+    pub(crate) fn policy_prefix(&self, policy: &str) -> Box<[u8]> {
+        format!("{}:1:{policy}:{{", self.prefix).into_bytes().into()
+    }
+
+    /// The channel on which the scripts tell what was given back or reset.
+    pub(crate) fn channel(&self) -> String {
+        format!("{}:1:given_back", self.prefix)
+    }
+
+    /// Takes a main key apart: the policy's name and the user key. `None` for what is no main key of this prefix.
+    pub(crate) fn read<'a>(&self, main_key: &'a [u8]) -> Option<(&'a str, UserKey)> {
+        let rest = main_key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":1:")?.strip_suffix(b"}")?;
+        let brace = rest.windows(2).position(|two| two == b":{")?;
+        let (policy, tag) = (std::str::from_utf8(&rest[..brace]).ok()?, &rest[brace + 2..]);
+        Some((policy, read_tag(tag)))
+    }
+
+    /// Appends the main key of a user key. `policy_prefix` is what [`policy_prefix`](Self::policy_prefix) made.
+    pub(crate) fn write(&self, policy_prefix: &[u8], user_key: &[u8], out: &mut Vec<u8>) {
+        // Enough for every tag and for the suffix of a log's key.
+        out.reserve(policy_prefix.len() + MAX_READABLE + 32);
+        out.extend_from_slice(policy_prefix);
+        self.write_tag(user_key, out);
+        out.push(b'}');
+    }
+
+    fn write_tag(&self, user_key: &[u8], out: &mut Vec<u8>) {
+        match readable_length(user_key) {
+            _ if user_key.is_empty() => out.push(b'%'),
+            None => self.write_hash(user_key, out),
+            Some(length) if length == user_key.len() => out.extend_from_slice(user_key),
+            Some(_) => {
+                for &byte in user_key {
+                    write_byte(byte, out);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn write_hash(&self, user_key: &[u8], out: &mut Vec<u8>) {
+        let hash: [u8; 32] = match &self.keyed {
+            None => Sha256::digest(user_key).into(),
+            Some(keyed) => keyed.clone().chain_update(user_key).finalize().into_bytes().into(),
+        };
+        out.push(b'#');
+        for byte in &hash[..HASH_BYTES] {
+            write_digits(*byte, b"0123456789abcdef", out);
+        }
+    }
+}
+
+/// Shows the prefix, and whether there is a secret.
+impl std::fmt::Debug for KeyEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyEncoder")
+            .field("prefix", &self.prefix)
+            .field("keyed", &self.keyed.is_some())
+            .finish()
+    }
+}
+
+/// Whether the main key of a user key holds a hash of it.
+pub(crate) fn is_hashed(user_key: &[u8]) -> bool {
+    readable_length(user_key).is_none()
+}
+
+/// How long a user key is when its bytes can be read; `None` when that is too long.
+fn readable_length(user_key: &[u8]) -> Option<usize> {
+    if user_key.len() > MAX_READABLE {
+        return None;
+    }
+    let others = user_key.iter().filter(|&&byte| !is_readable(byte)).count();
+    Some(user_key.len() + 2 * others).filter(|&length| length <= MAX_READABLE)
+}
+
+/// Whether a byte stands for itself in a key: it can be read and typed, and is no brace, `%` or `#`.
+pub(crate) const fn is_readable(byte: u8) -> bool {
+    READABLE[byte as usize]
+}
+
+const READABLE: [bool; 256] = {
+    let readable = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@:/+=,;!$&'()*|";
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < readable.len() {
+        table[readable[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+fn read_tag(tag: &[u8]) -> UserKey {
+    match tag {
+        b"%" => UserKey::Readable(Vec::new()),
+        [b'#', ..] => UserKey::Hashed,
+        _ => UserKey::Readable(percent_decode(tag).collect()),
+    }
+}
+
+fn write_byte(byte: u8, out: &mut Vec<u8>) {
+    if is_readable(byte) {
+        out.push(byte);
+    } else {
+        out.push(b'%');
+        write_digits(byte, b"0123456789ABCDEF", out);
+    }
+}
+
+fn write_digits(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
+    out.push(digits[usize::from(byte >> 4)]);
+    out.push(digits[usize::from(byte & 15)]);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,439 @@
+//! Leases: units of busy keys that were taken from the store ahead, and are spent here.
+//!
+//! A key that is asked for again and again gets a [`KeyLease`]. A take in the background fills it, and the next one is made
+//! before it is empty, so that callers never wait. Units leave it in three ways: a check spends them; they are given back,
+//! when their time is over or something but a check is asked of the key; or they are lost, where giving back could hit
+//! units of others, which a window does once it has moved on.
+
+mod giving_back;
+pub(crate) mod grant;
+pub(crate) mod key_lease;
+#[cfg(test)]
+mod tests;
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+use futures_util::stream::{self, StreamExt};
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::error::Error;
+use crate::rules::decision::{Decision, Degradation};
+use crate::rules::transition::Operation;
+use crate::runtime::clock::micros;
+use crate::store::lease_size::Lease;
+use crate::store::outage::Outage;
+use crate::store::redis::denial_cache::DenialCache;
+use crate::store::redis::fallback::Fallback;
+use crate::store::redis::keys::KeyEncoder;
+use crate::store::redis::lease::grant::{Grant, repaid_us};
+use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
+use crate::store::redis::pipeline::pending::Reply;
+use crate::store::redis::pipeline::submission::{PendingReply, Until};
+use crate::store::redis::policies::{Policies, RedisPolicy};
+use crate::store::redis::routing::access::Access;
+use crate::store::redis::transport::failure::{Class, Failure};
+use crate::store::{Action, Question};
+
+const SHARDS: usize = 64;
+/// So many keys of a shard are looked after at a time; others are asked for one by one.
+const MAX_IN_SHARD: usize = 1024;
+/// How often it is seen whose time is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// So many are given back at a time, a batch or two of what the store takes together, and no more than half of what may be under
+/// way, so that callers are not refused for it.
+const MAX_CONCURRENT: usize = 256;
+
+const TAKE: Action = Action::Apply(Operation::Take);
+const REFUND: Action = Action::Apply(Operation::Refund);
+
+/// What it works with; shared with the store.
+#[derive(Debug)]
+pub(crate) struct LeaseDeps {
+    pub(crate) access: Arc<Access>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) keys: KeyEncoder,
+    pub(crate) outage: Arc<Fallback>,
+    pub(crate) denial_cache: Arc<DenialCache>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Leases {
+    deps: LeaseDeps,
+    shards: Box<[Mutex<Shard>]>,
+    /// How many keys are looked after; where there are none, nobody looks for one.
+    keys_held: AtomicUsize,
+    seed: RandomState,
+    started: quanta::Instant,
+    /// Whether somebody sees to what has reached its age.
+    returning: AtomicBool,
+    closed: AtomicBool,
+    /// How many takes are under way, and who waits until there are none.
+    taking: AtomicUsize,
+    landed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    table: HashTable<KeyLease>,
+    /// Checks that were answered here.
+    answered: u64,
+    returned: u64,
+    lost: u64,
+}
+
+/// What has become of units so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeaseStats {
+    pub(crate) answered: u64,
+    pub(crate) held: u64,
+    pub(crate) returned: u64,
+    pub(crate) lost: u64,
+}
+
+impl Leases {
+    pub(crate) fn new(deps: LeaseDeps) -> Arc<Self> {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Arc::new(Self {
+            deps,
+            shards,
+            keys_held: AtomicUsize::new(0),
+            seed: RandomState::default(),
+            started: quanta::Instant::now(),
+            returning: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            taking: AtomicUsize::new(0),
+            landed: Notify::new(),
+        })
+    }
+
+    /// The decision on a check that leased units pay for.
+    #[inline]
+    pub(crate) fn answer(self: &Arc<Self>, question: Question<'_>) -> Option<Decision> {
+        if self.keys_held.load(Ordering::Relaxed) == 0
+            || question.action != Action::Apply(Operation::Check)
+            || question.cost == 0
+        {
+            return None;
+        }
+        self.spend(question)
+    }
+
+    fn spend(self: &Arc<Self>, question: Question<'_>) -> Option<Decision> {
+        let lease_key = |hash| LeaseKey { id: question.id, key: question.key.into(), hash };
+        let hash = self.hash(question);
+        let mut shard = self.shard(hash).lock();
+        let holding = shard.table.find_mut(hash, |holding| holding.is_of(question))?;
+        let (decision, take) = holding.spend(question.cost, self.now_us())?;
+        shard.answered += 1;
+        drop(shard);
+        if let Some(take) = take {
+            self.take(lease_key(hash), take);
+        }
+        Some(decision)
+    }
+
+    /// The store admitted a check for which there was no lease: a key for which that happens often is leased.
+    pub(crate) fn admitted(
+        self: &Arc<Self>,
+        question: Question<'_>,
+        policy: &RedisPolicy,
+        decision: &Decision,
+        asked_us: u64,
+    ) {
+        let Some(lease) = &policy.lease else { return };
+        let most = lease.most_units(&policy.policy);
+        if most == 0 {
+            return;
+        }
+        let repaid_us = repaid_us(policy.policy.quotas(), decision, asked_us);
+        let lease_key = |hash| LeaseKey { id: question.id, key: question.key.into(), hash };
+        let hash = self.hash(question);
+        let now_us = self.now_us();
+        let mut shard = self.shard(hash).lock();
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+            let take = holding.missed(question.cost, decision.remaining(), repaid_us, now_us);
+            drop(shard);
+            if let Some(take) = take {
+                self.take(lease_key(hash), take);
+            }
+        } else if shard.table.len() < MAX_IN_SHARD || self.make_room(&mut shard, now_us) {
+            let (max_age_us, quotas) = (micros(lease.max_age()), policy.policy.quotas());
+            let mut holding = KeyLease::new(lease_key(hash), most, max_age_us, quotas, now_us);
+            holding.has_spent(question.cost, now_us);
+            shard.table.insert_unique(hash, holding, |holding| holding.lease_key.hash);
+            self.keys_held.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any units of a key are held here, or are being taken.
+    pub(crate) fn holds(&self, question: Question<'_>) -> bool {
+        if self.keys_held.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let hash = self.hash(question);
+        let shard = self.shard(hash).lock();
+        shard.table.find(hash, |holding| holding.is_of(question)).is_some_and(KeyLease::has_or_takes)
+    }
+
+    /// What is held of a key that is reset is void: the store forgets it, too.
+    pub(crate) fn forget(&self, question: Question<'_>) {
+        let hash = self.hash(question);
+        let mut shard = self.shard(hash).lock();
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+            let void = holding.reset(self.now_us());
+            shard.lost += void;
+        }
+    }
+
+    /// What was spent of a key is given back.
+    pub(crate) fn spent_nothing(&self, question: Question<'_>) {
+        let hash = self.hash(question);
+        let mut shard = self.shard(hash).lock();
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+            holding.has_spent_nothing(self.now_us());
+        }
+    }
+
+    pub(crate) fn stats(&self) -> LeaseStats {
+        let mut stats = LeaseStats::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            stats.answered += shard.answered;
+            stats.returned += shard.returned;
+            stats.lost += shard.lost;
+            stats.held += shard.table.iter().map(KeyLease::units).sum::<u64>();
+        }
+        stats
+    }
+
+    /// Takes units in the background.
+    fn take(self: &Arc<Self>, lease_key: LeaseKey, take: Take) {
+        if !self.returning.swap(true, Ordering::Relaxed)
+            && self.spawn(Self::returning(Arc::downgrade(self))).is_err()
+        {
+            // Without a thread nothing is taken, either; the next take tries again.
+            self.returning.store(false, Ordering::Relaxed);
+        }
+        self.taking.fetch_add(1, Ordering::AcqRel);
+        if self.closed.load(Ordering::Acquire) {
+            return self.has_landed();
+        }
+        let asked_us = self.now_us();
+        let Ok(submitted) = self.submit(&lease_key, TAKE, take.units, self.deadline()) else {
+            // The system gives no thread: the key is asked for one by one.
+            self.taken(&lease_key, take, Err(Failure::not_applied(Degradation::NoResources)), asked_us);
+            return self.has_landed();
+        };
+        let leases = Arc::clone(self);
+        let taking = async move {
+            let reply = leases.counted(&lease_key, submitted.await, TAKE, take.units);
+            leases.taken(&lease_key, take, reply, asked_us);
+            leases.has_landed();
+        };
+        if self.spawn(taking).is_err() {
+            // There was a thread a moment ago, so this does not happen.
+            self.has_landed();
+        }
+    }
+
+    /// Has the thread of the connections do something.
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+        self.deps.access.hub()?.runtimes.spawn(future)
+    }
+
+    /// The connections are others now: what is seen to from time to time is seen to on their thread.
+    pub(crate) fn moved(&self) {
+        self.returning.store(false, Ordering::Relaxed);
+    }
+
+    fn has_landed(&self) {
+        self.taking.fetch_sub(1, Ordering::AcqRel);
+        self.landed.notify_waiters();
+    }
+
+    /// Waits until no take is under way.
+    async fn all_taken(&self) {
+        self.landed(|| self.taking.load(Ordering::Acquire) == 0).await;
+    }
+
+    /// Waits until that is so, which may be whenever a take has landed.
+    async fn landed(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let mut landed = std::pin::pin!(self.landed.notified());
+            // Registered before it is looked at, so that none is missed.
+            landed.as_mut().enable();
+            if is_so() {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    fn taken(&self, lease_key: &LeaseKey, take: Take, reply: Reply, asked_us: u64) {
+        let policy = self.deps.policies.get(lease_key.id);
+        let mut shard = self.shard(lease_key.hash).lock();
+        let holding = shard.table.find_mut(lease_key.hash, |holding| holding.lease_key == *lease_key);
+        let lost = match (reply, holding, policy) {
+            (Ok(replied), Some(holding), Some(policy)) => {
+                holding.granted(take, &replied, &policy.policy, asked_us, self.now_us())
+            }
+            (Ok(replied), ..) => replied.spent,
+            (Err(failure), holding, _) => {
+                if let Some(holding) = holding {
+                    holding.refused();
+                }
+                // What was sent may have been applied.
+                if failure.class == Class::Unknown { take.units } else { 0 }
+            }
+        };
+        shard.lost += lost;
+    }
+
+    /// Gives back all of it, as much at a time as the store takes.
+    async fn refund_all(
+        &self,
+        all: impl IntoIterator<Item = (LeaseKey, Grant)>,
+        until: impl Fn() -> Instant,
+    ) {
+        let refunds = all.into_iter().map(|(lease_key, held)| {
+            let until = &until;
+            async move { self.refund(&lease_key, held, until()).await }
+        });
+        let most = MAX_CONCURRENT.min(self.deps.access.member.most_operations() / 2).max(1);
+        stream::iter(refunds).buffer_unordered(most).collect::<()>().await;
+    }
+
+    /// Gives units back to the store, if they are surely the ones that were taken.
+    async fn refund(&self, lease_key: &LeaseKey, held: Grant, until: Instant) {
+        let left_us = micros(until.saturating_duration_since(Instant::now()));
+        let lease = self.deps.policies.get(lease_key.id).and_then(|policy| policy.lease);
+        let max_age = lease.map_or(Lease::LONGEST, |lease| lease.max_age());
+        let units = held.refundable(self.now_us().saturating_add(left_us), micros(max_age));
+        let returned = units > 0
+            && match self.submit(lease_key, REFUND, units, until) {
+                Ok(submitted) => self.counted(lease_key, submitted.await, REFUND, units).is_ok(),
+                Err(_) => false,
+            };
+        let mut shard = self.shard(lease_key.hash).lock();
+        if returned {
+            shard.returned += units;
+        } else {
+            shard.lost += held.units();
+        }
+    }
+
+    /// Until when something that is asked now has to be answered.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.deps.access.deadline
+    }
+
+    fn submit(
+        &self,
+        lease_key: &LeaseKey,
+        action: Action,
+        units: u64,
+        until: Instant,
+    ) -> Result<PendingReply, Error> {
+        let LeaseDeps { access, policies, keys, .. } = &self.deps;
+        let topology = access.hub()?.runtimes.of_own()?;
+        let policy = policies.known(lease_key.id)?;
+        let mut key = Vec::new();
+        keys.write(&policy.key_prefix, &lease_key.key, &mut key);
+        let until = Until::Deadline(until);
+        Ok(PendingReply::new(access, &topology, &policy.call, key, (action, units), until))
+    }
+
+    /// Counts what became of an operation, and tells those who follow what the store does.
+    fn counted(&self, lease_key: &LeaseKey, reply: Reply, action: Action, cost: u64) -> Reply {
+        let LeaseDeps { access, policies, outage, denial_cache, .. } = &self.deps;
+        let question = Question { id: lease_key.id, key: &lease_key.key, action, cost };
+        if action == REFUND {
+            denial_cache.forget(question, reply.is_err().then_some(2 * access.deadline));
+        }
+        match &reply {
+            Ok(replied) => {
+                access.member.counters.applied.add(1);
+                if policies.get(lease_key.id).is_some_and(|policy| policy.outage == Outage::Fallback) {
+                    outage.follow(question, replied.spent);
+                }
+            }
+            Err(failure) => access.member.counters.failed(failure.class),
+        }
+        reply
+    }
+
+    fn give_up_all(&self) -> Vec<(LeaseKey, Grant)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            for holding in &mut shard.lock().table {
+                all.extend(holding.give_up().into_iter().map(|held| (holding.lease_key.clone(), held)));
+            }
+        }
+        all
+    }
+
+    /// Gives back what has reached its age, until the store is gone. Idle keys are no longer looked after.
+    async fn returning(leases: Weak<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let Some(leases) = leases.upgrade() else { return };
+            leases.refund_all(leases.over(), || leases.deadline()).await;
+        }
+    }
+
+    fn over(&self) -> Vec<(LeaseKey, Grant)> {
+        if self.keys_held.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let now_us = self.now_us();
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for holding in &mut shard.table {
+                if let Some(held) = holding.over(now_us) {
+                    all.push((holding.lease_key.clone(), held));
+                }
+            }
+            let before = shard.table.len();
+            shard.table.retain(|holding| !holding.is_idle(now_us));
+            self.keys_held.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
+            if shard.table.len() < shard.table.capacity() / 4 {
+                let used = shard.table.len();
+                shard.table.shrink_to(2 * used, |holding| holding.lease_key.hash);
+            }
+        }
+        all
+    }
+
+    /// Says whether there is room for one more.
+    fn make_room(&self, shard: &mut Shard, now_us: u64) -> bool {
+        let before = shard.table.len();
+        shard.table.retain(|holding| !holding.is_idle(now_us));
+        self.keys_held.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
+        shard.table.len() < before
+    }
+
+    /// The time by which units age: that of a manual clock, by which the store decides as well, or what has passed.
+    pub(crate) fn now_us(&self) -> u64 {
+        match self.deps.access.clock.manual() {
+            Some(clock) => clock.now_us(),
+            None => micros(self.started.elapsed()),
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // The table uses the other bits.
+        &self.shards[(hash >> 48) as usize % SHARDS]
+    }
+
+    fn hash(&self, question: Question<'_>) -> u64 {
+        self.seed.hash_one((question.id, question.key))
+    }
+}

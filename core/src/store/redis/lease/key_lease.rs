@@ -1,0 +1,331 @@
+//! What is held of one key, and how much is to be taken next.
+
+use smallvec::SmallVec;
+
+use crate::rules::decision::{Decision, QuotaUsage, Several, Source};
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_us};
+use crate::store::redis::pipeline::pending::Replied;
+use crate::store::{PolicyId, Question};
+
+/// A lease that lasts for less than this is too small, and one that lasts for more than twice as long is too large.
+const GOOD_TIME_US: u64 = 50_000;
+/// So many good leases follow each other in a sub-window or step, at whose end nothing of the last one can be given back.
+const LEASES_IN_SPAN: u64 = 8;
+/// No more than this part of what remains is taken, so that others find something, too.
+const PART_OF_REMAINING: u64 = 16;
+
+/// Which key, by the number of its policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseKey {
+    pub(crate) id: PolicyId,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) hash: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct KeyLease {
+    pub(crate) lease_key: LeaseKey,
+    /// The units that were taken first.
+    front: Grant,
+    /// Those that were taken while there were some.
+    back: Grant,
+    /// How many are taken next.
+    size: u64,
+    most: u64,
+    max_age_us: u64,
+    /// How long a lease should last.
+    good_time_us: u64,
+    is_taking: bool,
+    /// How often the store was told to forget the key: what was taken before that is void.
+    resets: u64,
+    granted_at_us: u64,
+    used_at_us: u64,
+    /// How long a bucket takes to repay a unit, and for how long it has had none to repay.
+    repays_unit_ns: u64,
+    idle: Idle,
+    /// When all that was last taken ends, and how long units may be spent at most that are taken later.
+    span: Option<(u64, u64)>,
+    /// What each quota said when something was last taken.
+    views: SmallVec<[QuotaUsage; 1]>,
+}
+
+/// Units to be taken now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Take {
+    pub(crate) units: u64,
+    resets: u64,
+    idle_us: u64,
+}
+
+impl KeyLease {
+    pub(crate) fn new(
+        lease_key: LeaseKey,
+        most: u64,
+        max_age_us: u64,
+        quotas: &[Quota],
+        now_us: u64,
+    ) -> Self {
+        Self {
+            lease_key,
+            front: Grant::default(),
+            back: Grant::default(),
+            size: 1,
+            most,
+            max_age_us,
+            good_time_us: GOOD_TIME_US,
+            is_taking: false,
+            resets: 0,
+            granted_at_us: now_us,
+            used_at_us: now_us,
+            repays_unit_ns: repays_unit_ns(quotas),
+            idle: Idle::since(now_us),
+            span: None,
+            views: SmallVec::new(),
+        }
+    }
+
+    pub(crate) fn is_of(&self, question: Question<'_>) -> bool {
+        self.lease_key.id == question.id && *self.lease_key.key == *question.key
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        self.front.units() + self.back.units()
+    }
+
+    /// Whether there are units, or will be.
+    pub(crate) fn has_or_takes(&self) -> bool {
+        self.units() > 0 || self.is_taking
+    }
+
+    /// Whether some are being taken.
+    pub(crate) fn takes(&self) -> bool {
+        self.is_taking
+    }
+
+    /// Pays for a check, if that is possible, and says what to take now.
+    pub(crate) fn spend(&mut self, cost: u64, now_us: u64) -> Option<(Decision, Option<Take>)> {
+        self.used_at_us = now_us;
+        self.update(now_us);
+        if self.front.units() == 0 {
+            self.front = std::mem::take(&mut self.back);
+        }
+        // What has reached its age is about to be given back. What stands behind ends no sooner.
+        if self.units() < cost || self.front.is_over(now_us, self.max_age_us) {
+            return None;
+        }
+        let of_front = cost.min(self.front.units());
+        self.front.spend(of_front);
+        self.back.spend(cost - of_front);
+        self.has_spent(cost, now_us);
+        let is_low = self.units() <= self.size / 2 && self.back.units() == 0;
+        let take = if is_low { self.begin_taking(now_us) } else { None };
+        Some((self.decision(now_us), take))
+    }
+
+    fn update(&mut self, now_us: u64) {
+        self.front.update(now_us, self.idle);
+        self.back.update(now_us, self.idle);
+    }
+
+    /// Something was spent, of what is held or of the store's.
+    pub(crate) fn has_spent(&mut self, units: u64, now_us: u64) {
+        self.idle.ends(now_us, units.saturating_mul(self.repays_unit_ns));
+    }
+
+    /// A check was admitted by the store, because what is held does not pay for it; it says when it is full again. Says what to
+    /// take now.
+    pub(crate) fn missed(&mut self, cost: u64, remaining: u64, repaid_us: u64, now_us: u64) -> Option<Take> {
+        self.update(now_us);
+        self.has_spent(cost, now_us);
+        self.front.is_repaid_at(repaid_us);
+        self.back.is_repaid_at(repaid_us);
+        let is_busy = now_us.saturating_sub(self.used_at_us) < self.max_age_us;
+        self.used_at_us = now_us;
+        // The last units are asked for one by one.
+        self.size = self.size.max(1).min(remaining / PART_OF_REMAINING);
+        // Where some stand behind others, what is taken would have no place: the check costs more than all of them, or those
+        // in front are about to be given back.
+        if is_busy && self.back.units() == 0 { self.begin_taking(now_us) } else { None }
+    }
+
+    fn begin_taking(&mut self, now_us: u64) -> Option<Take> {
+        if self.size == 0 || std::mem::replace(&mut self.is_taking, true) {
+            return None;
+        }
+        Some(Take { units: self.units_to_take(now_us), resets: self.resets, idle_us: self.idle.at(now_us) })
+    }
+
+    /// The size of a lease, or as much of it as is likely to be spent before it ends.
+    fn units_to_take(&self, now_us: u64) -> u64 {
+        let Some((ends_us, span_us)) = self.span else { return self.size };
+        let left_us = match ends_us.checked_sub(now_us) {
+            Some(left_us) if left_us > 0 => left_us,
+            _ => span_us - (now_us - ends_us) % span_us,
+        };
+        if left_us >= self.good_time_us {
+            return self.size;
+        }
+        // It is less than there are microseconds in a good time.
+        (self.size.saturating_mul(left_us) / self.good_time_us).max(1)
+    }
+
+    /// Units have been taken, which were asked for then. Says how many of them are void.
+    pub(crate) fn granted(
+        &mut self,
+        take: Take,
+        replied: &Replied,
+        policy: &Policy,
+        asked_us: u64,
+        now_us: u64,
+    ) -> u64 {
+        self.is_taking = false;
+        if take.resets != self.resets {
+            return replied.spent;
+        }
+        let lasted_us = asked_us.saturating_sub(self.granted_at_us);
+        self.granted_at_us = asked_us;
+        let span_us = policy.quotas().iter().filter_map(span_us).min();
+        self.good_time_us = span_us.map_or(GOOD_TIME_US, |us| GOOD_TIME_US.min(us / LEASES_IN_SPAN).max(1));
+        let size = if take.units < self.size {
+            // It was cut for the time that was left, which says nothing about the next one.
+            self.size
+        } else if lasted_us < self.good_time_us {
+            self.size.saturating_mul(2)
+        } else if lasted_us > 2 * self.good_time_us {
+            self.size.div_ceil(2)
+        } else {
+            self.size
+        };
+        let decision = &replied.decision;
+        self.size = size.min(self.most).min(decision.remaining() / PART_OF_REMAINING);
+        self.views = decision.quotas().into();
+        let ends = Ends::of(policy.quotas(), replied, asked_us);
+        self.span = span_us.map(|span_us| (ends.at_us, span_us));
+        self.repays_unit_ns = repays_unit_ns(policy.quotas());
+        self.update(now_us);
+        self.front.is_repaid_at(ends.repaid_us);
+        let mut held = Grant::new(replied.spent, asked_us, take.idle_us, ends);
+        held.update(now_us, self.idle);
+        if self.front.units() == 0 {
+            self.front = held;
+        } else {
+            self.back = held;
+        }
+        0
+    }
+
+    /// None could be taken.
+    pub(crate) fn refused(&mut self) {
+        self.is_taking = false;
+    }
+
+    /// Takes everything out.
+    pub(crate) fn give_up(&mut self) -> SmallVec<[Grant; 2]> {
+        let all = [std::mem::take(&mut self.front), std::mem::take(&mut self.back)];
+        all.into_iter().filter(|held| held.units() > 0).collect()
+    }
+
+    /// What was spent is given back, so it is no longer what is repaid.
+    pub(crate) fn has_spent_nothing(&mut self, now_us: u64) {
+        self.idle.begins(now_us);
+    }
+
+    /// The store forgets the key. Says how many units are void.
+    pub(crate) fn reset(&mut self, now_us: u64) -> u64 {
+        self.resets += 1;
+        self.has_spent_nothing(now_us);
+        self.give_up().iter().map(Grant::units).sum()
+    }
+
+    /// The policy has other numbers, under which so many are held at most. Takes everything out, and what is being taken is
+    /// void.
+    pub(crate) fn renew(&mut self, most: u64) -> SmallVec<[Grant; 2]> {
+        self.resets += 1;
+        self.most = most;
+        self.size = self.size.min(most);
+        self.give_up()
+    }
+
+    /// Takes out what has reached its age, or its end.
+    pub(crate) fn over(&mut self, now_us: u64) -> Option<Grant> {
+        if !self.front.is_over(now_us, self.max_age_us) {
+            return None;
+        }
+        self.update(now_us);
+        let over = std::mem::replace(&mut self.front, std::mem::take(&mut self.back));
+        // It was too large.
+        self.size = self.size.div_ceil(2);
+        (over.units() > 0).then_some(over)
+    }
+
+    /// Whether nothing would be missed without it.
+    pub(crate) fn is_idle(&self, now_us: u64) -> bool {
+        self.units() == 0 && !self.is_taking && now_us.saturating_sub(self.used_at_us) >= self.max_age_us
+    }
+
+    fn decision(&self, now_us: u64) -> Decision {
+        let passed_us = now_us.saturating_sub(self.granted_at_us);
+        let units = self.units();
+        let view = |view: &QuotaUsage| QuotaUsage {
+            limit: view.limit,
+            remaining: view.remaining + units,
+            reset_after_us: view.reset_after_us.saturating_sub(passed_us),
+        };
+        let (total, several) = if let [only] = &*self.views {
+            (view(only), None)
+        } else {
+            let each: Box<[QuotaUsage]> = self.views.iter().map(view).collect();
+            (QuotaUsage::of_all(&each), Some(Box::new(Several { each })))
+        };
+        Decision { total, several, wait_us: 0, allowed: true, source: Source::Lease, degraded: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(holding: &mut KeyLease, take: Take, now_us: u64) {
+        let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
+        let total = QuotaUsage { limit: 1_000_000, remaining: 900_000, reset_after_us: 8_640_000_000 };
+        let decision = Decision {
+            total,
+            several: None,
+            wait_us: 0,
+            allowed: true,
+            source: Source::Store,
+            degraded: None,
+        };
+        let replied = Replied { decision, spent: take.units, now_us: 0, denied: None };
+        assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);
+    }
+
+    #[test]
+    fn nothing_that_is_held_is_forgotten_when_more_is_taken() {
+        let now_us = 0;
+        let lease_key = LeaseKey { id: PolicyId(0), key: b"key".as_slice().into(), hash: 0 };
+        let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
+        let mut holding = KeyLease::new(lease_key, 1_000, 1_000_000, policy.quotas(), now_us);
+        let take = holding.missed(1, 900_000, 0, now_us).unwrap();
+        granted(&mut holding, take, now_us);
+        let (mut taken, mut spent) = (take.units, 0);
+        // Until there are some in front and some behind.
+        while holding.back.units() == 0 {
+            let (_, take) = holding.spend(1, now_us).unwrap();
+            spent += 1;
+            if let Some(take) = take {
+                granted(&mut holding, take, now_us);
+                taken += take.units;
+            }
+        }
+        // A check that costs more than all of them is admitted by the store.
+        assert!(holding.spend(taken + 1, now_us).is_none());
+        if let Some(take) = holding.missed(1, 900_000, 0, now_us) {
+            granted(&mut holding, take, now_us);
+            taken += take.units;
+        }
+        assert_eq!(holding.units(), taken - spent);
+    }
+}

@@ -1,0 +1,14 @@
+//! The way of an operation to a server and back: pending, queued, sent in a batch, in flight, answered by its deadline.
+
+pub(crate) mod batch;
+pub(crate) mod circuit_breaker;
+pub(crate) mod connection;
+pub(crate) mod context;
+pub(crate) mod deadlines;
+pub(crate) mod first_connection;
+pub(crate) mod in_flight;
+pub(crate) mod limits;
+pub(crate) mod pending;
+pub(crate) mod queue;
+pub(crate) mod submission;
+pub(crate) mod supervisor;

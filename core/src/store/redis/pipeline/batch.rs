@@ -1,0 +1,187 @@
+//! What waits together goes together: operations become commands, one for each policy and slot.
+//!
+//! Tickets that want the same of the same key, one after the other, become one entry, which the store decides as so
+//! many single checks; they are answered in order of arrival. Whatever is asked of one key stays in that order.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Instant;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::rules::transition::Operation;
+use crate::store::Action;
+use crate::store::redis::call::{self, PolicyCall};
+use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
+use crate::store::redis::transport::failure::Failure;
+use crate::store::stats::Counters;
+
+/// A script call that decides one or more entries of one policy.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) call: Arc<PolicyCall>,
+    pub(crate) slot: u16,
+    /// Whether the slot's owner sent us here while the slot moves.
+    pub(crate) asking: bool,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// Tickets that are decided one after the other.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) first: Arc<PendingOperation>,
+    pub(crate) more: Vec<Arc<PendingOperation>>,
+}
+
+impl Entry {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Arc<PendingOperation>> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    /// What the store is asked.
+    pub(crate) fn wanted(&self) -> call::Entry<'_> {
+        let ScriptRequest { key, action, cost, .. } = &**self.first;
+        let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
+        call::Entry { key, action: *action, cost: *cost, count }
+    }
+
+    /// Whether a operation can be decided along with those that are here.
+    fn takes(&self, operation: &PendingOperation) -> bool {
+        let first = &self.first;
+        operation.action == Action::Apply(Operation::Check)
+            && first.action == operation.action
+            && first.cost == operation.cost
+            && first.call.counts()
+            && self.count() < MAX_IN_ENTRY
+    }
+}
+
+/// As many as the count of an entry can say.
+const MAX_IN_ENTRY: usize = u16::MAX as usize;
+
+impl Command {
+    fn of(operation: &PendingOperation) -> Self {
+        let call = Arc::clone(&operation.call);
+        Self { call, slot: operation.slot, asking: operation.is_asking(), entries: Vec::new() }
+    }
+
+    fn takes(&self, operation: &PendingOperation) -> bool {
+        Arc::ptr_eq(&self.call, &operation.call)
+            && self.slot == operation.slot
+            && self.asking == operation.is_asking()
+    }
+
+    /// Counts something for its limiter, of which there is one: a limiter's calls are made of its own policies.
+    pub(crate) fn count(&self, counted: impl FnOnce(&Counters)) {
+        if let Some(entry) = self.entries.first() {
+            counted(&entry.first.member().counters);
+        }
+    }
+
+    /// Answers all of its operations.
+    pub(crate) fn answer(&self, failure: Failure) {
+        for operation in self.operations() {
+            operation.answer(Err(failure));
+        }
+    }
+
+    /// A command for each entry.
+    pub(crate) fn split(self) -> impl Iterator<Item = Self> {
+        let Self { call, slot, asking, entries } = self;
+        entries.into_iter().map(move |entry| Self {
+            call: Arc::clone(&call),
+            slot,
+            asking,
+            entries: vec![entry],
+        })
+    }
+
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Arc<PendingOperation>> {
+        self.entries.iter().flat_map(Entry::operations)
+    }
+
+    /// When the first of its operations has to be answered.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.operations().map(|operation| operation.deadline()).min()
+    }
+}
+
+/// Groups operations into commands.
+pub(crate) fn commands(operations: &mut Vec<Arc<PendingOperation>>) -> Vec<Command> {
+    if operations.len() == 1
+        && let Some(operation) = operations.pop()
+    {
+        let mut command = Command::of(&operation);
+        command.entries.push(Entry { first: operation, more: Vec::new() });
+        return vec![command];
+    }
+    let mut grouping = Grouping::default();
+    for operation in operations.drain(..) {
+        grouping.add(operation);
+    }
+    grouping.commands
+}
+
+#[derive(Default)]
+struct Grouping {
+    commands: Vec<Command>,
+    /// The commands by what they take, but for the first.
+    others: HashTable<usize>,
+    /// The last entry of each key: its command and its place there.
+    last_of_key: HashTable<(usize, usize)>,
+    hasher: RandomState,
+}
+
+impl Grouping {
+    fn add(&mut self, operation: Arc<PendingOperation>) {
+        let at = self.command_for(&operation);
+        let hash = self.hasher.hash_one((at, &operation.key));
+        let Self { commands, last_of_key, hasher, .. } = self;
+        let last = last_of_key.find_mut(hash, |&(command, entry)| {
+            command == at && commands[command].entries[entry].first.key == operation.key
+        });
+        let entries = commands[at].entries.len();
+        if let Some((_, last)) = last {
+            let entry = &mut commands[at].entries[*last];
+            if entry.takes(&operation) {
+                entry.more.push(operation);
+                return;
+            }
+            *last = entries;
+        }
+        let is_known = last.is_some();
+        commands[at].entries.push(Entry { first: operation, more: Vec::new() });
+        if !is_known {
+            last_of_key.insert_unique(hash, (at, entries), |&(command, entry)| {
+                hasher.hash_one((command, &commands[command].entries[entry].first.key))
+            });
+        }
+    }
+
+    /// The command that takes a operation, by its number; made if there is none.
+    fn command_for(&mut self, operation: &PendingOperation) -> usize {
+        let Self { commands, others, hasher, .. } = self;
+        // Nearly always there is one policy, and one slot where slots matter.
+        if commands.first().is_some_and(|first| first.takes(operation)) {
+            return 0;
+        }
+        let made = commands.len();
+        let hash_of =
+            |command: &Command| hasher.hash_one((Arc::as_ptr(&command.call) as usize, command.slot));
+        let command = Command::of(operation);
+        let hash = hash_of(&command);
+        if let Some(&at) = others.find(hash, |&at| commands[at].takes(operation)) {
+            return at;
+        }
+        commands.push(command);
+        if made > 0 {
+            others.insert_unique(hash, made, |&at| hash_of(&commands[at]));
+        }
+        made
+    }
+}

@@ -1,0 +1,436 @@
+//! A connection that stands: what is sent over it, and who is answered by what comes back.
+
+mod outcome;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::time::{Sleep, sleep_until};
+
+use crate::rules::decision::Degradation;
+use crate::runtime::clock::ManualClock;
+use crate::store::redis::call::{Head, Naming};
+use crate::store::redis::pipeline::batch::{self, Command};
+use crate::store::redis::pipeline::in_flight::InFlight;
+use crate::store::redis::pipeline::limits::Member;
+use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::store::redis::pipeline::supervisor::Shared;
+use crate::store::redis::reply::{Reply, read_reply};
+use crate::store::redis::transport::failure::{Failure, Refusal};
+use crate::store::redis::transport::resp::{self, Value};
+use crate::store::redis::transport::stream::Stream;
+
+/// So many batches are under way at a time. What arrives meanwhile waits, and goes together in the next one: the
+/// busier the server, the larger the batches.
+const MAX_BATCHES: u64 = 4;
+/// So many operations make a batch at most.
+const MAX_OPERATIONS: usize = 128;
+/// Fewer are not divided into two batches, so that the server works on one while the other is answered.
+const MIN_OPERATIONS: usize = 32;
+/// A connection on which nothing happened for so long is looked at before it is used.
+const IDLE: Duration = Duration::from_millis(500);
+/// After so many answers at once more is sent before other replies are looked at.
+const MAX_ANSWERS: usize = MIN_OPERATIONS;
+/// So much room there is for what is read next.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why a connection is no longer used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nobody needs it any more.
+    Closed,
+    /// It has reached its age.
+    Retired,
+    /// It broke, is suspect, or leads to a server that is not the right one.
+    Broken,
+}
+
+/// What became of the replies that there were.
+enum Read {
+    Nothing,
+    All,
+    /// So many were answered that more should be sent first.
+    Enough,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    stream: Stream,
+    read: BytesMut,
+    /// Whether there may be whole replies in `read`.
+    has_more: bool,
+    write: Vec<u8>,
+    /// How much of `write` was written, and how many bytes were before it.
+    written: usize,
+    written_before: u64,
+    /// Whether the stream holds back nothing of what was written to it.
+    is_flushed: bool,
+    flights: VecDeque<InFlight>,
+    batches: u64,
+    /// Tickets that are tried again later, and when.
+    later: Vec<(Instant, Arc<PendingOperation>)>,
+    /// Empty between calls; kept for its memory.
+    operations: Vec<Arc<PendingOperation>>,
+    timer: Pin<Box<Sleep>>,
+    timer_set_for: Option<Instant>,
+    /// Calls in a row that got no reply in time.
+    timeouts: u32,
+    has_decided: bool,
+    last_used: Instant,
+    retires_at: Option<Instant>,
+    /// No more is sent; the connection ends as soon as nobody waits for what is under way.
+    leaving: Option<End>,
+    next_nonce: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: &Arc<Shared>, stream: Stream) -> Self {
+        let now = Instant::now();
+        Self {
+            shared: Arc::clone(shared),
+            stream,
+            read: BytesMut::with_capacity(READ_BYTES),
+            has_more: false,
+            write: Vec::new(),
+            written: 0,
+            written_before: 0,
+            is_flushed: true,
+            flights: VecDeque::new(),
+            batches: 0,
+            later: Vec::new(),
+            operations: Vec::new(),
+            timer: Box::pin(sleep_until(now.into())),
+            timer_set_for: None,
+            timeouts: 0,
+            has_decided: false,
+            last_used: now,
+            retires_at: shared.context.retires_at(now),
+            leaving: None,
+            next_nonce: crate::http::backoff::random(),
+        }
+    }
+
+    /// Whether the server has decided anything over this connection.
+    pub(crate) fn has_decided(&self) -> bool {
+        self.has_decided
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        let flying = self.flights.iter().flat_map(|in_flight| in_flight.command.operations());
+        for operation in flying.chain(self.later.iter().map(|(_, operation)| operation)) {
+            operation.end_waiting(member);
+        }
+    }
+
+    /// Whether somebody waits for an answer from it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.flights.iter().any(|in_flight| in_flight.expires().is_some()) || !self.later.is_empty()
+    }
+
+    /// Has the connection end as soon as nobody waits for what is under way.
+    pub(crate) fn retire(&mut self) {
+        self.leaving.get_or_insert(End::Retired);
+    }
+
+    /// Serves until the connection ends.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.shared.task.register(cx.waker());
+        let (end, reason) = match ready!(self.poll_end(cx)) {
+            Ok(end) => (end, Degradation::ConnectionLost),
+            Err(reason) => {
+                self.shared.failed(reason);
+                (End::Broken, reason)
+            }
+        };
+        self.leave(end, reason);
+        Poll::Ready(end)
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Degradation>> {
+        loop {
+            let now = Instant::now();
+            if self.flights.is_empty() && now - self.last_used > IDLE && self.stream.is_finished() {
+                return Poll::Ready(Ok(End::Broken));
+            }
+            self.look_around(now);
+            self.fill(now);
+            self.write(cx)?;
+            match self.read(cx)? {
+                Read::Nothing => {}
+                Read::All => continue,
+                // The server is given something to work on while the others get their answers: what waits, or what those
+                // who were answered ask next.
+                Read::Enough if !self.shared.queue.is_empty() => continue,
+                Read::Enough => {
+                    // It is polled once, which has this task come after those that are ready.
+                    let _ = pin!(tokio::task::yield_now()).poll(cx);
+                    return Poll::Pending;
+                }
+            }
+            let now = Instant::now();
+            if self.is_overdue(now) && self.read_unseen()? {
+                continue;
+            }
+            self.expire(now)?;
+            if let Some(end) = self.end() {
+                return Poll::Ready(Ok(end));
+            }
+            let Some(next) = self.next_moment() else { return Poll::Pending };
+            if self.timer_set_for.is_none_or(|set_for| next < set_for) {
+                self.timer.as_mut().reset(next.into());
+                self.timer_set_for = Some(next);
+            }
+            // A timer that was set for something that has happened since fires in vain: cheaper than to set it anew.
+            ready!(self.timer.as_mut().poll(cx));
+            self.timer_set_for = None;
+        }
+    }
+
+    /// Whether it is time to leave.
+    fn look_around(&mut self, now: Instant) {
+        if self.leaving.is_none() {
+            if self.shared.is_closed() {
+                self.leaving = Some(End::Closed);
+            } else if self.retires_at.is_some_and(|retires_at| retires_at <= now) {
+                self.leaving = Some(End::Retired);
+            }
+        }
+    }
+
+    /// Why the connection ends now, if it does: nobody waits for anything any more. A reply that is overdue may never come.
+    fn end(&self) -> Option<End> {
+        let is_over = |in_flight: &InFlight| in_flight.expires().is_none();
+        let leaving = self.leaving.filter(|_| self.flights.iter().all(is_over))?;
+        Some(if self.flights.is_empty() { leaving } else { End::Broken })
+    }
+
+    /// When there is something to do even if nothing arrives.
+    fn next_moment(&self) -> Option<Instant> {
+        let flights = self.flights.iter().filter_map(InFlight::expires).min();
+        let later = self.later.iter().map(|(at, _)| *at).min();
+        let queued = self.shared.queue.next_deadline();
+        [flights, later, queued, self.retires_at.filter(|_| self.leaving.is_none())]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Puts those first in the queue that are to be tried again now, so that nobody else has to look after them.
+    fn requeue(&mut self, now: Instant) {
+        if self.later.iter().any(|(at, _)| *at <= now) {
+            let all = std::mem::take(&mut self.later).into_iter();
+            let (due, later): (Vec<_>, _) = all.partition(|(at, _)| *at <= now);
+            self.later = later;
+            self.shared.queue.put_back(due.into_iter().map(|(_, operation)| operation));
+        }
+    }
+
+    /// Sends what waits, as far as there may be more under way.
+    fn fill(&mut self, now: Instant) {
+        self.requeue(now);
+        self.shared.queue.expire(now, Failure::not_applied(Degradation::Late));
+        let most = (self.shared.queue.len() / 2).clamp(MIN_OPERATIONS, MAX_OPERATIONS);
+        while self.leaving.is_none() && self.batches_under_way() < MAX_BATCHES {
+            let mut operations = std::mem::take(&mut self.operations);
+            self.shared.queue.take(most, &mut operations);
+            if operations.is_empty() {
+                self.operations = operations;
+                return;
+            }
+            self.batches += 1;
+            for command in batch::commands(&mut operations) {
+                self.send(command, Naming::ByHash);
+            }
+            self.operations = operations;
+        }
+    }
+
+    fn batches_under_way(&self) -> u64 {
+        self.flights.front().map_or(0, |oldest| self.batches - oldest.batch + 1)
+    }
+
+    fn send(&mut self, command: Command, naming: Naming) {
+        let nonce = nonce(self.next_nonce);
+        self.next_nonce = self.next_nonce.wrapping_add(1);
+        let deadline_us = command.deadline().and_then(|deadline| self.shared.time.at(deadline));
+        let head = Head {
+            nonce,
+            deadline_us: deadline_us.unwrap_or(0),
+            manual_now_us: self.shared.context.manual.as_ref().map(ManualClock::now_us),
+        };
+        if command.asking {
+            resp::write(&mut self.write, &[b"ASKING"]);
+        }
+        let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
+        command.call.write_call(&mut self.write, naming, &head, &entries);
+        command.count(|counters| counters.calls.add(1));
+        let ends_at = self.written_before + self.write.len() as u64;
+        self.flights.push_back(InFlight::new(command, nonce, ends_at, self.batches));
+    }
+
+    /// Writes as much as goes.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {
+        let broken = |_| Degradation::ConnectionLost;
+        if self.is_all_out() {
+            return Ok(());
+        }
+        self.is_flushed = false;
+        while self.written < self.write.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.write[self.written..]) {
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => {
+                    if self.stream.may_fail_in_between() {
+                        self.written = self.write.len();
+                    }
+                    return Err(broken(error));
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.written == self.write.len() {
+            self.written_before += self.write.len() as u64;
+            self.written = 0;
+            self.write.clear();
+        }
+        self.is_flushed = Pin::new(&mut self.stream).poll_flush(cx).map_err(broken)?.is_ready();
+        Ok(())
+    }
+
+    /// Whether all that was to be sent has left this process.
+    fn is_all_out(&self) -> bool {
+        self.write.is_empty() && self.is_flushed
+    }
+
+    /// Sends what waits, on the thread of a caller: waking that of the task takes longer. Says whether the task need not be
+    /// woken: what comes back wakes it, and so does its timer. While something is under way, it is about to run anyway, and
+    /// sends more at a time.
+    pub(crate) fn send_from_caller(&mut self) -> bool {
+        let now = Instant::now();
+        let is_idle = self.flights.is_empty() && self.is_all_out();
+        if !is_idle || self.leaving.is_some() || now - self.last_used > IDLE {
+            return false;
+        }
+        self.fill(now);
+        // If not all goes, or the connection breaks, the task finds the same when it is woken.
+        let written = self.write(&mut Context::from_waker(Waker::noop()));
+        // A timer that has fired may not have been set anew.
+        let wakes_by = |next| self.timer_set_for.is_some_and(|set| now < set && set <= next);
+        written.is_ok() && self.is_all_out() && self.next_moment().is_none_or(wakes_by)
+    }
+
+    /// Reads what there is and answers by it.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<Read, Degradation> {
+        if !std::mem::take(&mut self.has_more) {
+            self.read.reserve(READ_BYTES);
+            let read = pin!(self.stream.read_buf(&mut self.read)).poll(cx);
+            match read {
+                Poll::Pending => return Ok(Read::Nothing),
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::ConnectionLost),
+            }
+            self.last_used = Instant::now();
+        }
+        let mut bytes = std::mem::take(&mut self.read);
+        let mut answers = 0;
+        while let Some((value, taken)) = resp::read(&bytes).map_err(|_| Degradation::Protocol)? {
+            answers += self.flights.front().map_or(0, |in_flight| in_flight.command.entries.len());
+            self.replied(&value)?;
+            bytes.advance(taken);
+            self.has_more = answers >= MAX_ANSWERS && !bytes.is_empty();
+            if self.has_more {
+                break;
+            }
+        }
+        self.read = bytes;
+        Ok(if self.has_more { Read::Enough } else { Read::All })
+    }
+
+    /// Whether the deadline of something under way has passed.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.flights.iter().filter_map(InFlight::expires).any(|expires| expires <= now)
+    }
+
+    /// Reads what has arrived while this thread was busy with something else: that is not the server's fault. Says whether
+    /// there was anything.
+    fn read_unseen(&mut self) -> Result<bool, Degradation> {
+        match self.stream.read_unseen(&mut self.read) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Ok(0) | Err(_) => return Err(Degradation::ConnectionLost),
+        }
+        self.last_used = Instant::now();
+        self.has_more = true;
+        Ok(true)
+    }
+
+    /// Answers the oldest command under way.
+    fn replied(&mut self, value: &Value<'_>) -> Result<(), Degradation> {
+        let Some(mut in_flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
+        if in_flight.skip > 0 {
+            in_flight.skip -= 1;
+            self.flights.push_front(in_flight);
+            return Ok(());
+        }
+        self.timeouts = 0;
+        let refusal = match value {
+            Value::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
+                Ok(Reply::Decided { now_us, entries }) => {
+                    self.has_decided = true;
+                    // A manual clock says nothing about the server's.
+                    if self.shared.context.manual.is_none() {
+                        self.shared.time.learn(now_us, in_flight.sent, self.last_used);
+                    }
+                    self.shared.succeeded();
+                    return Self::decided(&in_flight.command, now_us, entries);
+                }
+                Ok(Reply::Late { server_now_us }) => {
+                    self.shared.time.learn(server_now_us, in_flight.sent, self.last_used);
+                    self.again(in_flight.command, Failure::not_applied(Degradation::Late));
+                    return Ok(());
+                }
+                Err(_) => {
+                    // It was answered, but not in words that mean anything.
+                    in_flight.command.answer(Failure::unknown(Degradation::Protocol));
+                    return Err(Degradation::Protocol);
+                }
+            },
+            Value::Error(line) => Refusal::read(line),
+            _ => {
+                in_flight.command.answer(Failure::unknown(Degradation::Protocol));
+                return Err(Degradation::Protocol);
+            }
+        };
+        self.refused(in_flight.command, refusal);
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
+    fn drop(&mut self) {
+        if !self.flights.is_empty() {
+            // The other side hears of it though it does not read what was sent.
+            self.stream.reset_when_closed();
+        }
+        self.leave(End::Closed, Degradation::ConnectionLost);
+    }
+}
+
+/// What a reply has to echo: different for every call over a connection, and hardly the same on two.
+fn nonce(number: u64) -> [u8; 6] {
+    let [_, _, nonce @ ..] = number.to_be_bytes();
+    nonce
+}

@@ -1,0 +1,204 @@
+//! What became of what was sent: who is answered, and what is tried again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::http::backoff;
+use crate::rules::decision::Degradation;
+use crate::store::redis::call::Naming;
+use crate::store::redis::pipeline::batch::Command;
+use crate::store::redis::pipeline::connection::{Connection, End};
+use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::store::redis::reply::{Answers, Found};
+use crate::store::redis::transport::failure::{Class, Failure, Refusal};
+
+/// So many calls in a row without a reply in time make a connection suspect.
+const SUSPECT_AFTER: u32 = 2;
+/// How long to wait at most before a server that refuses for the moment is asked again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Connection {
+    /// The store decided: every operation is answered, in order.
+    pub(crate) fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
+        if Self::answer_each(command, now_us, answers).is_some() {
+            return Ok(());
+        }
+        command.answer(Failure::unknown(Degradation::Protocol));
+        Err(Degradation::Protocol)
+    }
+
+    /// `None` when the reply makes no sense.
+    fn answer_each(command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
+        for entry in &command.entries {
+            let wanted = entry.wanted();
+            let answer = command.call.next_answer(&mut answers, &wanted).ok()?;
+            match answer.found {
+                Found::States => {}
+                Found::Malformed => entry.first.member().counters.healed.add(1),
+                Found::Foreign => {
+                    let failure = Failure::permanent(Degradation::WrongType);
+                    entry.operations().for_each(|operation| operation.answer(Err(failure)));
+                    continue;
+                }
+            }
+            let mut operations = entry.operations();
+            let each = |replied| {
+                if let Some(operation) = operations.next() {
+                    operation.answer(Ok(replied));
+                }
+            };
+            command.call.decide(answer, now_us, &wanted, each).ok()?;
+        }
+        answers.finish().ok()
+    }
+
+    /// The server refused the command.
+    pub(crate) fn refused(&mut self, command: Command, refusal: Refusal) {
+        match refusal {
+            Refusal::NoScript => {
+                command.count(|counters| counters.scripts_sent.add(1));
+                self.send(command, Naming::BySource);
+            }
+            Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address),
+            Refusal::Ask { address } => self.redirect(command, None, &address),
+            Refusal::ReadOnly => {
+                self.leaving = Some(End::Broken);
+                self.shared.failed(Degradation::ReadOnly);
+                self.again(command, Failure::not_applied(Degradation::ReadOnly));
+            }
+            Refusal::TryAgain => self.while_keys_move(command),
+            Refusal::Failed(failure) => {
+                if failure.reason == Degradation::Auth {
+                    // A new connection brings the credentials of then.
+                    self.leaving = Some(End::Broken);
+                }
+                // Only that key is in a bad state, not the server.
+                if failure.reason != Degradation::WrongType {
+                    self.shared.failed(failure.reason);
+                }
+                match failure.class {
+                    Class::NotApplied => self.later(command, failure),
+                    Class::Unknown | Class::Permanent => command.answer(failure),
+                }
+            }
+        }
+    }
+
+    fn redirect(&mut self, command: Command, moved: Option<u16>, address: &str) {
+        let Some(redirect) = &self.shared.redirect else {
+            command.answer(Failure::permanent(Degradation::ClusterDown));
+            return;
+        };
+        if let Some(slot) = moved {
+            redirect.moved(slot, address, &self.shared.address);
+        }
+        for operation in into_tickets(command) {
+            if operation.may_retry() {
+                operation.member().counters.redirected.add(1);
+                redirect.send(&operation, address, &self.shared.address, moved.is_none());
+            } else {
+                operation.answer(Err(Failure::not_applied(Degradation::ClusterDown)));
+            }
+        }
+    }
+
+    /// Some of the command's keys have moved along with their slot, and some have not. Entries that went together may
+    /// be in different places, so each goes for itself; the keys of one are in one place again in a moment. That is no
+    /// failure of the server, and lasts as long as it lasts.
+    fn while_keys_move(&mut self, command: Command) {
+        if command.entries.len() > 1 {
+            command.count(|counters| counters.retried.add(command.operations().count() as u64));
+            for command in command.split() {
+                self.send(command, Naming::ByHash);
+            }
+            return;
+        }
+        let operations: Vec<_> = into_tickets(command).filter(|operation| !operation.is_over()).collect();
+        for operation in &operations {
+            operation.member().counters.retried.add(1);
+        }
+        self.in_a_moment(operations, Failure::not_applied(Degradation::ClusterDown));
+    }
+
+    /// What provably did not run goes first in the queue again.
+    pub(crate) fn again(&mut self, command: Command, failure: Failure) {
+        let operations = Self::retried(command, failure);
+        self.shared.queue.put_back(operations.into_iter());
+    }
+
+    /// What provably did not run is tried again in a moment, if its deadline and the breaker allow.
+    fn later(&mut self, command: Command, failure: Failure) {
+        if !self.shared.breaker.is_closed() {
+            command.answer(failure);
+            return;
+        }
+        let operations = Self::retried(command, failure);
+        self.in_a_moment(operations, failure);
+    }
+
+    fn in_a_moment(&mut self, operations: Vec<Arc<PendingOperation>>, failure: Failure) {
+        let at = Instant::now() + PAUSE / 2 + backoff::part_of(PAUSE / 2);
+        for operation in operations {
+            if at < operation.deadline() {
+                self.later.push((at, operation));
+            } else {
+                operation.answer(Err(failure));
+            }
+        }
+    }
+
+    /// The operations that may be tried again; the others are answered.
+    fn retried(command: Command, failure: Failure) -> Vec<Arc<PendingOperation>> {
+        let mut operations: Vec<_> = into_tickets(command).collect();
+        let now = Instant::now();
+        operations.retain(|operation| {
+            let retried = !operation.is_over() && operation.deadline() > now && operation.may_retry();
+            if !retried {
+                operation.answer(Err(failure));
+            }
+            retried
+        });
+        for operation in &operations {
+            operation.member().counters.retried.add(1);
+        }
+        operations
+    }
+
+    /// Answers those whose deadline has passed; says so when the connection is suspect.
+    pub(crate) fn expire(&mut self, now: Instant) -> Result<(), Degradation> {
+        for in_flight in &mut self.flights {
+            let first = in_flight
+                .expire(now, |operation| operation.answer(Err(Failure::unknown(Degradation::Timeout))));
+            if first {
+                self.timeouts += 1;
+                self.shared.failed(Degradation::Timeout);
+            }
+        }
+        let failure = Failure::not_applied(Degradation::Late);
+        self.shared.queue.expire(now, failure);
+        if self.timeouts >= SUSPECT_AFTER { Err(Degradation::Timeout) } else { Ok(()) }
+    }
+
+    /// The connection is given up: what was sent may have run, what was not sent in whole has not.
+    pub(crate) fn leave(&mut self, end: End, reason: Degradation) {
+        if end == End::Broken {
+            self.shared.context.counters.connections_lost.add(1);
+            self.stream.reset_when_closed();
+        }
+        let written = self.written_before + self.written as u64;
+        let mut unsent = Vec::new();
+        for in_flight in std::mem::take(&mut self.flights) {
+            if in_flight.ends_at <= written {
+                in_flight.command.answer(Failure::unknown(reason));
+            } else {
+                unsent.extend(Self::retried(in_flight.command, Failure::not_applied(reason)));
+            }
+        }
+        unsent.extend(self.later.drain(..).map(|(_, operation)| operation));
+        self.shared.queue.put_back(unsent.into_iter());
+    }
+}
+
+fn into_tickets(command: Command) -> impl Iterator<Item = Arc<PendingOperation>> {
+    command.entries.into_iter().flat_map(|entry| std::iter::once(entry.first).chain(entry.more))
+}

@@ -1,0 +1,98 @@
+//! What all connections of a store have in common.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::http::backoff::{self, Backoff};
+use crate::runtime::clock::ManualClock;
+use crate::store::redis::config::Settings;
+use crate::store::redis::transport::connect::Connector;
+use crate::store::redis::transport::sentinel_events::Switches;
+use crate::store::stats::Counters;
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) connector: Connector,
+    /// The clock that decides, if it is not the server's.
+    pub(crate) manual: Option<ManualClock>,
+    pub(crate) deadline: Duration,
+    first_connect_max: Duration,
+    /// Whether a server last failed.
+    failing: AtomicBool,
+    /// Whether one of the limiters has the servers looked at, or had.
+    pub(crate) examined: AtomicBool,
+    pub(crate) breaker_failures: u32,
+    pub(crate) topology_refresh: Duration,
+    /// Of what belongs to no single limiter.
+    pub(crate) counters: Counters,
+    pub(crate) switches: Switches,
+    reconnect: Backoff,
+    max_connection_age: Option<Duration>,
+}
+
+impl Context {
+    pub(crate) fn new(settings: &Settings, manual: Option<ManualClock>) -> Result<Self, Error> {
+        let reconnect = Backoff::builder()
+            .base(settings.reconnect_min)
+            .cap(settings.reconnect_max)
+            .max_wait(settings.reconnect_max)
+            .max_retries(u32::MAX)
+            .build()?;
+        Ok(Self {
+            connector: Connector::new(settings)?,
+            manual,
+            deadline: settings.deadline,
+            first_connect_max: settings.first_connect_max,
+            failing: AtomicBool::new(false),
+            examined: AtomicBool::new(false),
+            breaker_failures: settings.breaker_failures,
+            topology_refresh: settings.topology_refresh,
+            counters: Counters::default(),
+            switches: Switches::default(),
+            reconnect,
+            max_connection_age: settings.max_connection_age,
+        })
+    }
+
+    /// The same, in a process that was forked from the one that uses this.
+    pub(crate) fn after_fork(&self) -> Self {
+        Self {
+            connector: self.connector.after_fork(),
+            manual: self.manual.clone(),
+            failing: AtomicBool::new(false),
+            examined: AtomicBool::new(false),
+            counters: Counters::default(),
+            switches: Switches::default(),
+            reconnect: self.reconnect.clone(),
+            ..*self
+        }
+    }
+
+    /// Until when callers on a runtime that was not used before wait for its first connections: not at all where the
+    /// server is known to fail.
+    pub(crate) fn first_connect_until(&self) -> Instant {
+        let is_failing = self.failing.load(Ordering::Relaxed);
+        Instant::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
+    }
+
+    /// Notes whether a server failed.
+    #[inline]
+    pub(crate) fn set_failing(&self, failing: bool) {
+        // Mostly it is as before, and the line is shared.
+        if self.failing.load(Ordering::Relaxed) != failing {
+            self.failing.store(failing, Ordering::Relaxed);
+        }
+    }
+
+    /// How long to wait after so many attempts to connect have failed in a row.
+    pub(crate) fn pause_after(&self, failed: u32) -> Duration {
+        self.reconnect.wait(failed.saturating_sub(1), None).unwrap_or_default()
+    }
+
+    /// When a connection made now is replaced by a new one: at a random time in the last quarter of its age, so that
+    /// those of many processes are not replaced together.
+    pub(crate) fn retires_at(&self, now: Instant) -> Option<Instant> {
+        self.max_connection_age.map(|age| now + age / 4 * 3 + backoff::part_of(age / 4))
+    }
+}

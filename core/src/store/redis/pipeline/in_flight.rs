@@ -1,0 +1,53 @@
+//! A command on its way.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::store::redis::pipeline::batch::Command;
+use crate::store::redis::pipeline::pending::PendingOperation;
+
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) command: Command,
+    pub(crate) nonce: [u8; 6],
+    pub(crate) sent: Instant,
+    /// Where it ends in all that is written to the connection: as long as less was written, it cannot have run.
+    pub(crate) ends_at: u64,
+    /// Which batch it belongs to.
+    pub(crate) batch: u64,
+    /// How many replies come before its own.
+    pub(crate) skip: u8,
+    /// When the next of its operations has to be answered; `None` when all are.
+    expires: Option<Instant>,
+    overdue: bool,
+}
+
+impl InFlight {
+    pub(crate) fn new(command: Command, nonce: [u8; 6], ends_at: u64, batch: u64) -> Self {
+        let (skip, expires) = (u8::from(command.asking), command.deadline());
+        Self { command, nonce, sent: Instant::now(), ends_at, batch, skip, expires, overdue: false }
+    }
+
+    pub(crate) fn expires(&self) -> Option<Instant> {
+        self.expires
+    }
+
+    /// Gives out the operations whose deadline has passed, and says whether these are the first of it.
+    pub(crate) fn expire(&mut self, now: Instant, mut give_out: impl FnMut(&Arc<PendingOperation>)) -> bool {
+        if self.expires.is_none_or(|expires| expires > now) {
+            return false;
+        }
+        let (mut next, mut first) = (None::<Instant>, false);
+        for operation in self.command.operations() {
+            if operation.deadline() > now {
+                next = Some(next.map_or(operation.deadline(), |next| next.min(operation.deadline())));
+            } else {
+                first = !self.overdue;
+                give_out(operation);
+            }
+        }
+        self.expires = next;
+        self.overdue = true;
+        first
+    }
+}

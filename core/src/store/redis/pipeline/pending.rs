@@ -1,0 +1,169 @@
+//! An operation that waits for its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use atomic_waker::AtomicWaker;
+
+use crate::rules::decision::{Decision, Degradation};
+use crate::runtime::park;
+use crate::store::Action;
+use crate::store::redis::call::PolicyCall;
+use crate::store::redis::denial_cache::Denied;
+use crate::store::redis::pipeline::limits::{Member, Permit};
+use crate::store::redis::transport::failure::Failure;
+
+/// What the store answered, or why it did not.
+pub(crate) type Reply = Result<Replied, Failure>;
+
+/// What the store decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Replied {
+    pub(crate) decision: Decision,
+    pub(crate) spent: u64,
+    /// When, by the store's clock.
+    pub(crate) now_us: u64,
+    /// The states in which a check was denied that leaves no trace.
+    pub(crate) denied: Option<Arc<Denied>>,
+}
+
+/// What is asked, of which key.
+#[derive(Debug)]
+pub(crate) struct ScriptRequest {
+    pub(crate) call: Arc<PolicyCall>,
+    /// The key as Redis knows it.
+    pub(crate) key: Vec<u8>,
+    /// Its slot; 0 where there is no cluster.
+    pub(crate) slot: u16,
+    pub(crate) action: Action,
+    pub(crate) cost: u64,
+    /// When it has to be answered at the latest.
+    pub(crate) until: Instant,
+    /// Whether that is later than its deadline, since it may have to wait for a first connection.
+    pub(crate) is_first: bool,
+    /// Whether it goes on while its limiter is being closed: no caller waits for it.
+    pub(crate) in_background: bool,
+}
+
+/// What becomes of it is not known any more; the caller is told that the limiter is closed.
+const ENDED: Failure = Failure::unknown(Degradation::Unreachable);
+
+/// How often an operation that provably did not run is tried again.
+const MAX_RETRIES: u8 = 5;
+
+#[derive(Debug)]
+pub(crate) struct PendingOperation {
+    pub(crate) wanted: ScriptRequest,
+    retries: AtomicU8,
+    asking: AtomicBool,
+    /// A sooner deadline than `until`.
+    brought_forward: OnceLock<Instant>,
+    answer: OnceLock<Reply>,
+    caller: AtomicWaker,
+    permit: Permit,
+}
+
+impl PendingOperation {
+    pub(crate) fn new(wanted: ScriptRequest, permit: Permit) -> Arc<Self> {
+        Arc::new(Self {
+            wanted,
+            retries: AtomicU8::new(0),
+            asking: AtomicBool::new(false),
+            brought_forward: OnceLock::new(),
+            answer: OnceLock::new(),
+            caller: AtomicWaker::new(),
+            permit,
+        })
+    }
+
+    /// Answers the caller; the first answer counts.
+    pub(crate) fn answer(&self, answer: Reply) {
+        if self.answer.set(answer).is_ok() {
+            self.caller.wake();
+        }
+    }
+
+    /// When it has to be answered.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Instant {
+        if self.is_first { self.brought_forward.get().copied().unwrap_or(self.until) } else { self.until }
+    }
+
+    /// Has it wait no longer for a first connection than until then. The first time counts.
+    pub(crate) fn bring_forward(&self, deadline: Instant) {
+        let _ = self.brought_forward.set(deadline.min(self.until));
+    }
+
+    /// Whose it is.
+    pub(crate) fn member(&self) -> &Member {
+        self.permit.member()
+    }
+
+    /// Answers a caller of that limiter, which is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        if !self.in_background && Arc::ptr_eq(self.permit.member(), member) {
+            self.answer(Err(ENDED));
+        }
+    }
+
+    /// Answers a caller whose limiter was closed before the operation was where those are that wait.
+    #[inline]
+    pub(crate) fn end_if_closed(&self) {
+        if !self.in_background && self.member().is_closed() {
+            self.answer(Err(ENDED));
+        }
+    }
+
+    /// Whether nobody waits any more: the caller has gone or is answered.
+    pub(crate) fn is_over(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 || self.answer.get().is_some()
+    }
+
+    /// Whether it may be tried once more.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.retries.fetch_add(1, Ordering::Relaxed) < MAX_RETRIES
+    }
+
+    /// Whether it goes to a node that takes a slot over, and has to say so.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_asking(&self, asking: bool) {
+        self.asking.store(asking, Ordering::Relaxed);
+    }
+}
+
+impl std::ops::Deref for PendingOperation {
+    type Target = ScriptRequest;
+
+    fn deref(&self) -> &ScriptRequest {
+        &self.wanted
+    }
+}
+
+/// The caller's side. Dropping it does not take back what was sent.
+#[derive(Debug)]
+#[must_use = "an operation is answered only to who waits for it"]
+pub(crate) struct OperationHandle(pub(crate) Arc<PendingOperation>);
+
+impl Future for OperationHandle {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        if let Some(answer) = self.0.answer.get() {
+            return Poll::Ready(answer.clone());
+        }
+        self.0.caller.register(cx.waker());
+        if park::is_overdue(self.0.deadline()) {
+            // The thread that drives the connection does not come to it. It may have been sent.
+            self.0.answer(Err(Failure::unknown(Degradation::Timeout)));
+        }
+        // It may have been answered in between.
+        self.0.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
+    }
+}

@@ -1,0 +1,164 @@
+//! The operations that wait to be sent, in the order of their deadlines: that of arrival, but for those that come from elsewhere
+//! and have waited there already.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::store::redis::pipeline::limits::Member;
+use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::store::redis::transport::failure::Failure;
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<VecDeque<Arc<PendingOperation>>>,
+}
+
+impl Queue {
+    /// Adds a operation, and says whether it is the first, for whom nobody may be awake in time.
+    pub(crate) fn push(&self, operation: Arc<PendingOperation>) -> bool {
+        let mut waiting = self.waiting.lock();
+        let is_last = waiting.back().is_none_or(|last| last.deadline() <= operation.deadline());
+        let place = if is_last {
+            waiting.len()
+        } else {
+            waiting.partition_point(|at| at.deadline() <= operation.deadline())
+        };
+        waiting.insert(place, operation);
+        place == 0
+    }
+
+    /// Puts operations back that were taken first and not sent.
+    pub(crate) fn put_back(&self, operations: impl DoubleEndedIterator<Item = Arc<PendingOperation>>) {
+        let mut waiting = self.waiting.lock();
+        for operation in operations.rev() {
+            let place = waiting.partition_point(|at| at.deadline() < operation.deadline());
+            waiting.insert(place, operation);
+        }
+    }
+
+    /// Has none of them wait for a first connection any longer than until then.
+    pub(crate) fn bring_forward(&self, deadline: Instant) {
+        let mut waiting = self.waiting.lock();
+        waiting.iter().for_each(|operation| operation.bring_forward(deadline));
+        waiting.make_contiguous().sort_by_key(|operation| operation.deadline());
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take_all(&self) -> VecDeque<Arc<PendingOperation>> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
+
+    /// Takes at most so many operations that somebody still waits for.
+    pub(crate) fn take(&self, most: usize, into: &mut Vec<Arc<PendingOperation>>) {
+        let mut waiting = self.waiting.lock();
+        while into.len() < most
+            && let Some(operation) = waiting.pop_front()
+        {
+            if !operation.is_over() {
+                into.push(operation);
+            }
+        }
+    }
+
+    /// When the first of them has to be answered.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.lock().front().map(|first| first.deadline())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        for operation in &*self.waiting.lock() {
+            operation.end_waiting(member);
+        }
+    }
+
+    /// Answers everybody.
+    pub(crate) fn answer_all(&self, failure: Failure) {
+        for operation in self.take_all() {
+            operation.answer(Err(failure));
+        }
+    }
+
+    /// Answers those whose deadline has passed, and says when the next one does.
+    pub(crate) fn expire(&self, now: Instant, failure: Failure) -> Option<Instant> {
+        let mut expired = Vec::new();
+        let next = {
+            let mut waiting = self.waiting.lock();
+            loop {
+                match waiting.front() {
+                    Some(first) if first.deadline() > now && !first.is_over() => {
+                        break Some(first.deadline());
+                    }
+                    Some(_) => expired.extend(waiting.pop_front()),
+                    None => break None,
+                }
+            }
+        };
+        // Not under the lock: who is woken may ask again at once.
+        for operation in expired {
+            operation.answer(Err(failure));
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rules::decision::Degradation;
+    use crate::rules::policy::Policy;
+    use crate::rules::transition::Operation;
+    use crate::store::Action;
+    use crate::store::redis::call::PolicyCall;
+    use crate::store::redis::pipeline::pending::{OperationHandle, ScriptRequest};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn operation(deadline: Instant) -> (Arc<PendingOperation>, OperationHandle) {
+        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
+        let action = Action::Apply(Operation::Check);
+        let wanted = ScriptRequest {
+            call,
+            key: Vec::new(),
+            slot: 0,
+            action,
+            cost: 1,
+            until: deadline,
+            is_first: false,
+            in_background: false,
+        };
+        let operation = PendingOperation::new(wanted, Member::new(1, 1_000).permit(0).unwrap());
+        (Arc::clone(&operation), OperationHandle(operation))
+    }
+
+    #[test]
+    fn who_comes_late_from_elsewhere_does_not_wait_behind_later_deadlines() {
+        let now = Instant::now();
+        let made = [50, 70, 60, 40, 60].map(|ms| operation(now + ms * MS));
+        let queue = Queue::default();
+        let pushed = |at: usize| queue.push(Arc::clone(&made[at].0));
+        // Whoever comes first is to be looked after.
+        assert_eq!([pushed(0), pushed(1), pushed(2), pushed(3)], [true, false, false, true]);
+        queue.put_back([Arc::clone(&made[4].0)].into_iter());
+        assert_eq!(queue.next_deadline(), Some(now + 40 * MS));
+        let late = Failure::not_applied(Degradation::Late);
+        assert_eq!(queue.expire(now + 55 * MS, late), Some(now + 60 * MS));
+        assert!(made[0].0.is_over() && made[3].0.is_over() && !made[2].0.is_over());
+        let mut left = Vec::new();
+        queue.take(3, &mut left);
+        assert!(left.iter().zip([4, 2, 1]).all(|(operation, at)| Arc::ptr_eq(operation, &made[at].0)));
+    }
+}

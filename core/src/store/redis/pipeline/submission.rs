@@ -1,0 +1,74 @@
+//! An operation that was given to the connections, or was refused at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use crate::rules::decision::Degradation;
+use crate::store::Action;
+use crate::store::redis::call::PolicyCall;
+use crate::store::redis::pipeline::pending::{OperationHandle, PendingOperation, Reply, ScriptRequest};
+use crate::store::redis::routing::access::Access;
+use crate::store::redis::routing::topology::Topology;
+use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::slot;
+
+/// How long something may take.
+#[derive(Clone, Copy)]
+pub(crate) enum Until {
+    /// No longer than this: what is seen to in the background, also while the limiter is being closed.
+    Deadline(Instant),
+    /// What a caller waits for: longer where the server was never connected to.
+    DeadlineOrFirst(Instant),
+}
+
+/// What will have its answer by its deadline.
+#[derive(Debug)]
+pub(crate) enum PendingReply {
+    OperationHandle(OperationHandle),
+    Refused(Failure),
+}
+
+impl PendingReply {
+    /// Asks something of a key, as Redis knows it, to be answered by then.
+    pub(crate) fn new(
+        access: &Access,
+        topology: &Topology,
+        call: &Arc<PolicyCall>,
+        key: Vec<u8>,
+        (action, cost): (Action, u64),
+        until: Until,
+    ) -> Self {
+        let Some(permit) = access.member.permit(key.len()) else {
+            access.member.counters.shed.add(1);
+            return Self::Refused(Failure::not_applied(Degradation::Shed));
+        };
+        let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
+        let (until, is_first, in_background) = match until {
+            Until::Deadline(until) => (until, false, true),
+            Until::DeadlineOrFirst(deadline) => match topology.first_connect_until(slot) {
+                Some(first) => (deadline.max(first + access.deadline), true, false),
+                None => (deadline, false, false),
+            },
+        };
+        let wanted =
+            ScriptRequest { call: Arc::clone(call), key, slot, action, cost, until, is_first, in_background };
+        let operation = PendingOperation::new(wanted, permit);
+        topology.submit(Arc::clone(&operation));
+        operation.end_if_closed();
+        Self::OperationHandle(OperationHandle(operation))
+    }
+}
+
+impl Future for PendingReply {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Reply> {
+        match self.get_mut() {
+            Self::OperationHandle(pending) => Pin::new(pending).poll(cx),
+            Self::Refused(failure) => Poll::Ready(Err(*failure)),
+        }
+    }
+}

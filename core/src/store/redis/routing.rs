@@ -1,0 +1,7 @@
+//! Which connection an operation takes: that of the caller's runtime, to the server or the node that owns the key's slot.
+
+pub(crate) mod access;
+pub(crate) mod cluster;
+pub(crate) mod hub;
+pub(crate) mod runtimes;
+pub(crate) mod topology;

@@ -1,0 +1,342 @@
+//! A cluster: which node serves which slot, and one supervisor to each node.
+//!
+//! Every operation goes to the owner of its key's slot. A node that no longer owns a slot says who does, and the operation
+//! follows. The table is read from any node when it is first needed, when a node sends us elsewhere or does not
+//! answer, and from time to time. Nothing is shared between the nodes' supervisors, so that one in trouble is alone in it.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use atomic_waker::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::rules::decision::Degradation;
+use crate::store::redis::config::target::Endpoint;
+use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::pipeline::limits::Member;
+use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::store::redis::pipeline::supervisor::{Beginning, ConnectionSupervisor, Queue, expiring};
+use crate::store::redis::transport::cluster_slots::{self, Slots};
+use crate::store::redis::transport::connect::{Address, happy_eyeballs};
+use crate::store::redis::transport::failure::Failure;
+
+/// The table is not read more often than this,
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+/// and, while it stays the same, ever less often until this: a node that is down makes everybody want to look.
+const MAX_PAUSE: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    seeds: Box<[Endpoint]>,
+    context: Arc<Context>,
+    table: ArcSwap<Table>,
+    /// The supervisors, also those to nodes that serve no slot at the moment.
+    supervisors: Mutex<HashMap<Endpoint, ConnectionSupervisor>>,
+    runtime: tokio::runtime::Handle,
+    /// Tickets whose slot has no known owner.
+    unrouted: Queue,
+    beginning: Beginning,
+    /// Until when the first connection to a node is waited for.
+    first_until: Instant,
+    task: AtomicWaker,
+    outdated: Notify,
+    closed: AtomicBool,
+}
+
+/// Who serves what.
+#[derive(Debug, Default)]
+struct Table {
+    slots: Slots,
+    supervisors: Vec<ConnectionSupervisor>,
+}
+
+/// Where a supervisor sends what its node does not serve.
+#[derive(Clone, Debug)]
+pub(crate) struct Redirect(Weak<Shared>);
+
+impl Cluster {
+    /// A cluster whose tasks run on the current runtime.
+    pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>, first_until: Instant) -> Self {
+        let shared = Arc::new(Shared {
+            seeds,
+            context,
+            table: ArcSwap::default(),
+            supervisors: Mutex::default(),
+            runtime: tokio::runtime::Handle::current(),
+            unrouted: Queue::default(),
+            beginning: Beginning::new(first_until),
+            first_until,
+            task: AtomicWaker::new(),
+            outdated: Notify::new(),
+            closed: AtomicBool::new(false),
+        });
+        tokio::spawn(Refreshing(Arc::clone(&shared)).run());
+        Self { shared }
+    }
+
+    #[inline]
+    pub(crate) fn submit(&self, operation: Arc<PendingOperation>) {
+        self.shared.submit(operation);
+    }
+
+    /// Until when a first connection to the server of a slot is waited for; `None` where there has been one.
+    pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
+        let table = self.shared.table.load();
+        let owner = table.slots.owner(slot).and_then(|at| table.supervisors.get(at));
+        owner.map_or_else(|| self.shared.beginning.until(), ConnectionSupervisor::first_connect_until)
+    }
+
+    /// Whether every known node answers, as far as is known.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.shared.table.load().supervisors.iter().all(ConnectionSupervisor::is_healthy)
+    }
+
+    /// Tells those that wait for an answer to a limiter that is closed.
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        let supervisors: Vec<_> = self.shared.supervisors.lock().values().cloned().collect();
+        for supervisor in supervisors {
+            supervisor.end_waiting(member);
+        }
+        self.shared.unrouted.end_waiting(member);
+    }
+
+    /// Ends all of it now; its tasks find that out when their runtime has them run.
+    pub(crate) fn close(&self) {
+        let shared = &self.shared;
+        shared.closed.store(true, Ordering::Release);
+        let supervisors = std::mem::take(&mut *shared.supervisors.lock());
+        for supervisor in supervisors.values() {
+            supervisor.close();
+        }
+        shared.table.store(Arc::default());
+        shared.unrouted.answer_all(UNKNOWN_OWNER);
+        shared.outdated.notify_one();
+        shared.task.wake();
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.outdated.notify_one();
+    }
+}
+
+impl Shared {
+    fn submit(&self, operation: Arc<PendingOperation>) {
+        let table = self.table.load();
+        if let Some(supervisor) = table.slots.owner(operation.slot).and_then(|at| table.supervisors.get(at)) {
+            if !supervisor.is_healthy() {
+                self.outdated.notify_one();
+            }
+            supervisor.submit(operation);
+            return;
+        }
+        let first = operation.is_first.then(|| Arc::clone(&operation));
+        if self.unrouted.push(operation) {
+            self.task.wake();
+        }
+        if let Some(first) = first
+            && !self.beginning.lasts()
+        {
+            first.bring_forward(Instant::now() + self.context.deadline);
+            self.task.wake();
+        }
+        self.outdated.notify_one();
+        // The table may have come just before, and then nobody sends on what waits until it is read again.
+        if !Arc::ptr_eq(&table, &self.table.load()) {
+            self.submit_again();
+        }
+        // The task may have ended just before, and then nobody else answers.
+        if self.closed.load(Ordering::Acquire) {
+            self.unrouted.answer_all(UNKNOWN_OWNER);
+        }
+    }
+
+    /// Submits what had no known owner.
+    fn submit_again(&self) {
+        for operation in self.unrouted.take_all() {
+            self.submit(Arc::clone(&operation));
+            operation.end_if_closed();
+        }
+    }
+
+    /// The supervisor to a node, made if there is none.
+    fn supervisor(self: &Arc<Self>, node: &Endpoint) -> ConnectionSupervisor {
+        let mut supervisors = self.supervisors.lock();
+        let made = || {
+            let _entered = self.runtime.enter();
+            let redirect = Redirect(Arc::downgrade(self));
+            ConnectionSupervisor::spawn(
+                Address::Tcp(node.clone()),
+                Arc::clone(&self.context),
+                Some(redirect),
+                self.first_until,
+            )
+        };
+        let supervisor = supervisors.entry(node.clone()).or_insert_with(made).clone();
+        if self.closed.load(Ordering::Acquire) {
+            supervisor.close();
+        }
+        supervisor
+    }
+
+    /// Reads the table from the first node that answers, and says whether it is another one than before. Those that were
+    /// healthy are asked first.
+    async fn read_table(self: &Arc<Self>) -> Result<bool, Failure> {
+        let mut known: Vec<(bool, Endpoint)> = {
+            let supervisors = self.supervisors.lock();
+            supervisors.iter().map(|(node, supervisor)| (!supervisor.is_healthy(), node.clone())).collect()
+        };
+        known.sort_by_key(|(is_in_trouble, _)| *is_in_trouble);
+        let known: Vec<Endpoint> = known.into_iter().map(|(_, node)| node).collect();
+        let asked = known.iter().chain(&self.seeds);
+        let (slots, nodes) =
+            happy_eyeballs(asked.map(|node| cluster_slots::read(&self.context.connector, node)).collect())
+                .await?;
+        let changed = self.table.load().slots != slots || nodes.iter().any(|node| !known.contains(node));
+        let supervisors = nodes.iter().map(|node| self.supervisor(node)).collect();
+        self.table.store(Arc::new(Table { slots, supervisors }));
+        self.forget_others(&nodes);
+        Ok(changed)
+    }
+
+    /// Nodes that have left are forgotten, once nobody waits for them: to one that has just come operations are sent before
+    /// it stands in every node's table.
+    fn forget_others(&self, nodes: &[Endpoint]) {
+        let mut others = self.supervisors.lock().clone();
+        others.retain(|node, supervisor| !nodes.contains(node) && !supervisor.is_waited_for());
+        self.supervisors.lock().retain(|node, _| !others.contains_key(node));
+    }
+}
+
+const UNKNOWN_OWNER: Failure = Failure::not_applied(Degradation::ClusterDown);
+
+impl Redirect {
+    /// A slot has moved to a node for good.
+    pub(crate) fn moved(&self, slot: u16, address: &str, told_by: &Address) {
+        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else { return };
+        let supervisor = shared.supervisor(&node);
+        shared.table.rcu(|table| {
+            let mut supervisors = table.supervisors.clone();
+            let at = supervisors.iter().position(|known| known.is_same(&supervisor)).unwrap_or_else(|| {
+                supervisors.push(supervisor.clone());
+                supervisors.len() - 1
+            });
+            Table { slots: table.slots.with_owner(slot, at), supervisors }
+        });
+        shared.outdated.notify_one();
+    }
+
+    /// Sends a operation to a node; `asking` when the slot is only on its way there.
+    pub(crate) fn send(
+        &self,
+        operation: &Arc<PendingOperation>,
+        address: &str,
+        told_by: &Address,
+        asking: bool,
+    ) {
+        let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
+            operation.answer(Err(UNKNOWN_OWNER));
+            return;
+        };
+        operation.set_asking(asking);
+        shared.supervisor(&node).submit(Arc::clone(operation));
+        operation.end_if_closed();
+    }
+}
+
+/// Reads `host:port` as nodes write it: an IPv6 address has no brackets, and without a host it is that of who told it.
+fn node(address: &str, told_by: &Address) -> Option<Endpoint> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = match (host.trim_start_matches('[').trim_end_matches(']'), told_by) {
+        ("", Address::Tcp(asked)) => asked.host.clone(),
+        ("", _) => return None,
+        (host, _) => host.into(),
+    };
+    Some(Endpoint { host, port: port.parse().ok()? })
+}
+
+/// The task that keeps the table.
+struct Refreshing(Arc<Shared>);
+
+impl Refreshing {
+    async fn run(self) {
+        let shared = Arc::clone(&self.0);
+        let mut refreshing = pin!(self.refresh());
+        // It is polled whenever something is to be seen to.
+        poll_fn(|cx| {
+            let is_closed = shared.closed.load(Ordering::Acquire);
+            if is_closed { Poll::Ready(()) } else { refreshing.as_mut().poll(cx) }
+        })
+        .await;
+    }
+
+    async fn refresh(self) {
+        let Self(shared) = &self;
+        let mut failed = 0;
+        let (mut pause, mut in_demand) = (MIN_PAUSE, false);
+        while !shared.closed.load(Ordering::Acquire) {
+            match self.expiring(shared.read_table()).await {
+                Ok(changed) => {
+                    failed = 0;
+                    shared.beginning.end();
+                    pause = if changed || !in_demand { MIN_PAUSE } else { MAX_PAUSE.min(pause * 2) };
+                    shared.submit_again();
+                }
+                Err(failure) => {
+                    failed += 1;
+                    shared.context.set_failing(true);
+                    if shared.beginning.end() {
+                        shared.unrouted.bring_forward(Instant::now() + shared.context.deadline);
+                    }
+                    if failed >= shared.context.breaker_failures {
+                        shared.unrouted.answer_all(failure);
+                    }
+                }
+            }
+            if failed > 0 {
+                self.expiring(sleep(shared.context.pause_after(failed))).await;
+                continue;
+            }
+            self.expiring(sleep(pause)).await;
+            let paused = Instant::now();
+            let outdated = async {
+                tokio::select! {
+                    () = shared.outdated.notified() => {}
+                    () = sleep(shared.context.topology_refresh) => {}
+                }
+            };
+            self.expiring(outdated).await;
+            in_demand = paused.elapsed() < MAX_PAUSE;
+        }
+    }
+
+    async fn expiring<F: Future>(&self, future: F) -> F::Output {
+        expiring(&self.0.unrouted, &self.0.task, UNKNOWN_OWNER, future).await
+    }
+}
+
+impl Drop for Refreshing {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.unrouted.answer_all(UNKNOWN_OWNER);
+    }
+}

@@ -1,0 +1,121 @@
+//! Why a store operation was not answered, and what is known of whether it ran.
+
+use crate::rules::decision::Degradation;
+
+/// What is known of an operation that got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It provably did not run: it may be tried again inside its deadline.
+    NotApplied,
+    /// It was sent and may have run: it is never sent again.
+    Unknown,
+    /// It did not run, and will not until somebody changes something: trying again would not help.
+    Permanent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) class: Class,
+    pub(crate) reason: Degradation,
+}
+
+/// What an error reply asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The server does not know the script: it has to be sent its source.
+    NoScript,
+    /// The slot is served by the node at that address, for good.
+    Moved {
+        slot: u16,
+        address: String,
+    },
+    /// The slot is on its way to the node at that address, and this key already there.
+    Ask {
+        address: String,
+    },
+    /// The server is a replica: the connection leads to the wrong one.
+    ReadOnly,
+    /// The slot is on its way to another node, and some of the keys are there already.
+    TryAgain,
+    Failed(Failure),
+}
+
+impl Failure {
+    pub(crate) const fn not_applied(reason: Degradation) -> Self {
+        Self { class: Class::NotApplied, reason }
+    }
+
+    pub(crate) const fn unknown(reason: Degradation) -> Self {
+        Self { class: Class::Unknown, reason }
+    }
+
+    pub(crate) const fn permanent(reason: Degradation) -> Self {
+        Self { class: Class::Permanent, reason }
+    }
+}
+
+impl Refusal {
+    /// Reads the line of an error reply, by its code: the first word.
+    pub(crate) fn read(line: &str) -> Self {
+        let mut words = line.split(' ');
+        let code = words.next().unwrap_or_default();
+        let failure = match code {
+            "NOSCRIPT" => return Self::NoScript,
+            "READONLY" => return Self::ReadOnly,
+            "TRYAGAIN" => return Self::TryAgain,
+            "MOVED" | "ASK" => {
+                let slot = words.next().and_then(|slot| slot.parse().ok());
+                match (slot, words.next().map(str::to_owned)) {
+                    (Some(slot), Some(address)) if code == "MOVED" => return Self::Moved { slot, address },
+                    (Some(_), Some(address)) => return Self::Ask { address },
+                    _ => Failure::permanent(Degradation::Protocol),
+                }
+            }
+            "LOADING" => Failure::not_applied(Degradation::Loading),
+            "BUSY" => Failure::not_applied(Degradation::Busy),
+            "OOM" => Failure::not_applied(Degradation::OutOfMemory),
+            "MISCONF" => Failure::not_applied(Degradation::Misconfigured),
+            "NOREPLICAS" => Failure::not_applied(Degradation::NoReplicas),
+            "MASTERDOWN" => Failure::not_applied(Degradation::ReadOnly),
+            "CLUSTERDOWN" => Failure::not_applied(Degradation::ClusterDown),
+            "NOAUTH" | "NOPERM" | "WRONGPASS" => Failure::permanent(Degradation::Auth),
+            "WRONGTYPE" => Failure::permanent(Degradation::WrongType),
+            // What a script calls has no code of its own for it.
+            _ if line.contains("user executing the script") => Failure::permanent(Degradation::Auth),
+            _ if line.contains("max number of clients") => Failure::not_applied(Degradation::MaxClients),
+            _ => Failure::permanent(Degradation::Refused),
+        };
+        Self::Failed(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_by_its_code() {
+        let failed = |class, reason| Refusal::Failed(Failure { class, reason });
+        let table = [
+            ("NOSCRIPT No matching script. Please use EVAL.", Refusal::NoScript),
+            ("READONLY You can't write against a read only replica. script: 1", Refusal::ReadOnly),
+            ("MOVED 3999 127.0.0.1:6381", Refusal::Moved { slot: 3999, address: "127.0.0.1:6381".into() }),
+            ("ASK 3999 [::1]:6381", Refusal::Ask { address: "[::1]:6381".into() }),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Refusal::TryAgain),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 1",
+                failed(Class::Permanent, Degradation::Auth),
+            ),
+            ("OOM command not allowed", failed(Class::NotApplied, Degradation::OutOfMemory)),
+            ("ERR max number of clients reached", failed(Class::NotApplied, Degradation::MaxClients)),
+            ("WRONGTYPE Operation against a key", failed(Class::Permanent, Degradation::WrongType)),
+            ("NOPERM this user", failed(Class::Permanent, Degradation::Auth)),
+            ("ERR unknown command", failed(Class::Permanent, Degradation::Refused)),
+            ("MOVED x", failed(Class::Permanent, Degradation::Protocol)),
+            ("", failed(Class::Permanent, Degradation::Refused)),
+        ];
+        for (line, expected) in table {
+            assert_eq!(Refusal::read(line), expected, "{line}");
+        }
+    }
+}

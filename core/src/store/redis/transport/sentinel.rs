@@ -1,0 +1,112 @@
+//! Asking the sentinels where the primary is.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use crate::http::backoff;
+use crate::rules::decision::Degradation;
+use crate::store::redis::config::target::Endpoint;
+use crate::store::redis::transport::connect::{
+    Address, CONNECT_TIMEOUT, Connector, SENTINEL_TIMEOUT, Session, UNREACHABLE,
+};
+use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::handshake::auth;
+use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
+use crate::store::redis::transport::resp::Value;
+use crate::store::redis::transport::sentinel_events::Told;
+
+impl Connector {
+    /// Where the service's primary is, by the first sentinel that knows. Asked anew for every connection, so a failover
+    /// is followed as soon as the old primary refuses or is gone.
+    ///
+    /// They are asked in order; beside one that takes its time the next is asked, so that some that hang, however many, do
+    /// not use up the time that there is to connect.
+    pub(crate) async fn primary(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, Failure> {
+        happy_eyeballs(sentinels.iter().map(|sentinel| self.named_by(sentinel, service)).collect()).await
+    }
+
+    /// Waits until another primary than this one is told of, or named when the sentinels are asked, which is done about so
+    /// often; for ever where there are none. An old primary may keep its role and its sockets for long, or for good where
+    /// the sentinels cannot reach it. Gives the other one.
+    pub(crate) async fn moved(
+        &self,
+        address: &Address,
+        from: Option<Endpoint>,
+        told: &mut Told,
+        every: Duration,
+    ) -> Endpoint {
+        let (Address::Service { service, sentinels }, Some(from)) = (address, from) else {
+            return std::future::pending().await;
+        };
+        let asking = async {
+            loop {
+                sleep(every / 4 * 3 + backoff::part_of(every / 4)).await;
+                match self.primary(service, sentinels).await {
+                    Ok(named) if named != from => return named,
+                    _ => {}
+                }
+            }
+        };
+        tokio::select! {
+            named = told.other_than(&from) => named,
+            named = asking => named,
+        }
+    }
+
+    /// The primary that more than half of the sentinels name.
+    pub(crate) async fn agreed_primary(&self, service: &str, sentinels: &[Endpoint]) -> Option<Endpoint> {
+        let named = join_all(sentinels.iter().map(|sentinel| self.named_by(sentinel, service))).await;
+        let named: Vec<Endpoint> = named.into_iter().filter_map(Result::ok).collect();
+        let votes = |one: &Endpoint| named.iter().filter(|other| *other == one).count();
+        named.iter().find(|one| 2 * votes(one) > sentinels.len()).cloned()
+    }
+
+    /// A connection over which a sentinel tells from now on when a service has another primary.
+    pub(crate) async fn hear_switches(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
+        let subscribing = async {
+            let mut session = self.sentinel(sentinel).await?;
+            match session.ask(&[b"SUBSCRIBE", b"+switch-master"]).await.map_err(|_| UNREACHABLE)? {
+                Value::Error(_) => Err(Failure::permanent(Degradation::Auth)),
+                _ => Ok(session),
+            }
+        };
+        timeout(CONNECT_TIMEOUT, subscribing).await.unwrap_or(Err(UNREACHABLE))
+    }
+
+    /// The service's primary, by one of its sentinels.
+    pub(crate) async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+        timeout(SENTINEL_TIMEOUT, self.ask_sentinel(sentinel, service)).await.unwrap_or(Err(UNREACHABLE))
+    }
+
+    async fn sentinel(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
+        let mut session = Session::new(self.tcp(sentinel).await?);
+        if let Some(credentials) = &self.sentinel_credentials {
+            let reply = session.ask(&auth(credentials)).await.map_err(|_| UNREACHABLE)?;
+            if let Value::Error(_) = reply {
+                return Err(Failure::permanent(Degradation::Auth));
+            }
+        }
+        Ok(session)
+    }
+
+    async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+        let mut session = self.sentinel(sentinel).await?;
+        let question: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()];
+        match session.ask(&question).await.map_err(|_| UNREACHABLE)? {
+            Value::Array(words) => primary(&words).ok_or(UNREACHABLE),
+            Value::Error(line) if line.starts_with("NOAUTH") || line.starts_with("NOPERM") => {
+                Err(Failure::permanent(Degradation::Auth))
+            }
+            // It does not know the service.
+            _ => Err(UNREACHABLE),
+        }
+    }
+}
+
+fn primary(words: &[Value<'_>]) -> Option<Endpoint> {
+    let [Value::Bulk(host), Value::Bulk(port)] = words else { return None };
+    let host = std::str::from_utf8(host).ok()?.into();
+    Some(Endpoint { host, port: std::str::from_utf8(port).ok()?.parse().ok()? })
+}

@@ -1,0 +1,102 @@
+//! What time it is at a server, learnt from the times in its replies.
+//!
+//! A command carries its deadline in server time, so that a server which was stopped refuses what it finds too late. A
+//! reply's time was read between sending and receiving, so `server - received` is never more than the offset between
+//! the two clocks and `server - sent` never less. The greatest of the former is kept: with it a deadline is never set
+//! too late, and too early by no more than the fastest reply took to come back. When a reply shows that the offset
+//! lies outside of what is believed, the server's clock was set, and the belief starts anew.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
+
+use crate::runtime::clock::MAX_US;
+
+/// How fast two clocks are assumed to drift apart at most: 500 ppm, the limit of NTP's corrections.
+const DRIFT_DIVISOR: i64 = 2_000;
+
+#[derive(Debug)]
+pub(crate) struct ServerTime {
+    base: Instant,
+    /// Server time minus microseconds since `base`; unknown: `i64::MIN`.
+    offset_us: AtomicI64,
+    learnt_us: AtomicI64,
+}
+
+impl Default for ServerTime {
+    fn default() -> Self {
+        Self { base: Instant::now(), offset_us: AtomicI64::new(i64::MIN), learnt_us: AtomicI64::new(0) }
+    }
+}
+
+impl ServerTime {
+    /// Learns from a reply whose command was sent and which was received at these times.
+    pub(crate) fn learn(&self, server_us: u64, sent: Instant, received: Instant) {
+        let server_us = i64::try_from(server_us.min(MAX_US)).unwrap_or(i64::MAX);
+        let (sent_us, received_us) = (self.since_base(sent), self.since_base(received));
+        let (least, most) = (server_us - received_us, server_us - sent_us);
+        let believed = self.offset_us.load(Ordering::Relaxed);
+        let drifted = (received_us - self.learnt_us.load(Ordering::Relaxed)).max(0) / DRIFT_DIVISOR;
+        // A belief above what is possible can only be drift, or a clock that was set back.
+        if believed == i64::MIN || least >= believed.saturating_sub(drifted) || believed > most {
+            self.offset_us.store(least, Ordering::Relaxed);
+            self.learnt_us.store(received_us, Ordering::Relaxed);
+        }
+    }
+
+    /// The time at the server at that moment, in microseconds since the Unix epoch; `None` before anything is learnt.
+    pub(crate) fn at(&self, moment: Instant) -> Option<u64> {
+        let offset = self.offset_us.load(Ordering::Relaxed);
+        if offset == i64::MIN { None } else { u64::try_from(offset + self.since_base(moment)).ok() }
+    }
+
+    fn since_base(&self, moment: Instant) -> i64 {
+        let us = |duration: std::time::Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        match moment.checked_duration_since(self.base) {
+            Some(after) => us(after),
+            None => -us(self.base - moment),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const NOW_US: u64 = 1_800_000_000_000_000;
+
+    #[test]
+    fn the_fastest_reply_is_believed() {
+        let time = ServerTime::default();
+        let base = time.base;
+        assert_eq!(time.at(base), None);
+        // The server's clock shows NOW_US at `base`; the reply needed 10 ms to come back.
+        time.learn(NOW_US, base, base + 10 * MS);
+        assert_eq!(time.at(base), Some(NOW_US - 10_000));
+        time.learn(NOW_US + 20_000, base + 19 * MS, base + 21 * MS);
+        assert_eq!(time.at(base), Some(NOW_US - 1_000));
+        time.learn(NOW_US + 30_000, base + 29 * MS, base + 40 * MS);
+        assert_eq!(time.at(base), Some(NOW_US - 1_000));
+    }
+
+    #[test]
+    fn no_time_is_too_late_to_reckon_with() {
+        let time = ServerTime::default();
+        let base = time.base;
+        time.learn(u64::MAX, base, base + MS);
+        assert_eq!(time.at(base + 2 * MS), Some(MAX_US + 1_000));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_believed_at_once() {
+        let time = ServerTime::default();
+        let base = time.base;
+        time.learn(NOW_US, base, base + MS);
+        for set_us in [NOW_US + 3_600_000_000, NOW_US - 3_600_000_000] {
+            time.learn(set_us, base + MS, base + 2 * MS);
+            assert_eq!(time.at(base + 2 * MS), Some(set_us));
+        }
+    }
+}

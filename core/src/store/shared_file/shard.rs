@@ -1,0 +1,222 @@
+//! One shard: a hash table of entries in blocks of a cache line.
+//!
+//! | word of an entry's first block | |
+//! |---|---|
+//! | 0 | number of the next entry of the bucket (32 bits), of the entry's next block (32) |
+//! | 1 | bytes of the logs (32), tag: the high half of the hash (32) |
+//! | 2 | check of the rest (32), bytes of the records (16), of the key (8) |
+//! | 3 | when nothing of it counts any more (us) |
+//! | 4 to 7 | the key, the records, the logs; what does not fit goes on in further blocks after their word 0 |
+//!
+//! A bucket has the tag and the number of its first entry. Numbers count from 1; 0 is none. A free block has the number of
+//! the next one. Blocks from `UNTOUCHED` on were never used.
+//!
+//! # Whoever is killed
+//!
+//! An entry is never changed: a new one is written to free blocks, and one store of one word puts it in the place of the
+//! old one, whose blocks are freed after that. A process that is killed in between leaves the old entry or the new one, and
+//! perhaps blocks that are neither used nor free: these are found by whoever [takes the lock over](crate::store::shared_file::recovery).
+//!
+//! # Whatever the words are
+//!
+//! Every number is checked against the shard's bounds, every walk has an end, and an entry is believed when its check is
+//! right. Otherwise the shard is [`Broken`], and is put in order in the same way.
+
+mod blocks;
+mod entry;
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+pub(crate) use self::entry::{Bytes, Lengths};
+use crate::store::shared_file::layout::{SHARD_HEAD_WORDS, ShardLayout};
+
+/// Words of a shard's head.
+pub(crate) mod head {
+    pub(crate) const LOCK: usize = 0;
+    /// How often the lock was taken.
+    pub(crate) const COUNT: usize = 1;
+    /// The latest time that somebody saw here.
+    pub(crate) const LAST_US: usize = 2;
+    pub(crate) const FREE: usize = 3;
+    /// How many blocks are in the list of the free.
+    pub(crate) const FREE_COUNT: usize = 4;
+    pub(crate) const UNTOUCHED: usize = 5;
+    pub(crate) const KEYS: usize = 6;
+    /// Of the sweep.
+    pub(crate) const HAND: usize = 7;
+    pub(crate) const EARLIEST: usize = 8;
+    /// The complement of it, so that 0 is never.
+    pub(crate) const ROUND_EARLIEST: usize = 9;
+}
+
+/// What is there makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+/// A shard whose lock this thread holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shard<'a> {
+    words: &'a [AtomicU64],
+    pub(crate) layout: ShardLayout,
+}
+
+/// A number that refers to an entry: a bucket's, or word 0 of another entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    Bucket(usize),
+    Entry(u32),
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) from: From,
+    pub(crate) block: u32,
+    pub(crate) lengths: Lengths,
+}
+
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u32 {
+    high(hash)
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is meant")]
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+#[inline]
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+#[inline]
+fn both(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+impl<'a> Shard<'a> {
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
+        Self { words, layout: ShardLayout::of_words(words.len()) }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, word: usize) -> u64 {
+        self.words[word].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, word: usize, value: u64) {
+        self.words[word].store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> (&'a AtomicU64, &'a AtomicU64) {
+        (&self.words[head::LOCK], &self.words[head::COUNT])
+    }
+
+    #[inline]
+    pub(crate) fn bucket_of(&self, hash: u64) -> usize {
+        // There are 2^k buckets.
+        low(hash) as usize & (self.layout.buckets - 1)
+    }
+
+    /// The entry that a number refers to; 0 is none.
+    #[inline]
+    pub(crate) fn follow(&self, from: From) -> Result<u32, Broken> {
+        match from {
+            From::Bucket(bucket) => Ok(low(self.get(SHARD_HEAD_WORDS + bucket))),
+            From::Entry(number) => Ok(low(self.block(number)?[0].load(Ordering::Relaxed))),
+        }
+    }
+
+    /// Makes a number refer to another entry, or none. Everything that was written before is there before it, and what
+    /// is written after comes after it, also when the process is killed.
+    fn refer(&self, from: From, number: u32, tag: u32) -> Result<(), Broken> {
+        fence(Ordering::Release);
+        match from {
+            From::Bucket(bucket) => {
+                let tag = if number == 0 { 0 } else { tag };
+                self.set(SHARD_HEAD_WORDS + bucket, both(number, tag));
+            }
+            From::Entry(entry) => {
+                let word = &self.block(entry)?[0];
+                word.store(both(number, high(word.load(Ordering::Relaxed))), Ordering::Relaxed);
+            }
+        }
+        fence(Ordering::Release);
+        Ok(())
+    }
+
+    /// Finds the entry of a key and reads its bytes.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &[u8], bytes: &mut Bytes) -> Result<Option<Found>, Broken> {
+        let bucket = self.bucket_of(hash);
+        let mut from = From::Bucket(bucket);
+        let mut number = self.follow(from)?;
+        for _ in 0..=self.layout.blocks {
+            if number == 0 {
+                return Ok(None);
+            }
+            let entry = self.entry(number)?;
+            if entry.tag == tag_of(hash) && usize::from(entry.lengths.key) == key.len() {
+                self.read(number, &entry, bytes)?;
+                if bytes.get(..key.len()) == Some(key) {
+                    return Ok(Some(Found { from, block: number, lengths: entry.lengths }));
+                }
+            }
+            from = From::Entry(number);
+            number = entry.next;
+        }
+        Err(Broken)
+    }
+
+    /// Writes the entry of a key in place of the one that was found, if any; says whether there was room.
+    pub(crate) fn put(
+        &self,
+        found: Option<Found>,
+        hash: u64,
+        lengths: Lengths,
+        bytes: &[u8],
+        spent_at_us: u64,
+    ) -> Result<bool, Broken> {
+        let needed = lengths.blocks();
+        let grows = found.is_none_or(|found| found.lengths.blocks() < needed);
+        if self.free() < needed + if grows { self.spare() } else { 0 } {
+            return Ok(false);
+        }
+        let from = found.map_or(From::Bucket(self.bucket_of(hash)), |found| found.from);
+        let next = match found {
+            Some(found) => self.entry(found.block)?.next,
+            None => self.follow(from)?,
+        };
+        let number = self.write(next, tag_of(hash), lengths, bytes, spent_at_us)?;
+        self.refer(from, number, tag_of(hash))?;
+        match found {
+            Some(found) => self.free_entry(found.block)?,
+            None => self.set(head::KEYS, self.get(head::KEYS).wrapping_add(1)),
+        }
+        Ok(true)
+    }
+
+    /// Removes an entry that is referred to from there.
+    pub(crate) fn remove(&self, from: From, number: u32) -> Result<(), Broken> {
+        self.unlink(from, number)?;
+        self.free_entry(number)?;
+        self.set(head::KEYS, self.get(head::KEYS).saturating_sub(1));
+        Ok(())
+    }
+
+    /// Takes an entry out of its bucket, and leaves its blocks as they are.
+    pub(crate) fn unlink(&self, from: From, number: u32) -> Result<(), Broken> {
+        let next = self.entry(number)?.next;
+        let tag = self.entry(next).map_or(0, |entry| entry.tag);
+        self.refer(from, next, tag)
+    }
+
+    /// Lets a number refer to nothing.
+    pub(crate) fn cut(&self, from: From) -> Result<(), Broken> {
+        self.refer(from, 0, 0)
+    }
+}

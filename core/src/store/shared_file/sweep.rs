@@ -1,0 +1,95 @@
+//! Incremental cleaning, as in the memory store: a hand goes around the buckets and drops what is spent.
+//!
+//! Every new key moves the hand by a few buckets and drops what has been spent for a while. A new key that finds the shard
+//! full moves the hand further, until something is dropped that is spent, however recently. When the hand has gone around
+//! and has found nothing, the earliest time at which something can be spent is known, and until then nobody looks.
+//!
+//! An entry says when it is spent by the numbers of the process that wrote it. The caller's may say something later.
+
+use crate::store::shared_file::shard::{Broken, Bytes, From, Lengths, Shard, head};
+
+/// How many buckets a new key looks at.
+const BUCKETS_PER_KEY: usize = 4;
+/// How long an entry is kept after it was spent, while there is room: one second.
+const KEPT_US: u64 = 1_000_000;
+/// How many buckets a new key looks at when the shard is full.
+const BUCKETS_WHEN_FULL: usize = 4096;
+
+/// Cleans a little, and says whether there is room for an entry of so many blocks. It is told when an entry is spent by the
+/// numbers of this process, whose bytes it gets.
+pub(crate) fn make_room(
+    shard: &Shard<'_>,
+    blocks: usize,
+    now_us: u64,
+    spent_at_us: impl Fn(&[u8], Lengths, u64) -> u64,
+) -> Result<bool, Broken> {
+    let has_room = || shard.free() >= shard.spare() + blocks;
+    if has_room() {
+        let then_us = now_us.saturating_sub(KEPT_US);
+        drop_spent(shard, BUCKETS_PER_KEY, then_us, &spent_at_us)?;
+        return Ok(true);
+    }
+    if now_us < shard.get(head::EARLIEST) {
+        return Ok(false);
+    }
+    for _ in 0..BUCKETS_WHEN_FULL.min(shard.layout.buckets) {
+        drop_spent(shard, 1, now_us, &spent_at_us)?;
+        if has_room() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Keeps what is known true when an entry is written that can be spent at that time.
+#[inline]
+pub(crate) fn lower(shard: &Shard<'_>, spent_at_us: u64) {
+    if spent_at_us < shard.get(head::EARLIEST) {
+        shard.set(head::EARLIEST, spent_at_us);
+    }
+    if spent_at_us < !shard.get(head::ROUND_EARLIEST) {
+        shard.set(head::ROUND_EARLIEST, !spent_at_us);
+    }
+}
+
+/// Looks at so many buckets and drops what is spent at that time.
+fn drop_spent(
+    shard: &Shard<'_>,
+    buckets: usize,
+    at_us: u64,
+    spent_at_us: &impl Fn(&[u8], Lengths, u64) -> u64,
+) -> Result<(), Broken> {
+    let mut hand = usize::try_from(shard.get(head::HAND)).unwrap_or(0);
+    for _ in 0..buckets.min(shard.layout.buckets) {
+        if hand >= shard.layout.buckets {
+            hand = 0;
+            shard.set(head::EARLIEST, !shard.get(head::ROUND_EARLIEST));
+            shard.set(head::ROUND_EARLIEST, 0);
+        }
+        let mut from = From::Bucket(hand);
+        for _ in 0..=shard.layout.blocks {
+            let number = shard.follow(from)?;
+            if number == 0 {
+                break;
+            }
+            let entry = shard.entry(number)?;
+            let mut spent_us = entry.spent_at_us;
+            if spent_us <= at_us {
+                let mut bytes = Bytes::new();
+                shard.read(number, &entry, &mut bytes)?;
+                spent_us = spent_us.max(spent_at_us(&bytes, entry.lengths, at_us));
+            }
+            if spent_us <= at_us {
+                shard.remove(from, number)?;
+            } else {
+                if spent_us < !shard.get(head::ROUND_EARLIEST) {
+                    shard.set(head::ROUND_EARLIEST, !spent_us);
+                }
+                from = From::Entry(number);
+            }
+        }
+        hand += 1;
+    }
+    shard.set(head::HAND, hand as u64);
+    Ok(())
+}
