@@ -4,6 +4,7 @@ mod acquire;
 pub mod blocking;
 mod builder;
 pub(crate) mod call;
+mod cancellation;
 pub(crate) mod check_all;
 pub(crate) mod completion;
 mod deadline;
@@ -137,8 +138,13 @@ impl Limiter {
     /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a `check` does
     /// not queue. Between limiters that share a store, in one process or in several, chance decides: each waits a random time of
     /// at most 1 ms beyond the time at which units come, and the first one to ask gets them. No waiter polls: it sleeps until
-    /// its request can be admitted, or until this limiter refunds, resets or changes the policy. Dropping the future gives up its place; one that is not polled any
-    /// more keeps it, and whoever stands behind it waits.
+    /// its request can be admitted, or until this limiter refunds, resets or changes the policy. A future that is not polled any
+    /// more keeps its place, and the callers behind it wait.
+    ///
+    /// Dropping the future gives up its place. Units that the store has spent for it by then, because the check was under way or
+    /// a leaky bucket's delay had not passed, are refunded once: at once in a store of this process or host, and in the
+    /// background in Redis, from where they come back when the answer to the check has arrived. They stay spent when that
+    /// answer does not come before the deadline, when the refund fails, or when the process ends or the limiter is closed first.
     ///
     /// # Errors
     /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when it has to wait by the system
@@ -151,7 +157,7 @@ impl Limiter {
         request: impl Into<Request<'a>>,
         timeout: Duration,
     ) -> Result<Decision, Error> {
-        self.shared().acquire(request.into(), timeout).await
+        self.acquire_unless_closed(request.into(), timeout).await
     }
 
     /// Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose

@@ -274,3 +274,53 @@ fn the_blocking_face_waits_anywhere() {
     });
     assert!(!limiter.acquire("user", Duration::ZERO).unwrap().allowed());
 }
+
+/// A leaky bucket in which a first caller is served and a second one waits out its delay of 500 ms.
+async fn delayed() -> (Limiter, ManualClock, tokio::task::JoinHandle<()>) {
+    let (limiter, clock) = manual("2/second leaky_bucket burst=4");
+    assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { drop(limiter.acquire("user", SECOND).await) }
+    });
+    settle().await;
+    assert_eq!(limiter.peek("user").await.unwrap().remaining(), 2);
+    (limiter, clock, waiting)
+}
+
+#[tokio::test]
+async fn dropped_acquire_refunds_its_units_once_during_a_leaky_buckets_delay() {
+    let (limiter, _, waiting) = delayed().await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    assert_eq!(limiter.peek("user").await.unwrap().remaining(), 3);
+    settle().await;
+    assert_eq!(limiter.peek("user").await.unwrap().remaining(), 3);
+}
+
+#[tokio::test]
+async fn dropped_acquire_frees_its_place_in_a_leaky_bucket() {
+    let (limiter, clock, waiting) = delayed().await;
+    let _ = limiter.check(Request::new("user").cost(2)).await.unwrap();
+    // Four units are in the queue, so that the fifth would leave it after 2 s.
+    let behind = limiter.acquire("user", Duration::from_millis(1_500)).await.unwrap();
+    assert!(!behind.allowed());
+    waiting.abort();
+    drop(waiting.await);
+    let behind = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire("user", Duration::from_millis(1_500)).await.unwrap().allowed() }
+    });
+    settle().await;
+    clock.advance(Duration::from_millis(1_500)).unwrap();
+    assert!(behind.await.unwrap());
+}
+
+#[tokio::test]
+async fn acquire_that_waits_out_its_delay_keeps_its_units() {
+    let (limiter, clock, waiting) = delayed().await;
+    clock.advance(Duration::from_millis(500)).unwrap();
+    waiting.await.unwrap();
+    // One of two units has left the queue by itself.
+    assert_eq!(limiter.peek("user").await.unwrap().remaining(), 3);
+}

@@ -70,3 +70,33 @@ fn what_is_abandoned_is_never_handed_out() {
     // The first in line has gone, so that the second is admitted.
     assert_eq!(tags, [(2, true)]);
 }
+
+#[test]
+fn stopped_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
+    let clock = ManualClock::new(0).unwrap();
+    let policy = Policy::parse("api", "2/second leaky_bucket burst=4").unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock).build().unwrap().blocking();
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    assert!(limiter.check("user").unwrap().allowed());
+    let mut left = None;
+    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+        left = Some(limiter.peek("user").unwrap().remaining());
+        true
+    });
+    assert_eq!((answer, left), (None, Some(2)));
+    assert_eq!(limiter.peek("user").unwrap().remaining(), 3);
+}
+
+#[test]
+fn abandoned_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
+    let clock = ManualClock::new(0).unwrap();
+    let policy = Policy::parse("api", "2/second leaky_bucket burst=4").unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock).build().unwrap();
+    let completions = Completions::new(|| {});
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    assert!(limiter.blocking().check("user").unwrap().allowed());
+    assert_eq!(completions.submit(&limiter, &acquire, 1), None);
+    assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
+    assert!(completions.abandon(&1));
+    assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 3);
+}

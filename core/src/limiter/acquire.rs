@@ -6,8 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::limiter::cancellation::{Admission, ask_to_the_end};
 use crate::limiter::deadline::Deadline;
-use crate::limiter::{CHECK, Shared};
+use crate::limiter::{CHECK, Limiter, Shared};
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -15,27 +16,47 @@ use crate::rules::request::Request;
 use crate::rules::transition::Operation;
 use crate::store::{Action, Question};
 
-impl Shared {
-    pub(crate) async fn acquire(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
-        self.closing.unless_closed(self.acquire_while_open(request, timeout)).await
+impl Limiter {
+    pub(crate) async fn acquire_unless_closed(
+        &self,
+        request: Request<'_>,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        let shared = self.shared();
+        shared.closing.unless_closed(shared.acquire_while_open(self, request, timeout)).await
     }
+}
 
-    async fn acquire_while_open(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
+/// `limiter` is the limiter whose `Shared` it is: what has to be done after the caller has gone owns a clone of it.
+impl Shared {
+    async fn acquire_while_open(
+        &self,
+        limiter: &Limiter,
+        request: Request<'_>,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
         let request = self.question(CHECK, request)?;
         if request.cost == 0 {
             // Always allowed, so it stands in no queue.
             return Ok(self.ask_store(request).await?.0);
         }
         let deadline = Deadline::after(timeout, self.clock());
-        let decision = self.acquire_in_line(request, &deadline).await?;
-        // Who is admitted to a leaky bucket waits for its turn there, and no longer stands in queue here.
+        let decision = self.acquire_in_line(limiter, request, &deadline).await?;
+        // A caller that is admitted to a leaky bucket waits for its turn there, and no longer stands in the queue here.
         if decision.delay_us() > 0 {
+            let admission = Admission::new(limiter, request, &decision);
             deadline.sleep(decision.delay_us()).await;
+            admission.keep();
         }
         Ok(decision)
     }
 
-    async fn acquire_in_line(&self, request: Question<'_>, deadline: &Deadline) -> Result<Decision, Error> {
+    async fn acquire_in_line(
+        &self,
+        limiter: &Limiter,
+        request: Question<'_>,
+        deadline: &Deadline,
+    ) -> Result<Decision, Error> {
         let place = self.wait_queues.join(request.id, request.key, request.cost);
         let ahead = place.units_ahead();
         let turn = {
@@ -66,11 +87,11 @@ impl Shared {
             if let Some(denied) = self.denied_turn(request, deadline, left_us).await? {
                 return Ok(denied);
             }
-            let (decision, _) = self.ask_store(request).await?;
+            let (decision, _) = ask_to_the_end(limiter, request).await?;
             if decision.delay_us() > left_us {
-                // Somebody else was faster: the place in the queue is given back, and the next look finds it too late.
-                let _ =
-                    self.ask_store(Question { action: Action::Apply(Operation::Refund), ..request }).await?;
+                // Another caller was faster: the place in the queue is given back, and the next look finds it too late.
+                let refund = Question { action: Action::Apply(Operation::Refund), ..request };
+                let _ = ask_to_the_end(limiter, refund).await?;
                 continue;
             }
             if decision.allowed || decision.wait_us > left_us {

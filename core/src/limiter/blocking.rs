@@ -110,7 +110,7 @@ impl Limiter {
     /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the system gives no timer,
     /// thread or descriptor.
     pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
-        self.block_on(self.limiter.shared().acquire(request.into(), timeout))?
+        self.block_on(self.limiter.acquire_unless_closed(request.into(), timeout))?
     }
 
     /// See [`Limiter::ready`](AsyncLimiter::ready).

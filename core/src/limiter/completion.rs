@@ -238,9 +238,9 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         }
     }
 
-    /// Forgets the call with this tag, if it has not finished: nobody waits for it any more. Who waited in
-    /// [`acquire`](Limiter::acquire) gives up its place, and the units if it was just admitted; another operation may have
-    /// been applied. Says whether there was one.
+    /// Forgets the call with this tag, if it has not finished. A caller that waited in [`acquire`](Limiter::acquire) gives up
+    /// its place, and units that the store has spent for it are refunded; another operation may have been applied. Says
+    /// whether there was such a call.
     pub fn abandon(&self, tag: &T) -> bool
     where
         T: PartialEq,

@@ -15,7 +15,8 @@ impl blocking::Limiter {
     /// answer is `None`. `stop` is asked each time that so long has passed without an answer, on this thread, and may use
     /// the limiter.
     ///
-    /// Who stops waiting in [`acquire`](Self::acquire) gives up its place. Another operation may have been applied.
+    /// A caller that stops waiting in [`acquire`](Self::acquire) gives up its place, and units that the store has spent for it
+    /// are refunded, as [there](crate::Limiter::acquire). Another operation may have been applied.
     ///
     /// On a thread of a tokio runtime nothing is asked, and it waits to the end.
     pub fn call_until(

@@ -278,7 +278,7 @@ impl Shared {
 
     /// Whoever waits for a key may be admitted recheck after some operations.
     #[inline]
-    fn answered(&self, question: Question<'_>) {
+    pub(crate) fn answered(&self, question: Question<'_>) {
         if let Action::Apply(Operation::Refund) | Action::Reset = question.action {
             self.wait_queues.wake(question.id, question.key);
         }

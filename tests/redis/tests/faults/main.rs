@@ -5,6 +5,7 @@ mod alone;
 mod auth;
 mod bad_state;
 mod broken;
+mod cancelled;
 mod elsewhere;
 mod events;
 mod first_connection;

@@ -1,0 +1,166 @@
+//! Gives back the units of an `acquire` whose caller stops waiting.
+//!
+//! A caller stops waiting when it drops the future of `acquire`: by a timeout of its own, a cancelled task or an interrupted
+//! thread. By then the store may have the check already, or may have admitted it to a leaky bucket in which the caller waits out
+//! the delay. The caller then never learns that it was admitted, so its units are refunded, once:
+//!
+//! - A check that the store has is awaited in the background. Its units are refunded when the store answers that it spent them.
+//!   They stay spent when no answer comes before the deadline: nobody knows then whether they were spent.
+//! - Units of a caller that waits out its delay are refunded.
+//! - What was admitted without the store, in an outage, is not refunded: the store has not spent it.
+//!
+//! A store of this process or host answers at once, so that the refund is applied when the future is dropped. Redis is told in
+//! the background, by the thread that drives the limiter's own runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::error::Error;
+use crate::limiter::{CHECK, Limiter, Shared};
+use crate::rules::decision::Decision;
+use crate::rules::transition::Operation;
+use crate::runtime::fork::{self, ProcessGeneration};
+use crate::store::{Action, Answer, PolicyId, Question};
+
+const REFUND: Action = Action::Apply(Operation::Refund);
+
+type Asking = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
+
+/// A question that outlives its caller's key.
+struct OwnedQuestion {
+    id: PolicyId,
+    key: Box<[u8]>,
+    action: Action,
+    cost: u64,
+}
+
+impl OwnedQuestion {
+    fn of(question: Question<'_>) -> Self {
+        let Question { id, key, action, cost } = question;
+        Self { id, key: key.into(), action, cost }
+    }
+
+    fn question(&self) -> Question<'_> {
+        Question { id: self.id, key: &self.key, action: self.action, cost: self.cost }
+    }
+}
+
+/// Asks the store a check or a refund of an `acquire`. When the caller drops the future, the operation still runs to its end,
+/// and a check that was admitted is refunded.
+pub(super) async fn ask_to_the_end(limiter: &Limiter, question: Question<'_>) -> Result<Answer, Error> {
+    let shared = limiter.shared();
+    if shared.store.is_here() {
+        return shared.ask_store(question).await;
+    }
+    let (owned, asked_by) = (OwnedQuestion::of(question), limiter.clone());
+    let asking = Box::pin(async move { asked_by.shared().ask_store(owned.question()).await });
+    let generation = ProcessGeneration::here();
+    InFlight { limiter, question, asking: Some(asking), is_started: false, generation }.await
+}
+
+/// An operation that Redis may have.
+struct InFlight<'a> {
+    limiter: &'a Limiter,
+    question: Question<'a>,
+    /// None once it has been answered.
+    asking: Option<Asking>,
+    is_started: bool,
+    generation: ProcessGeneration,
+}
+
+impl Future for InFlight<'_> {
+    type Output = Result<Answer, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.is_started = true;
+        let Some(asking) = &mut self.asking else { return Poll::Pending };
+        let answer = asking.as_mut().poll(cx);
+        if answer.is_ready() {
+            self.asking = None;
+        }
+        answer
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let Some(asking) = self.asking.take() else { return };
+        if !self.generation.is_here() {
+            // Only the process that asked may wait for the answer, and its copy does.
+            return fork::leave(asking);
+        }
+        if !self.is_started {
+            return;
+        }
+        let (limiter, owned) = (self.limiter.clone(), OwnedQuestion::of(self.question));
+        in_background(self.limiter.shared(), async move {
+            if let Ok((decision, _)) = asking.await
+                && owned.action == CHECK
+                && is_spent(&decision)
+            {
+                refund(&limiter, owned.question()).await;
+            }
+        });
+    }
+}
+
+/// Units that the store has spent for a caller that still waits out its delay.
+pub(super) struct Admission<'a> {
+    limiter: &'a Limiter,
+    question: Question<'a>,
+    is_spent: bool,
+    generation: ProcessGeneration,
+}
+
+impl<'a> Admission<'a> {
+    pub(super) fn new(limiter: &'a Limiter, question: Question<'a>, decision: &Decision) -> Self {
+        Self { limiter, question, is_spent: is_spent(decision), generation: ProcessGeneration::here() }
+    }
+
+    /// The caller has waited to the end, and uses the units.
+    pub(super) fn keep(mut self) {
+        self.is_spent = false;
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        // A process that was forked meanwhile holds a copy of this, and the units are the parent's.
+        if !self.is_spent || !self.generation.is_here() {
+            return;
+        }
+        let shared = self.limiter.shared();
+        if shared.is_closed() {
+            return;
+        }
+        if shared.store.is_here() {
+            let refund = Question { action: REFUND, ..self.question };
+            // What a store cannot give back stays spent, as with any refund.
+            if shared.store.ask_blocking(refund).is_ok() {
+                shared.answered(refund);
+            }
+            return;
+        }
+        let (limiter, owned) = (self.limiter.clone(), OwnedQuestion::of(self.question));
+        in_background(shared, async move { refund(&limiter, owned.question()).await });
+    }
+}
+
+fn is_spent(decision: &Decision) -> bool {
+    decision.allowed && !decision.source().is_outage()
+}
+
+async fn refund(limiter: &Limiter, question: Question<'_>) {
+    let (shared, refund) = (limiter.shared(), Question { action: REFUND, ..question });
+    if shared.ask_store(refund).await.is_ok() {
+        shared.answered(refund);
+    }
+}
+
+/// Runs on the limiter's own thread, unless the limiter is closed.
+fn in_background(shared: &Shared, task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(driver) = shared.driver() {
+        driver.spawn(task);
+    }
+}

@@ -1,0 +1,142 @@
+//! Callers that stop waiting while Redis has their check, or in a leaky bucket's delay.
+
+use std::time::{Duration, Instant};
+
+use polylimit::{Answer, Call, Completions, Limiter, Outage, Request};
+use polylimit_redis_tests::{COUNTING, LONG, limiter, options, used};
+use polylimit_test_servers::{Direction, FaultProxy, Kind, Server};
+
+const KEY: &str = "user";
+const LEAKY: &str = "100/hour leaky_bucket";
+
+/// How the caller waits, and how it stops.
+#[derive(Clone, Copy, Debug)]
+enum Face {
+    Task,
+    Thread,
+    EventLoop,
+}
+
+const FACES: [Face; 3] = [Face::Task, Face::Thread, Face::EventLoop];
+
+/// Acquires one unit, once there is a connection and `begin` was called, and stops waiting when `is_reached` says so.
+fn acquire_and_stop(limiter: &Limiter, face: Face, begin: impl Fn(), mut is_reached: impl FnMut() -> bool) {
+    let began = Instant::now();
+    let mut stop = || {
+        assert!(began.elapsed() < 4 * LONG, "{face:?}: it has not come to where it is stopped");
+        is_reached()
+    };
+    let (request, timeout) = (Request::new(KEY), Duration::from_secs(3600));
+    let call = Call::Acquire(request, timeout);
+    match face {
+        Face::Task => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+            let runtime = runtime.unwrap();
+            let limiter = limiter.clone();
+            drop(runtime.block_on(limiter.peek(KEY)).unwrap());
+            begin();
+            let task = runtime.spawn(async move { drop(limiter.acquire(KEY, timeout).await) });
+            while !stop() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            task.abort();
+            assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+            // What goes on in the background may need the connection, which this runtime drives.
+            std::thread::spawn(move || {
+                std::thread::sleep(LONG);
+                drop(runtime);
+            });
+        }
+        Face::Thread => {
+            begin();
+            assert_eq!(limiter.blocking().call_until(&call, Duration::from_millis(1), stop), None);
+        }
+        Face::EventLoop => {
+            let completions = Completions::new(|| {});
+            begin();
+            assert_eq!(completions.submit(limiter, &call, 1), None);
+            while !stop() {
+                std::thread::sleep(Duration::from_millis(1));
+                completions.drain(|tag, answer: Result<Answer, _>| panic!("{tag}: {answer:?}"));
+            }
+            assert!(completions.abandon(&1));
+        }
+    }
+}
+
+fn until(what: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !what() {
+        assert!(began.elapsed() < 2 * LONG, "it has not come to that");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Long enough for a second refund to show, had there been one.
+fn assert_stays(units: u64, quotas: &str, server: &Server) {
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(used(&server.url(), quotas, KEY), units);
+}
+
+#[test]
+fn check_in_flight_is_refunded_once_after_its_caller_has_stopped() {
+    for face in FACES {
+        let server = Server::start(Kind::Redis, &[]);
+        let proxy = FaultProxy::start(server.address());
+        let limiter =
+            limiter(options(&server.url_at(proxy.port())).deadline(2 * LONG), COUNTING, Outage::Deny);
+        // Units of other callers, which must not be given back.
+        for _ in 0..5 {
+            assert!(limiter.blocking().check(KEY).unwrap().allowed());
+        }
+        let stall = || proxy.set_stalled_direction(Direction::Replies, true);
+        acquire_and_stop(&limiter, face, stall, || used(&server.url(), COUNTING, KEY) == 6);
+        assert_eq!(used(&server.url(), COUNTING, KEY), 6, "{face:?}");
+        proxy.pass();
+        until(|| used(&server.url(), COUNTING, KEY) == 5);
+        assert_stays(5, COUNTING, &server);
+    }
+}
+
+#[test]
+fn check_without_an_answer_is_not_refunded() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let deadline = Duration::from_millis(500);
+    let limiter = limiter(options(&server.url_at(proxy.port())).deadline(deadline), COUNTING, Outage::Deny);
+    for _ in 0..5 {
+        assert!(limiter.blocking().check(KEY).unwrap().allowed());
+    }
+    let began = Instant::now();
+    let stall = || proxy.set_stalled_direction(Direction::Requests, true);
+    acquire_and_stop(&limiter, Face::EventLoop, stall, || began.elapsed() > deadline / 5);
+    std::thread::sleep(2 * deadline);
+    proxy.cut();
+    proxy.pass();
+    // The store has never spent the unit: a refund would give back another caller's.
+    assert_stays(5, COUNTING, &server);
+}
+
+#[test]
+fn units_are_refunded_once_when_the_caller_stops_during_a_leaky_buckets_delay() {
+    for face in FACES {
+        let server = Server::start(Kind::Redis, &[]);
+        let limiter = limiter(options(&server.url()).deadline(LONG), LEAKY, Outage::Deny);
+        for _ in 0..3 {
+            assert!(limiter.blocking().check(KEY).unwrap().allowed());
+        }
+        let mut stops = 0;
+        acquire_and_stop(
+            &limiter,
+            face,
+            || {},
+            || {
+                // Some time after the store has spent them, so that the answer has arrived.
+                stops += u32::from(used(&server.url(), LEAKY, KEY) == 4);
+                stops == 20
+            },
+        );
+        until(|| used(&server.url(), LEAKY, KEY) == 3);
+        assert_stays(3, LEAKY, &server);
+    }
+}
