@@ -5,7 +5,7 @@
 //! the delay. The caller then never learns that it was admitted, so its units are refunded, once:
 //!
 //! - A check that the store has is awaited in the background. Its units are refunded when the store answers that it spent them.
-//!   They stay spent when no answer comes before the deadline: nobody knows then whether they were spent.
+//!   They stay spent when no answer comes before the deadline: then it is not known whether they were spent.
 //! - Units of a caller that waits out its delay are refunded.
 //! - What was admitted without the store, in an outage, is not refunded: the store has not spent it.
 //!

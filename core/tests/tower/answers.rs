@@ -79,6 +79,26 @@ fn whoever_asks_is_counted_by_address_or_header() {
 }
 
 #[test]
+fn request_without_a_key_counts_for_the_clients_address() {
+    let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
+    let rules = ClientAddressRules::builder().build().unwrap();
+    let user = |request: &Parts| Some(request.headers.get("x-user")?.as_bytes().to_vec());
+    let admin = |request: &Parts| request.headers.contains_key("x-admin").then_some("admin");
+    let limiter = limiter(&[("api", "2/minute")]);
+    let limit = RateLimitLayer::builder(limiter.clone(), client_address(rules, peer)).key(user).key(admin);
+    let service = hello(limit.build().unwrap());
+    for (headers, expected) in [
+        (&[][..], "127.0.0.1"),
+        (&[("x-user", "alice")], "alice"),
+        (&[("x-user", "bob"), ("x-admin", "")], "admin"),
+    ] {
+        assert_eq!(limiter.blocking().peek(expected).unwrap().remaining(), 2);
+        assert_eq!(service.get_with("/", headers).status, 200);
+        assert_eq!(limiter.blocking().peek(expected).unwrap().remaining(), 1, "{expected}");
+    }
+}
+
+#[test]
 fn a_request_costs_what_a_function_says_or_is_skipped() {
     let cost = |request: &Parts| request.uri.query().map_or(1, |units| units.parse().unwrap());
     let limit = RateLimitLayer::builder(limiter(&[("api", "10/minute fixed_window")]), |_| "all");

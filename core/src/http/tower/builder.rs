@@ -44,6 +44,45 @@ impl<B> RateLimitBuilder<B> {
         }
     }
 
+    /// Counts requests by this key where they have one, such as a user who has logged in. A request for which it gives `None`
+    /// counts for the key that the builder was made with.
+    ///
+    /// With [`client_address`](crate::http::tower::client_address) as that key, the rule is the one of the middleware in other languages: a
+    /// request without a key counts for its client's address. The layer itself knows no address, since each server keeps it in a
+    /// place of its own. When this is called several times, the last function is asked first.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use axum::extract::ConnectInfo;
+    /// use http::request::Parts;
+    /// use polylimit::tower::{RateLimitLayer, client_address};
+    /// use polylimit::{ClientAddressRules, Limiter, Policy};
+    ///
+    /// #[derive(Clone)]
+    /// struct User(String);
+    ///
+    /// # fn layered() -> Result<axum::Router, polylimit::Error> {
+    /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
+    /// let rules = ClientAddressRules::builder().build()?;
+    /// let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
+    /// let limit = RateLimitLayer::builder(limiter, client_address(rules, peer))
+    ///     .key(|request| Some(format!("user:{}", request.extensions.get::<User>()?.0)))
+    ///     .build()?;
+    /// let app = axum::Router::new().route("/", axum::routing::get(|| async { "hello" })).layer(limit);
+    /// # Ok(app)
+    /// # }
+    /// # layered().unwrap();
+    /// ```
+    pub fn key<K: AsRef<[u8]>>(mut self, key: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static) -> Self {
+        let otherwise = self.rules.key;
+        self.rules.key = Box::new(move |request| match key(request) {
+            Some(key) => key.as_ref().to_vec(),
+            None => otherwise(request),
+        });
+        self
+    }
+
     /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one.
     ///
     /// Several are decided in one round trip. When one of them denies, what the others took is given back to them.

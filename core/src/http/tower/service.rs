@@ -26,7 +26,9 @@ pub struct RateLimitLayer<B> {
 
 impl<B> RateLimitLayer<B> {
     /// Starts a layer whose requests count for what `key` gives: any text or bytes, or a ready-made function such as
-    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). What has to be looked up asynchronously is
+    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). `key` has to give
+    /// one for every request; a key that some requests do not have is told to [`RateLimitBuilder::key`], and `key` stands for it
+    /// there. What has to be looked up asynchronously is
     /// looked up by a layer outside of this one, which puts it into the request's extensions.
     pub fn builder<K: AsRef<[u8]>>(
         limiter: Limiter,
