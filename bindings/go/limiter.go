@@ -17,8 +17,8 @@ import (
 //
 // Every operation fails with ErrInvalidArgument when the key is longer than 1 MiB, the cost is no number from 0 to 10^12
 // or the policy is not known; with ErrClosed after Close; and with the context's error when that is done first. A context
-// that is done gives up the operation: an acquire leaves its line, and of anything else it stays unknown whether it was
-// applied.
+// that is done gives up the operation: an acquire leaves its queue, and units that the store has spent for it are refunded, in
+// Redis in the background; of anything else it stays unknown whether it was applied.
 type Limiter struct {
 	limiter *C.polylimit_limiter
 	waiting *waiting

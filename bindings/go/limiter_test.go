@@ -363,6 +363,30 @@ func TestAContextThatIsDoneLeavesTheLine(t *testing.T) {
 	}
 }
 
+func TestAContextThatIsDoneRefundsWhatAnAcquireHasSpentDuringItsDelay(t *testing.T) {
+	limiter, _ := withClock(t, "2/minute leaky_bucket burst=4")
+	remaining := func() uint64 { return must(limiter.Peek(ctx, polylimit.Key("k")))(t).Remaining }
+	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
+		t.Fatal("denied")
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	failed := make(chan error)
+	go func() {
+		_, err := limiter.Acquire(cancelled, polylimit.Key("k"), time.Hour)
+		failed <- err
+	}()
+	for remaining() != 2 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if left := remaining(); left != 3 {
+		t.Error(left)
+	}
+}
+
 // A goroutine that is alone waits on its own thread; it is told of its context all the same.
 func TestAContextThatIsDoneEndsALoneCheck(t *testing.T) {
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -655,7 +655,8 @@ polylimit_status polylimit_limiter_check_together(const struct polylimit_limiter
  * 0; NULL waits to the end. `result_size` is sizeof(polylimit_result).
  *
  * POLYLIMIT_OK: the answer is in `result_out`. POLYLIMIT_PENDING: it was stopped, within 5 ms of that: an acquire leaves its
- * line, and of anything else it stays unknown whether it was applied. What is stopped from the start is answered if the
+ * queue, and units that the store has spent for it are refunded, in Redis in the background; of anything else it stays unknown
+ * whether it was applied. What is stopped from the start is answered if the
  * answer is known at once, and otherwise nothing of it was done.
  */
 polylimit_status polylimit_limiter_call(const struct polylimit_limiter *limiter,
@@ -808,8 +809,10 @@ polylimit_status polylimit_completions_drain(const struct polylimit_completions 
                                              size_t error_capacity);
 
 /**
- * Gives up the pending operation of this tag: an acquire leaves its line, and of anything else it stays unknown whether it
- * was applied. `given_up_out`: 1 when nothing of this tag will be drained, 0 when it has finished already, or there is none
+ * Gives up the pending operation of this tag. An acquire leaves its queue, and units that the store has spent for it are
+ * refunded, in Redis in the background; of anything else it stays unknown whether it was applied.
+ *
+ * `given_up_out`: 1 when nothing of this tag will be drained, 0 when it has finished already, or there is none
  * of it; what has finished is still drained.
  */
 polylimit_status polylimit_completions_cancel(const struct polylimit_completions *completions,

@@ -282,7 +282,8 @@ unsafe fn checked_request<'a>(given: *const polylimit_request) -> Result<Request
 /// 0; NULL waits to the end. `result_size` is sizeof(polylimit_result).
 ///
 /// POLYLIMIT_OK: the answer is in `result_out`. POLYLIMIT_PENDING: it was stopped, within 5 ms of that: an acquire leaves its
-/// line, and of anything else it stays unknown whether it was applied. What is stopped from the start is answered if the
+/// queue, and units that the store has spent for it are refunded, in Redis in the background; of anything else it stays unknown
+/// whether it was applied. What is stopped from the start is answered if the
 /// answer is known at once, and otherwise nothing of it was done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_call(

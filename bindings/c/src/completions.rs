@@ -219,8 +219,10 @@ pub unsafe extern "C" fn polylimit_completions_drain(
     })
 }
 
-/// Gives up the pending operation of this tag: an acquire leaves its line, and of anything else it stays unknown whether it
-/// was applied. `given_up_out`: 1 when nothing of this tag will be drained, 0 when it has finished already, or there is none
+/// Gives up the pending operation of this tag. An acquire leaves its queue, and units that the store has spent for it are
+/// refunded, in Redis in the background; of anything else it stays unknown whether it was applied.
+///
+/// `given_up_out`: 1 when nothing of this tag will be drained, 0 when it has finished already, or there is none
 /// of it; what has finished is still drained.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_cancel(
