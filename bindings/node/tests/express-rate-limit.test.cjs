@@ -105,7 +105,7 @@ test("express-rate-limit: skipped requests are given back", async () => {
 
 test("express-rate-limit: what happens without the store is as its policy says", async () => {
   const at = (outage) => new PolylimitStore({ limiter: new Limiter("redis://127.0.0.1:1", { outage }) });
-  await serving({ store: at("local") }, async (port) => {
+  await serving({ store: at("fallback") }, async (port) => {
     assert.deepEqual(statuses(await requests(port, 5)), { 200: 3, 429: 2 });
   });
   await serving({ store: at("allow") }, async (port) => {

@@ -134,15 +134,15 @@ test("express-rate-limit: a window that no quota can have is told when the limit
     const refused = { name: "PolylimitError", code: "invalid_argument", message: /^period(Ms)? is / };
     const store = new PolylimitStore({ limiter: "memory:" });
     assert.throws(() => store.init({ windowMs }), refused, String(windowMs));
-    // Its newest version writes what a store refuses to its log.
-    const logged = [];
-    const logger = { error: (error) => logged.push(error), warn: () => {} };
-    theirs({ windowMs, limit: 5, validate: false, logger, store });
-    assert.equal(logged.length, 1);
-    assert.throws(() => assert.ifError(logged[0]), /period/);
-    for (const ask of ["get", "increment", "decrement", "resetKey"]) await assert.rejects(store[ask]("k"), refused);
+    // Its newest version only logs what a store's init throws.
+    const logger = { error: () => {}, warn: () => {} };
+    assert.throws(() => theirs({ windowMs, limit: 5, validate: false, logger, store }), refused);
+    for (const ask of ["get", "increment", "decrement"]) await assert.rejects(store[ask]("k"), refused);
+    assert.throws(() => store.resetKey("k"), refused);
     store.init({ windowMs: 1000 });
     assert.equal((await store.increment("k")).totalHits, 1);
+    await store.resetKey("k");
+    assert.equal(await store.get("k"), undefined);
   }
 });
 

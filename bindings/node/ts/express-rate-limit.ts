@@ -36,7 +36,7 @@ export class PolylimitStore implements Store {
   readonly #limiter: Limiter;
   readonly #isOwn: boolean;
   #policy: string | undefined;
-  /** Why there is no such window. express-rate-limit only writes it to its log, and goes on. */
+  /** Why `init` has refused the window. */
   #refusal: unknown;
   readonly #emptied = new Emptied();
   /** How often all was forgotten. */
@@ -92,7 +92,18 @@ export class PolylimitStore implements Store {
     if (resetAfterMs === 0) this.#emptied.add(key);
   }
 
-  async resetKey(key: string): Promise<void> {
+  /**
+   * Forgets a key. express-rate-limit reads this right after `init` when a limit is made, and only logs what `init` throws: so
+   * a limit whose window `init` has refused fails here, where it is made, and not with each request.
+   *
+   * @throws PolylimitError `invalid_argument` when `init` has refused the window
+   */
+  get resetKey(): (key: string) => Promise<void> {
+    if (this.#refusal !== undefined) throw this.#refusal;
+    return this.#resetKey;
+  }
+
+  async #resetKey(key: string): Promise<void> {
     answered(await this.#limiter.reset(this.#key(key), this.#named()));
     this.#emptied.delete(key);
   }
