@@ -204,17 +204,20 @@ func isGone(request *http.Request) bool { return errors.Is(request.Context().Err
 // serveAndCount gives the units back when the response is not one of those that count. A handler that panics before it has
 // written counts as one that answers 500, or 499 when its client has gone.
 func (l *limited) serveAndCount(writer http.ResponseWriter, request *http.Request, own *admission) {
-	observed := &observed{ResponseWriter: writer, status: http.StatusOK}
+	observed := &observed{ResponseWriter: writer, settle: func(status int) {
+		if !l.options.Count(request, status, writer.Header()) && own.refund(request.Context()) {
+			own.rewriteFields(writer.Header())
+		}
+	}}
 	isServed := false
 	defer func() {
-		if !isServed && !observed.wrote {
-			observed.status = http.StatusInternalServerError
-			if isGone(request) {
-				observed.status = clientClosedRequest
-			}
-		}
-		if !l.options.Count(request, observed.status, writer.Header()) {
-			own.refund(request.Context())
+		switch {
+		case isServed:
+			observed.begin(http.StatusOK)
+		case isGone(request):
+			observed.begin(clientClosedRequest)
+		default:
+			observed.begin(http.StatusInternalServerError)
 		}
 	}()
 	l.next.ServeHTTP(observed, request)

@@ -280,6 +280,34 @@ func TestWhatIsSpentInVainIsGivenBack(t *testing.T) {
 	}
 }
 
+func TestFieldsTellWhatIsLeftAfterTheRefundOfAResponseThatDoesNotCount(t *testing.T) {
+	limiter := open(t, polylimit.WithPolicy("web", "9/hour fixed_window"), polylimit.WithPolicy("out", "5/hour fixed_window"))
+	answers := http.NewServeMux()
+	answers.HandleFunc("/empty", func(http.ResponseWriter, *http.Request) {})
+	answers.HandleFunc("/status", func(writer http.ResponseWriter, _ *http.Request) { writer.WriteHeader(http.StatusAccepted) })
+	answers.HandleFunc("/body", func(writer http.ResponseWriter, _ *http.Request) { _, _ = writer.Write([]byte("hello")) })
+	answers.HandleFunc("/flush", func(writer http.ResponseWriter, _ *http.Request) { writer.(http.Flusher).Flush() })
+	answers.HandleFunc("/failed", func(writer http.ResponseWriter, _ *http.Request) { http.Error(writer, "no", 401) })
+	failures := func(_ *http.Request, status int, _ http.Header) bool { return status == http.StatusUnauthorized }
+	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: "web", Key: user, Count: failures})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := around(t, limit(answers), nethttp.Options{Limiter: limiter, Policy: "out", Key: user})
+	for at, path := range []string{"/empty", "/status", "/body", "/flush"} {
+		fields := strings.Join(get(t, server.URL+path+"?user=a").header.Values("Ratelimit"), ", ")
+		if !strings.Contains(fields, `"web";r=9;`) || !strings.Contains(fields, fmt.Sprintf(`"out";r=%d;`, 4-at)) {
+			t.Error(path, fields)
+		}
+	}
+	if got := get(t, server.URL+"/failed?user=a").header.Values("Ratelimit"); !strings.Contains(strings.Join(got, ", "), `"web";r=8;`) {
+		t.Error(got)
+	}
+	if got := left(t, limiter, "web"); got != 8 {
+		t.Error(got)
+	}
+}
+
 func TestAHandlerThatPanicsCountsAsOneThatAnswers500(t *testing.T) {
 	for counted, expected := range map[int]uint64{http.StatusInternalServerError: 8, http.StatusOK: 9} {
 		limiter := open(t, polylimit.WithPolicy("web", "9/hour"))

@@ -29,8 +29,8 @@ type Options struct {
 	Key func(*http.Request) (string, error)
 	// Cost is the units that a request spends; nil is 1 for each.
 	Cost func(*http.Request) int64
-	// Count says which requests count, by their responses: the units of the others are given back when they have been
-	// answered. Nil counts every request.
+	// Count says which requests count, by the status and the header of their responses: the units of the others are refunded
+	// before the header is sent, whose fields tell what is left then. Nil counts every request.
 	Count func(request *http.Request, status int, header http.Header) bool
 	// Skip says which requests are not limited at all; nil is none.
 	Skip func(*http.Request) bool

@@ -355,15 +355,37 @@ class RackTest < Minitest::Test
     serve(outer, inner, { limiter: limiter, policy: '5 per 60m', cost: 4 }) do |get|
       answer = get.call('/')
       assert_equal %w[200 4], [answer.code, answer.body]
-      assert_equal ['"b";r=8', '"a";r=8', '"5|hour";r=4'].sort, answer['ratelimit'].gsub(/;t=\d+/, '').split(', ').sort
+      assert_equal ['"b";r=9', '"a";r=8', '"5|hour";r=4'].sort, answer['ratelimit'].gsub(/;t=\d+/, '').split(', ').sort
       left = %w[a b 5/hour].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining }
-      # What does not count further in was not charged there.
+      # A request that does not count further in was not charged there, and the fields tell it.
       assert_equal [8, 9, 4], left
     end
     serve({ limiter: limiter, policy: 'a' }, { limiter: limiter, policy: 'a', key: ->(_) { 'another' } }) do |get|
       assert_equal '200', get.call('/').code
       assert_equal([7, 8], %w[127.0.0.1 another].map { |key| limiter.peek(key, policy: 'a').remaining })
     end
+  end
+
+  def test_fields_tell_what_is_left_after_the_refund_of_a_response_that_does_not_count
+    limiter = limiter(api: '5/hour fixed_window', out: '9/hour fixed_window')
+    uncounted = { limiter: limiter, policy: 'api', count: ->(_, status, _) { status >= 400 }, headers: 'both' }
+    counted = { limiter: limiter, policy: 'out', headers: 'both' }
+    [[uncounted, counted], [counted, uncounted]].each_with_index do |middlewares, at|
+      serve(*middlewares) do |get|
+        answer = get.call('/200')
+        assert_equal ['"api";r=5', %("out";r=#{8 - at})], answer['ratelimit'].gsub(/;t=\d+/, '').split(', ').sort
+        assert_equal '5', answer['x-ratelimit-remaining']
+      end
+    end
+    serve(uncounted) { |get| assert_includes get.call('/401')['ratelimit'], '"api";r=4' }
+    assert_equal [4, 7], (%w[api out].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining })
+  end
+
+  def test_fields_of_the_application_stay_after_a_refund
+    own = ->(_) { [200, { 'ratelimit' => 'own' }, []] }
+    app = Polylimit::Rack.new(own, limiter: limiter(api: '5/hour'), count: ->(*) { false })
+    headers = app.call({ 'REMOTE_ADDR' => '192.0.2.1' })[1]
+    assert_equal ['own', '"api";q=5;w=3600'], headers.values_at('ratelimit', 'ratelimit-policy')
   end
 
   def test_a_denial_further_in_shows_what_is_left_after_giving_back

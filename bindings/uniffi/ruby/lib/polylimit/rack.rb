@@ -34,7 +34,7 @@ module Polylimit
   # there (they share one with all that name none); `key`, called with the env, gives a string or a whole number (the
   # client's address, also where it gives nil); `cost`, units or called with the env (1);
   # `count`, called with env, status and headers, says whether a response counts (every one does; an application that
-  # raises counts as one that answers 500); `skip`, called with the env, lets requests through undecided; `on_denied`, called
+  # raises counts as one that answers 500; the fields of a response that does not count tell what is left after the refund); `skip`, called with the env, lets requests through undecided; `on_denied`, called
   # with env and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with env and
   # Outage, lets the request through when it returns :allow, unless the store itself has denied it under another policy;
   # `headers`, one of "ietf", "legacy", "both" and "none"; `reset_form`, "seconds" or "epoch"; `client_address`,
@@ -43,10 +43,12 @@ module Polylimit
     # Where the decision stands in the env.
     RATE_LIMIT = 'polylimit.rate_limit'
     OUTCOMES = 'polylimit.outcomes'
+    # The fields that the middlewares on a request have written, so that those of an application are told apart.
+    FIELDS = 'polylimit.fields'
     SPENDING = 'polylimit.spending'
     # The peer of a Unix socket.
     THIS_HOST = '127.0.0.1'
-    private_constant :OUTCOMES, :SPENDING, :THIS_HOST
+    private_constant :OUTCOMES, :FIELDS, :SPENDING, :THIS_HOST
 
     # `spending` is nil when nothing was spent.
     Verdict = Struct.new(:rate_limit, :fields, :problem, :spending)
@@ -92,9 +94,10 @@ module Polylimit
       status, headers, body = answer(env, verdict)
       return [status, headers, body] unless verdict
 
-      finish(env, verdict, status, headers)
+      left = finish(env, verdict, status, headers)
       # Of several middlewares the innermost has decided last, and says it all.
-      [status, verdict.fields.merge(headers), body]
+      headers = verdict.fields.merge(headers)
+      [status, left.empty? ? headers : rewritten(env, headers, left), body]
     end
 
     # Whoever asked further out gets back what it spent when this fails.
@@ -136,7 +139,24 @@ module Polylimit
       all = together(env, outcomes)
       all = given_back(env, all) unless outcomes.all? { |outcome| outcome.decision.allowed }
       said = PolylimitNative.respond(all, cost, @headers, @reset_form, text(env['HTTP_ACCEPT']))
-      Verdict.new(rate_limit, said.fields.to_h { |field| [field.name, field.value] }, said.problem, spending)
+      Verdict.new(rate_limit, written(env, said), said.problem, spending)
+    end
+
+    # The fields by name.
+    def written(env, said)
+      fields = said.fields.to_h { |field| [field.name, field.value] }
+      env[FIELDS] = (env[FIELDS] || {}).merge(fields)
+      fields
+    end
+
+    # The headers with fields that tell what is left after a refund, unless the application has written others.
+    def rewritten(env, headers, left)
+      before = env[FIELDS] || {}
+      env[OUTCOMES] = replaced(env[OUTCOMES], left)
+      written(env, PolylimitNative.respond(env[OUTCOMES], nil, @headers, @reset_form, nil)).each do |name, value|
+        headers[name] = value if headers[name] == before[name]
+      end
+      headers
     end
 
     def spend(env, rate_limit, decided)
@@ -165,10 +185,14 @@ module Polylimit
 
     # The same after what was spent further out was given back, since the request is denied here.
     def given_back(env, outcomes)
-      said = env[SPENDING]&.give_back || {}
-      env[OUTCOMES] = outcomes.map do |outcome|
-        left = said[outcome.decision]
-        left ? PolylimitNative::Outcome.new(policy: outcome.policy, decision: left) : outcome
+      env[OUTCOMES] = replaced(outcomes, env[SPENDING]&.give_back || {})
+    end
+
+    # The outcomes with the decisions that tell what is left after a refund, found by the decision before it.
+    def replaced(outcomes, left)
+      outcomes.map do |outcome|
+        after = left[outcome.decision]
+        after ? PolylimitNative::Outcome.new(policy: outcome.policy, decision: after) : outcome
       end
     end
 
@@ -190,9 +214,9 @@ module Polylimit
       [problem.status, verdict.fields.merge(headers), body]
     end
 
-    # Gives back what the request has spent if its response does not count.
+    # Gives back what the request has spent if its response does not count; says what decisions tell then.
     def finish(env, verdict, status, headers)
-      return if verdict.spending.nil? || @count.nil? || @count.call(env, status, headers)
+      return {} if verdict.spending.nil? || @count.nil? || @count.call(env, status, headers)
 
       verdict.spending.refund
     end
