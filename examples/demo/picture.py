@@ -64,7 +64,7 @@ class Picture:
         print(row.format("together", admitted + denied, admitted, denied, "", ""))
 
     def plot(self) -> None:
-        """Show how the budget was spent over time, and by whom."""
+        """Show how each service spent the budget over time."""
         times = [sorted(at for at, _ in tally.admitted) for tally in self._tallies]
         end = max((each[-1] for each in times if each), default=0.0)
         print(f"\nadmitted until each moment, by service, in {end:.1f} s\n")

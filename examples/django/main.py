@@ -1,4 +1,4 @@
-"""A Django site whose requests are limited by the middleware of polylimit; its settings stand here, too."""
+"""A Django site whose requests are limited by the middleware of polylimit; the file includes its settings."""
 
 import os
 
@@ -15,7 +15,7 @@ limiter = Limiter(
 
 
 def user(request: HttpRequest) -> str:
-    """Whom to limit: the query parameter "user", or "demo"."""
+    """Return the key: the query parameter "user", or "demo"."""
     return request.GET.get("user", "demo")
 
 

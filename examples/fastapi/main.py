@@ -13,7 +13,7 @@ limiter = AsyncLimiter(
 
 
 def user(request: Request) -> str:
-    """Whom to limit: the query parameter "user", or "demo"."""
+    """Return the key: the query parameter "user", or "demo"."""
     return request.query_params.get("user", "demo")
 
 

@@ -13,7 +13,7 @@ limiter = Limiter(
 
 
 def user(request: Request) -> str:
-    """Whom to limit: the query parameter "user", or "demo"."""
+    """Return the key: the query parameter "user", or "demo"."""
     return request.args.get("user", "demo")
 
 

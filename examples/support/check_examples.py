@@ -1,4 +1,4 @@
-"""Starts every example and asks it over HTTP: exactly its quota passes, alone and together, and its headers say so."""
+"""Starts every example and sends requests: exactly its quota passes, alone and together, and its headers agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services import Service
 from stores import local, patient
 
 LIMIT = 20
-# No window of it ends while it is tested.
+# No window ends during the test.
 QUOTA = f"{LIMIT}/hour sliding_log"
 POLICY_FIELD = f'"demo";q={LIMIT};w=3600'
 LIMIT_FIELD = re.compile(r'"demo";r=(\d+);t=\d+$')
@@ -34,13 +34,13 @@ def ask(port: int, path: str) -> tuple[int, http.client.HTTPMessage, bytes]:
 
 
 def statuses(ports: list[int], path: str, times: int) -> Counter[int]:
-    """Ask in turn, 8 at a time."""
+    """Send requests to the ports in turn, 8 at a time."""
     with ThreadPoolExecutor(8) as pool:
         return Counter(pool.map(lambda number: ask(ports[number % len(ports)], path)[0], range(times)))
 
 
 def equal(got: object, wanted: object, what: str) -> None:
-    """Say what is different, if it is."""
+    """Raise with the difference, if there is one."""
     if got != wanted:
         raise AssertionError(f"{what}: {got!r}, not {wanted!r}")
 
@@ -51,7 +51,7 @@ def exactly_the_quota(port: int) -> None:
 
 
 def header_fields(port: int) -> None:
-    """Every answer says the state of the limit, and a denial is a problem document."""
+    """Find the state of the limit in every response, and a problem document in a denial."""
     for number in range(LIMIT + 1):
         status, headers, body = ask(port, "/?user=bob")
         admitted = number < LIMIT
@@ -69,7 +69,7 @@ def header_fields(port: int) -> None:
 
 
 def key_without_user(port: int) -> None:
-    """Count requests that name nobody for "demo"."""
+    """Count requests without a user as "demo"."""
     equal(statuses([port], "/", LIMIT // 2), Counter({200: LIMIT // 2}), "statuses")
     equal(statuses([port], "/?user=demo", LIMIT), Counter({200: LIMIT // 2, 429: LIMIT // 2}), "statuses")
 
@@ -79,14 +79,14 @@ def together(names: list[str], url: str) -> None:
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(Service(name, url, QUOTA)) for name in names]
         ports = [service.port() for service in running]
-        # Nothing of it counts for the key that is looked at.
+        # These requests count for another key than those below.
         for port in ports:
             equal(ask(port, "/?user=first")[0], 200, "status")
         equal(statuses(ports, "/?user=all", 3 * LIMIT), Counter({200: LIMIT, 429: 2 * LIMIT}), "statuses")
 
 
 def main(names: list[str]) -> int:
-    """Run what is asked for, and count."""
+    """Run the examples of these names, and count the results."""
     passed = failed = 0
 
     def test(name: str, run: object, *arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""A Redis of its own on a free port of 127.0.0.1, without persistence."""
+"""A Redis server on a free port of 127.0.0.1, without persistence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 
 
 class Redis:
-    """Runs until the end of the block."""
+    """A server that runs until the end of the block."""
 
     def __init__(self) -> None:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
@@ -27,7 +27,7 @@ class Redis:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"redis://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Redis:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent.parent
 TARGET = EXAMPLES.parent / "target"
-#: Every server says where it listens, in its own words.
+#: Every server prints the address on which it listens.
 ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)")
-#: Every worker of uvicorn says when it serves.
-SERVES = {"fastapi": b"Application startup complete"}
+#: Every worker of uvicorn prints when it is ready.
+READY = {"fastapi": b"Application startup complete"}
 
 
 class Service:
-    """One example, running, with whatever processes it starts; it is ended with the block."""
+    """A running example with all its processes, until the end of the block."""
 
     def __init__(self, name: str, url: str, quota: str, workers: int = 2) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Service:
         self._signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(20)
-        # Workers that their parent has not ended, if there are any; it has to be reaped whatever happens.
+        # Kill workers that the parent left running; the parent has to be reaped in any case.
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._log.close()
@@ -65,12 +65,12 @@ class Service:
             os.killpg(self._process.pid, number)
 
     def port(self, seconds: float = 60) -> int:
-        """Wait until it listens, and give its port."""
+        """Wait until it listens, and return its port."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             log = self.log()
             found = ADDRESS.search(log)
-            if found and log.count(SERVES.get(self.name, b"")) >= self._workers:
+            if found and log.count(READY.get(self.name, b"")) >= self._workers:
                 return int(found[1])
             if self._process.poll() is not None:
                 raise RuntimeError(f"{self.name} has ended:\n{log.decode(errors='replace')}")
@@ -78,5 +78,5 @@ class Service:
         raise RuntimeError(f"{self.name} does not listen after {seconds} s:\n{self.log().decode(errors='replace')}")
 
     def log(self) -> bytes:
-        """Give what it has printed so far."""
+        """Return what it has printed so far."""
         return os.pread(self._log.fileno(), 1 << 20, 0)

@@ -1,4 +1,4 @@
-"""Stores of one run's own, of which nothing is left."""
+"""Temporary stores for one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def local() -> Iterator[str]:
-    """Give the URL of a local store, and remove its file at the end."""
+    """Yield the URL of a local store, and remove its file at the end."""
     shared = Path("/dev/shm")
     where = shared if shared.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="polylimit-demo-", dir=where) as folder:
@@ -21,5 +21,5 @@ def local() -> Iterator[str]:
 
 
 def patient(url: str) -> str:
-    """Give decisions as long as they need: on a busy machine, none is answered by the outage policy."""
+    """Allow decisions ten seconds, so that on a busy machine none is made by the outage policy."""
     return url if "deadline=" in url else f"{url}{'&' if '?' in url else '?'}deadline=10s"

@@ -1,6 +1,6 @@
-"""What is measured: each contender decides about the same keys by the same limit.
+"""The limiters that are compared. Each decides about the same keys under the same limit.
 
-What each gives as `check` is called as a service calls it, without a function of ours around it.
+`check` is the method that a service would call, without a wrapper.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class LimitsSliding(Limits):
 
 class Pyrate:
     name = "pyrate-limiter"
-    # It has a bucket for each key, which the caller keeps.
+    # The caller creates a bucket for each key.
     has_keys = False
     has_memory = True
-    # It denies without asking while another thread holds its lock: 1,400 of 1,600 that were within the limit.
+    # It denies while another thread holds its lock: 1,400 of 1,600 requests that were within the limit.
     has_threads = False
 
     def __init__(self, url, limit):

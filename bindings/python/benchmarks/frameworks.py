@@ -1,4 +1,4 @@
-"""A request through a framework: bare, with polylimit, and with what is usual there; without a server and a client."""
+"""Requests through a framework without a server: bare, with polylimit, and with the usual peer."""
 
 from __future__ import annotations
 

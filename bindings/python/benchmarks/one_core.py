@@ -1,4 +1,4 @@
-"""Compares tasks with threads where the process has one core, as in a container with one CPU, and the server another.
+"""Compares tasks with threads in a process that has one core, as in a container; the server has another core.
 
 ``bench`` runs it. It pins itself to one core, and the server that it starts to another one.
 """
@@ -28,7 +28,7 @@ SERVER_CORE, CLIENT_CORE = 0, 1
 
 
 def thread_round(limiter):
-    """Decides from as many threads as there are tasks otherwise; gives how long each decision took, in seconds."""
+    """Decides on WIDTH threads; returns the seconds that each decision took."""
     check, end, waits = limiter.check, time.perf_counter() + SECONDS, []
 
     def work(at):
@@ -50,7 +50,7 @@ def thread_round(limiter):
 
 
 async def task_round(limiter):
-    """Decides from tasks of one loop; gives how long each decision took, in seconds."""
+    """Decides in WIDTH tasks of one event loop; returns the seconds that each decision took."""
     check, end, waits = limiter.check, time.perf_counter() + SECONDS, []
 
     async def work(at):
@@ -71,7 +71,7 @@ async def main():
     try:
         os.sched_setaffinity(0, {CLIENT_CORE})
         url = f"{server.url}?deadline=10s"
-        # Limiters with the same settings share connections: these have some each.
+        # Limiters with the same settings share connections; different names keep these two apart.
         threads, tasks = Limiter(f"{url}&client_name=threads"), AsyncLimiter(f"{url}&client_name=tasks")
         rates, latest = {}, {}
         for number in range(ROUNDS + 1):

@@ -1,4 +1,4 @@
-"""Measures microseconds a decision or a request beside the peers, in interleaved rounds; prints medians and ratios."""
+"""Measures microseconds per decision or request beside the peers, in interleaved rounds; prints medians and ratios."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from redis_server import RedisServer
 QUICK = "--quick" in sys.argv
 ROUNDS = 2 if QUICK else 5
 SECONDS = 0.02 if QUICK else 0.1
-#: How many decisions are made between two looks at the clock.
+#: How many decisions are made between two readings of the clock.
 PART = 20
 MANY = 2_000 if QUICK else 100_000
 
@@ -34,12 +34,12 @@ def keys_of(what):
 
 
 def parts_of(keys):
-    """Cuts keys into parts, so that the loop around the calls is a short one."""
+    """Divides the keys into parts, so that the loop around the calls is cheap."""
     return [keys[start : start + PART] for start in range(0, len(keys), PART)] if len(keys) > 1 else [keys * PART]
 
 
 def sync_round(contender, parts, threads):
-    """Each thread takes its own way through the keys."""
+    """Each thread starts at another part of the keys."""
     counts = []
 
     check = contender.check
@@ -141,7 +141,7 @@ def show(title, times, beside="polylimit"):
 
 
 def rows(url):
-    """Every row of the table: its title, and what measures it."""
+    """The rows of the table: each title with the function that measures it."""
     for what in ("allowed", "denied", "100k keys"):
         yield f"sync, memory, {what}", partial(measure_sync, contenders.SYNC, None, what, 1)
     for what in ("allowed", "denied", "100k keys"):
@@ -172,7 +172,7 @@ def main():
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     print(f"Python {platform.python_version()}; {versions}")
     print(f"Microseconds a decision, or a request: medians of {ROUNDS} interleaved rounds of {SECONDS} s.")
-    print("In brackets, times polylimit's.\n")
+    print("In brackets, the ratio to polylimit's.\n")
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     server = RedisServer()
     try:

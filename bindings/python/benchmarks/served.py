@@ -1,4 +1,4 @@
-"""A framework's application under a real server of one process: bare, with polylimit, and with what is usual there.
+"""A framework's application under a real server with one process: bare, with polylimit, and with the usual peer.
 
 The client keeps 16 connections busy.
 """
@@ -54,18 +54,18 @@ class Served:
             self._selector.register(connection, selectors.EVENT_READ)
 
     def round(self, seconds):
-        """Microseconds a request. Nothing is under way before and after: no round has a part of the work of another."""
+        """Return microseconds per request. No request is under way between two rounds."""
         for connection in self._connections:
             connection.sendall(ASK)
         under_way = CONNECTIONS
         count, start = 0, time.perf_counter()
         while under_way:
             for ready, _ in self._selector.select(5):
-                # A server that writes a response in two parts would wait for the first to be acknowledged, up to 40 ms.
+                # Without quick acknowledgement, a server that writes a response in two parts waits up to 40 ms.
                 ready.fileobj.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                 answer = ready.fileobj.recv(4096)
                 assert answer.startswith(b"HTTP/1.1 200 "), answer
-                # The whole response comes at once or nearly: its end is the body.
+                # The response is complete when its body has arrived.
                 while not answer.endswith(b"hello") and not answer.endswith(b'"hello"'):
                     answer += ready.fileobj.recv(4096)
                 count += 1

@@ -1,4 +1,4 @@
-"""The application that `served` runs under a server, as the environment says."""
+"""The application that `served` runs under a server; the environment selects it."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""Has the suites of limits and Flask-Limiter test our storages in place of theirs; a plugin of pytest.
+"""A pytest plugin that makes the suites of limits and Flask-Limiter test the storages of polylimit.
 
-Where a test asks for a storage in memory or in the server that run.py starts, it gets ours. The clock of the one in
-memory follows ``time.time``, which some tests turn. What is refused on purpose has to fail, and nothing else may.
+A test that creates a storage in memory, or in the server that run.py starts, gets one of polylimit. The clock in memory
+follows ``time.time``, which some tests change. The tests in refused.py have to fail, and no other test may.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from polylimit import ManualClock
 from refused import REFUSED
 
 SUITE = os.environ["POLYLIMIT_SUITE"]
-#: The URL that the suite has for its server, which run.py starts there.
+#: The URL at which the suite expects its server; run.py starts one there.
 SERVER = os.environ["POLYLIMIT_SUITE_SERVER"]
 #: Marks of tests that need other servers.
-OTHERS = {"memcached", "mongodb", "redis_cluster", "redis_sentinel", "valkey", "valkey_cluster"}
+OTHER_SERVERS = {"memcached", "mongodb", "redis_cluster", "redis_sentinel", "valkey", "valkey_cluster"}
 
 
 class Following:
@@ -37,7 +37,7 @@ class Following:
 
 
 def follow(kind: type) -> None:
-    """Have the storages in memory follow ``time.time``."""
+    """Make the storages in memory follow ``time.time``."""
     make = kind.__init__
 
     def init(self: Any, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:
@@ -52,23 +52,23 @@ def follow(kind: type) -> None:
 
 
 def substitute(uri: str) -> str:
-    """Give the URL of our storage in the place of theirs."""
+    """Return the URL of the storage of polylimit that replaces one of limits."""
     prefix, url = ("async+", uri.removeprefix("async+")) if uri.startswith("async+") else ("", uri)
-    # A decision may take as long as it needs on a busy machine.
+    # On a busy machine a decision may take long.
     slow = f"{url.rstrip('/')}?deadline=10s" if url.startswith(SERVER) else url
     is_ours = url in ("memory://", "memory:") or url.startswith(SERVER)
     return f"{prefix}polylimit+{slow}" if is_ours else uri
 
 
 make_storage = limits.storage.storage_from_string
-#: What only the clients of other storages take.
-OF_CLIENTS = {"implementation"}
+#: Options that only the clients of other storages take.
+CLIENT_OPTIONS = {"implementation"}
 
 
 def storage_from_string(storage_string: str, **options: Any) -> Any:
     uri = substitute(storage_string)
     if uri != storage_string:
-        options = {name: value for name, value in options.items() if name not in OF_CLIENTS}
+        options = {name: value for name, value in options.items() if name not in CLIENT_OPTIONS}
     return make_storage(uri, **options)
 
 
@@ -78,7 +78,7 @@ for kind in (polylimit.limits.PolylimitStorage, polylimit.limits.AsyncPolylimitS
 
 
 class Services:
-    """Stands for what starts the servers of a suite: the one that is used runs already."""
+    """Replaces the fixture that starts the servers of a suite: the server already runs."""
 
     def start(self, *_names: str) -> None:
         """Do nothing."""
@@ -96,14 +96,14 @@ def docker_services() -> Services:
 
 
 def is_possible(item: pytest.Item) -> bool:
-    """Tell whether a test needs nothing but storages in memory and the server."""
+    """Return whether a test needs only storages in memory and the server."""
     uri = str(getattr(getattr(item, "callspec", None), "params", {}).get("uri", ""))
     plain = uri.removeprefix("async+")
     has_server = "redis" not in plain or plain.startswith(SERVER)
     fixtures = set(getattr(item, "fixturenames", ()))
     return (
         has_server
-        and not OTHERS & {mark.name for mark in item.iter_markers()}
+        and not OTHER_SERVERS & {mark.name for mark in item.iter_markers()}
         and not {"memcached_connection", "mongo_connection"} & fixtures
     )
 
@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for part, reason in REFUSED[SUITE].items():
             if item.nodeid.endswith(part) or item.nodeid.partition("[")[0].endswith(part):
                 unused.pop(part, None)
-                # One that passes is no longer refused: its line has to go.
+                # A test that passes must be removed from refused.py.
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
     if unused:
         raise pytest.UsageError(f"no test is named by these lines of refused.py: {', '.join(unused)}")

@@ -1,15 +1,11 @@
-"""The tests of other projects that fail on purpose with our storages, each with the reason; nothing else may fail."""
+"""The tests of other projects that are expected to fail with the storages of polylimit, each with its reason."""
 
-_RESET = "reset is refused: it would have to forget every key"
-_CLASS = "asks for the class of another storage"
-_STATISTICS = (
-    "the statistics of the sliding window counter are near: a count is told as one, not as that of two windows"
-)
-_CLIENT = (
-    "breaks the client of another storage, which is not used; with a server that is away, our own tests do the same"
-)
+_RESET = "reset is refused, because it would have to forget every key"
+_CLASS = "expects the class of another storage"
+_STATISTICS = "the statistics of the sliding window counter are approximate: one count replaces those of two windows"
+_CLIENT = "patches the client of another storage, which is not used; the tests of polylimit stop the server instead"
 
-#: By suite: the end of a test's name, with its parameters or without, and why it fails.
+#: By suite: the end of a test's name, with or without its parameters, and the reason of the failure.
 REFUSED: dict[str, dict[str, str]] = {
     "limits": {
         "test_storage_string[in-memory]": _CLASS,

@@ -1,4 +1,4 @@
-"""Downloads the source packages of limits and Flask-Limiter and runs their own tests on our storages.
+"""Downloads the source packages of limits and Flask-Limiter and runs their tests on the storages of polylimit.
 
 python run.py [suite]
 """
@@ -18,7 +18,7 @@ sys.path.insert(0, str(FOLDER.parent / "tests"))
 
 from redis_server import RedisServer  # noqa: E402
 
-#: Each suite with the port at which its tests look for Redis, and what it does not run.
+#: Each suite with the port at which its tests expect Redis, and the folders that it does not run.
 SUITES = {
     "limits": (7379, ["tests/storage", "tests/aio/storage", "tests/benchmarks"]),
     "Flask-Limiter": (46379, []),
@@ -27,7 +27,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
 def version(name: str) -> str:
-    """Give the version that our own tests use."""
+    """Return the version that the tests of polylimit use."""
     lines = (FOLDER.parent / "requirements.txt").read_text().splitlines()
     return next(line for line in lines if line.startswith(f"{name}=="))
 
@@ -48,7 +48,7 @@ def source(name: str) -> Path:
 
 
 def packages() -> Path:
-    """Install what the suites import and we do not."""
+    """Install the packages that only the suites import."""
     wanted = (FOLDER / "requirements.txt").read_text()
     folder = TARGET / "packages"
     stamp = folder / ".installed"
@@ -61,7 +61,7 @@ def packages() -> Path:
 
 
 def run(name: str) -> int:
-    """Run a suite; the exit code of pytest."""
+    """Run a suite; return the exit code of pytest."""
     port, left_out = SUITES[name]
     path = [str(FOLDER), str(packages()), str(FOLDER.parent / "python")]
     environment = {
@@ -70,14 +70,14 @@ def run(name: str) -> int:
         "POLYLIMIT_SUITE_SERVER": f"redis://localhost:{port}",
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # Tables that commands print are as wide as they need.
+        # Wide enough for the tables that commands print.
         "COLUMNS": "200",
     }
     print(f"== {version(name)}", flush=True)
     folder = source(name)
     server = RedisServer(port)
     try:
-        # Their own options ask for a plugin that measures coverage, and make errors of warnings of other storages.
+        # Their own options need a coverage plugin, and turn warnings of other storages into errors.
         own = ["-o", "addopts=", "-o", "filterwarnings=", "-p", "plugin", "-p", "no:cacheprovider", "-W", "ignore"]
         ignored = [f"--ignore={path}" for path in left_out]
         command = [sys.executable, "-m", "pytest", "-q", "-rfEX", "--tb=short", *own, *ignored, *sys.argv[2:], "tests"]
