@@ -19,8 +19,8 @@ enum Face {
 
 const FACES: [Face; 3] = [Face::Task, Face::Thread, Face::EventLoop];
 
-/// Acquires one unit, once there is a connection and `begin` was called, and stops waiting when `is_reached` says so.
-fn acquire_and_stop(limiter: &Limiter, face: Face, begin: impl Fn(), mut is_reached: impl FnMut() -> bool) {
+/// Acquires one unit, once there is a connection and `prepare` was called, and stops waiting when `is_reached` says so.
+fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_reached: impl FnMut() -> bool) {
     let began = Instant::now();
     let mut stop = || {
         assert!(began.elapsed() < 4 * LONG, "{face:?}: it has not come to where it is stopped");
@@ -34,7 +34,7 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, begin: impl Fn(), mut is_reac
             let runtime = runtime.unwrap();
             let limiter = limiter.clone();
             drop(runtime.block_on(limiter.peek(KEY)).unwrap());
-            begin();
+            prepare();
             let task = runtime.spawn(async move { drop(limiter.acquire(KEY, timeout).await) });
             while !stop() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -48,12 +48,12 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, begin: impl Fn(), mut is_reac
             });
         }
         Face::Thread => {
-            begin();
+            prepare();
             assert_eq!(limiter.blocking().call_until(&call, Duration::from_millis(1), stop), None);
         }
         Face::EventLoop => {
             let completions = Completions::new(|| {});
-            begin();
+            prepare();
             assert_eq!(completions.submit(limiter, &call, 1), None);
             while !stop() {
                 std::thread::sleep(Duration::from_millis(1));
