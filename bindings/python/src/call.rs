@@ -103,12 +103,7 @@ impl Operation {
 /// A call that outlives the Python call that made it.
 pub(crate) enum Job {
     One(Operation, Asked),
-    /// A check among the work of a service: it waits for others of this turn of the event loop, so that all go together.
-    Gathered(Asked),
-    CheckMany {
-        requests: Vec<Asked>,
-        return_exceptions: bool,
-    },
+    CheckMany { requests: Vec<Asked>, return_exceptions: bool },
     CheckTogether(Vec<Asked>),
     Acquire(Asked, Duration),
     Ready(Duration),
@@ -128,7 +123,6 @@ impl Job {
     pub(crate) fn with<R>(&self, hand: impl FnOnce(&Call<'_>) -> R) -> R {
         match self {
             Self::One(operation, asked) => hand(&operation.call(asked.request())),
-            Self::Gathered(asked) => hand(&Call::Check(asked.request())),
             Self::CheckMany { requests, .. } => hand(&Call::CheckMany(&each(requests))),
             Self::CheckTogether(requests) => hand(&Call::CheckTogether(&each(requests))),
             Self::Acquire(asked, timeout) => hand(&Call::Acquire(asked.request(), *timeout)),

@@ -23,6 +23,7 @@ mod key;
 mod limiter;
 mod loop_queue;
 mod operation;
+mod operation_future;
 mod operation_type;
 mod options;
 mod plain_call;

@@ -1,22 +1,21 @@
 //! What an asynchronous call does, step by step.
 //!
-//! What is known at once is the result of its first step, so that the event loop is not touched; otherwise it waits for a
-//! future of the loop, which the loop's queue of finished calls resolves. [`operation_type`](crate::operation_type) makes a
-//! coroutine of it.
+//! An answer that is known at once is the result of its first step, so that the event loop is not touched. Otherwise it waits
+//! for an [`OperationFuture`], which the queue of the loop finishes. [`operation_type`](crate::operation_type) makes a coroutine
+//! of it.
 
 use std::cell::Cell;
 
-use polylimit::Request;
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
-use pyo3::intern;
+use polylimit::{Call, Limiter, Request};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::async_limiter::PyAsyncLimiter;
-use crate::call::{Asked, Job, Operation, PolicyText, answer, known};
+use crate::call::{Job, Operation, answer, known};
 use crate::error::guarded;
-use crate::key::Key;
-use crate::loop_queue::{LoopQueue, Submitted, Ticket};
+use crate::loop_queue::{LoopQueue, Submission};
+use crate::operation_future::OperationFuture;
 use crate::utf8::Utf8;
 
 /// How far an operation is.
@@ -26,8 +25,8 @@ pub(crate) enum State {
     New(Py<PyAsyncLimiter>, Box<Job>),
     /// The result is there, whoever asks for it or not.
     Done(Py<PyAny>),
-    /// Waits for a future, by its iterator.
-    Waiting(Py<PyAny>, Ticket),
+    /// The call was started.
+    Waiting(Py<OperationFuture>),
     Over,
 }
 
@@ -48,10 +47,10 @@ pub(crate) enum Step {
 }
 
 impl PlainOperation {
-    fn known(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+    fn with<R>(&self, hand: impl FnOnce(&Limiter, &Call<'_>) -> R) -> R {
         let request = Request::new(&*self.key).cost(self.cost);
         let request = self.policy.as_ref().map_or(request, |policy| request.policy(policy));
-        known(py, self.limiter.get().face(), &self.operation.call(request))
+        hand(self.limiter.get().face(), &self.operation.call(request))
     }
 
     fn release(self, py: Python<'_>) {
@@ -61,65 +60,57 @@ impl PlainOperation {
             policy.release(py);
         }
     }
-
-    fn into_new(self) -> State {
-        let policy = self.policy.map(PolicyText::Text);
-        let asked = Asked { key: Key::Text(self.key), policy, cost: self.cost };
-        State::New(self.limiter, Box::new(Job::One(self.operation, asked)))
-    }
 }
 
 /// Goes on until the operation waits or is over. Nothing of pyo3's may be dropped here without its attaching: it does not know
 /// that this thread is attached to the interpreter.
 pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
-    let now = match state.replace(State::Over) {
-        State::Plain(plain) => match plain.known(py) {
-            Some(known) => {
-                plain.release(py);
-                return known.map(Step::Ends);
-            }
-            None => plain.into_new(),
-        },
-        now => now,
-    };
+    let now = state.replace(State::Over);
+    if let State::Plain(plain) = &now
+        && let Some(known) = plain.with(|limiter, call| known(py, limiter, call))
+    {
+        if let State::Plain(plain) = now {
+            plain.release(py);
+        }
+        return known.map(Step::Ends);
+    }
     Python::attach(|py| go_on(state, now, py))
 }
 
 fn go_on(state: &Cell<State>, now: State, py: Python<'_>) -> PyResult<Step> {
-    let (iterator, ticket) = match now {
-        State::Plain(plain) => return go_on(state, plain.into_new(), py),
-        State::New(limiter, job) => match begin(py, &limiter, &job)? {
-            Submitted::Known(result) => return Ok(Step::Ends(result)),
-            Submitted::Waiting(future, ticket) => {
-                (future.bind(py).call_method0(intern!(py, "__await__"))?.unbind(), ticket)
+    let future = match now {
+        State::Plain(plain) => {
+            match plain.with(|limiter, call| LoopQueue::submit(py, limiter, call, false))? {
+                Submission::Known(result) => return Ok(Step::Ends(result)),
+                Submission::Pending(future) => future,
             }
+        }
+        State::New(limiter, job) => match begin(py, &limiter, &job)? {
+            Submission::Known(result) => return Ok(Step::Ends(result)),
+            Submission::Pending(future) => future,
         },
-        State::Waiting(iterator, ticket) => (iterator, ticket),
+        State::Waiting(future) => match future.get().take(py) {
+            Some(result) => return result.map(Step::Ends),
+            None => future,
+        },
         State::Done(result) => return Ok(Step::Ends(result)),
         State::Over => {
             return Err(PyRuntimeError::new_err("cannot reuse an operation that was awaited already"));
         }
     };
-    match iterator.call_method0(py, intern!(py, "__next__")) {
-        Ok(yielded) => {
-            state.set(State::Waiting(iterator, ticket));
-            Ok(Step::Yields(yielded))
-        }
-        Err(stopped) if stopped.is_instance_of::<PyStopIteration>(py) => {
-            Ok(Step::Ends(stopped.value(py).getattr(intern!(py, "value"))?.unbind()))
-        }
-        Err(error) => Err(error),
-    }
+    let yielded = future.clone_ref(py).into_any();
+    state.set(State::Waiting(future));
+    Ok(Step::Yields(yielded))
 }
 
 /// Answers at once, or hands the call to the running loop's queue.
-fn begin(py: Python<'_>, limiter: &Py<PyAsyncLimiter>, job: &Job) -> PyResult<Submitted> {
+fn begin(py: Python<'_>, limiter: &Py<PyAsyncLimiter>, job: &Job) -> PyResult<Submission> {
     let limiter = limiter.get().face();
     job.with(|call| {
         if let Some(known) = guarded(py, || Ok(limiter.try_call(call)))? {
-            return answer(py, known, job.return_exceptions()).map(Submitted::Known);
+            return answer(py, known, job.return_exceptions()).map(Submission::Known);
         }
-        LoopQueue::of_running(py)?.submit(py, limiter, call, job)
+        LoopQueue::submit(py, limiter, call, job.return_exceptions())
     })
 }
 
@@ -130,18 +121,16 @@ pub(crate) fn throw(
     exception: &Bound<'_, PyTuple>,
 ) -> PyResult<Py<PyAny>> {
     match state.replace(State::Over) {
-        State::Waiting(iterator, ticket) => {
-            ticket.abandon(py);
-            iterator.call_method1(py, intern!(py, "throw"), exception)
-        }
-        State::Plain(_) | State::New(..) | State::Done(_) | State::Over => Err(raised(exception)?),
+        State::Waiting(future) => future.get().abandon(py),
+        State::Plain(_) | State::New(..) | State::Done(_) | State::Over => {}
     }
+    Err(raised(exception)?)
 }
 
 /// Gives up waiting.
 pub(crate) fn close(state: &Cell<State>, py: Python<'_>) {
-    if let State::Waiting(_, ticket) = state.replace(State::Over) {
-        ticket.abandon(py);
+    if let State::Waiting(future) = state.replace(State::Over) {
+        future.get().abandon(py);
     }
 }
 

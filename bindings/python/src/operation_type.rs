@@ -252,10 +252,7 @@ unsafe extern "C" fn traverse(
             return visited;
         }
         match &*state(this).as_ptr() {
-            State::Waiting(held, ticket) => {
-                let visited = visit(held.as_ptr(), argument);
-                if visited == 0 { visit(ticket.queue().as_ptr(), argument) } else { visited }
-            }
+            State::Waiting(held) => visit(held.as_ptr(), argument),
             State::Done(held) => visit(held.as_ptr(), argument),
             State::Plain(_) | State::New(..) | State::Over => 0,
         }

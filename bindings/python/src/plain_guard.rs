@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::async_limiter::PyAsyncLimiter;
-use crate::call::{Asked, Job, PolicyText};
+use crate::call::{Asked, Job, Operation, PolicyText};
 use crate::client_address::PyClientAddressRules;
 use crate::decision::PyDecision;
 use crate::error::guarded;
@@ -203,7 +203,7 @@ impl Passed {
         let plain = self.plain.get();
         let policy = plain.policy.clone().map(PolicyText::Quota);
         let asked = Asked { key: Key::Own(self.key.as_bytes().into()), policy, cost: plain.cost };
-        let job = Box::new(Job::Gathered(asked));
+        let job = Box::new(Job::One(Operation::Check, asked));
         operation_type::create(py, State::New(plain.face.clone_ref(py), job))
     }
 

@@ -1,4 +1,5 @@
 import asyncio
+import contextvars
 import gc
 import math
 import sys
@@ -207,7 +208,7 @@ def test_a_loop_that_is_closed_while_something_waits_leaves_nothing(own_redis, k
     assert [loop() for loop in loops] == [None] * 9
 
 
-def test_what_raises_in_the_loop_takes_no_answer_from_others(redis, key):
+def test_an_exception_that_ends_the_loop_takes_no_answer_from_other_tasks(redis, key):
     class RaisedBySignalError(Exception):
         pass
 
@@ -215,33 +216,161 @@ def test_what_raises_in_the_loop_takes_no_answer_from_others(redis, key):
         is_interrupted = False
 
         def call_soon(self, *arguments, **named):
-            if self.is_interrupted:
+            if self.is_interrupted and type(arguments[-1]).__name__ == "OperationFuture":
                 self.is_interrupted = False
                 raise RaisedBySignalError
             return super().call_soon(*arguments, **named)
 
     loop = Loop()
-    loop.set_exception_handler(lambda _loop, context: raised.append(context["exception"]))
-    raised = []
+    done = []
+
+    async def check(limiter, number):
+        assert await limiter.check(key)
+        done.append(number)
+        if len(done) == 1:
+            # The loop ends and has to call the other tasks back. A signal's handler raises in the first of these calls.
+            loop.is_interrupted = True
+            raise KeyboardInterrupt
 
     async def main():
         async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
             await limiter.ready(10)
-            tasks = [asyncio.ensure_future(limiter.check(key)) for _ in range(50)]
+            tasks = [asyncio.ensure_future(check(limiter, number)) for number in range(50)]
             await asyncio.sleep(0)
             # All answers are there when the loop comes next.
             time.sleep(0.2)  # noqa: ASYNC251
-            loop.call_soon(setattr, loop, "is_interrupted", True)  # noqa: FBT003
-            done, pending = await asyncio.wait(tasks, timeout=2)
-            for task in pending:
-                task.cancel()
-            return len(done)
+            finished, _ = await asyncio.wait(tasks, timeout=2)
+            assert sum(type(task.exception()) is KeyboardInterrupt for task in finished) == 1
+            return len(finished)
 
     try:
-        assert loop.run_until_complete(main()) == 49
+        running = loop.create_task(main())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(running)
+        assert loop.run_until_complete(running) == 49
+        assert not loop.is_interrupted
+        assert len(done) == 49
     finally:
         loop.close()
-    assert [type(error) for error in raised] == [RaisedBySignalError]
+
+
+def test_answers_resume_tasks_in_their_own_contexts_and_outside_of_others(run, redis, key):
+    number = contextvars.ContextVar("number")
+
+    async def check(limiter, own):
+        number.set(own)
+        for _ in range(3):
+            assert await limiter.check(key)
+            assert number.get() == own
+            assert asyncio.current_task().get_name() == f"task {own}"
+            await asyncio.sleep(0)
+            assert number.get() == own
+
+    async def main():
+        async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
+            tasks = [asyncio.create_task(check(limiter, own), name=f"task {own}") for own in range(40)]
+            await asyncio.gather(*tasks)
+
+    run(main())
+
+
+def test_a_task_that_is_resumed_cancels_others_that_are_answered(run, redis, key):
+    async def main():
+        async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
+            await limiter.ready(10)
+            tasks = []
+
+            async def check():
+                await limiter.check(key)
+                for task in tasks:
+                    if task is not asyncio.current_task():
+                        task.cancel()
+
+            tasks += [asyncio.create_task(check()) for _ in range(20)]
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert results.count(None) == 1
+            assert sum(isinstance(result, asyncio.CancelledError) for result in results) == 19
+            # Each was counted.
+            assert (await limiter.peek(key)).remaining == 980
+
+    run(main())
+
+
+def test_a_loop_inside_of_a_resumed_task_gets_its_answers(redis, key):
+    """As with nest_asyncio: the outer callback of the loop has not returned."""
+    loop = asyncio.new_event_loop()
+    answers = []
+
+    async def nested(limiter):
+        answers.append(await limiter.check(key))
+
+    def run_once_until(is_over):
+        task = asyncio.current_task(loop)
+        asyncio.tasks._leave_task(loop, task)
+        end = time.monotonic() + 10
+        try:
+            while not is_over() and time.monotonic() < end:
+                loop.call_later(0.001, lambda: None)
+                loop._run_once()
+        finally:
+            asyncio.tasks._enter_task(loop, task)
+
+    async def check(limiter, *, is_nesting):
+        assert await limiter.check(key)
+        if is_nesting:
+            tasks = [loop.create_task(nested(limiter)) for _ in range(3)]
+            run_once_until(lambda: all(task.done() for task in tasks))
+
+    async def main():
+        async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
+            await limiter.ready(10)
+            await asyncio.gather(*(check(limiter, is_nesting=number == 5) for number in range(10)))
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+    assert len(answers) == 3
+
+
+def test_an_operation_is_no_future_until_it_waits(redis, key):
+    async def main():
+        async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
+            operation = limiter.check(key)
+            assert not asyncio.isfuture(operation)
+            future = operation.send(None)
+            assert asyncio.isfuture(future)
+            assert future.get_loop() is asyncio.get_running_loop()
+            assert not future.done()
+            with pytest.raises(asyncio.InvalidStateError):
+                future.result()
+            # Resumed too soon, it goes on waiting.
+            assert operation.send(None) is future
+            called = []
+            future.add_done_callback(called.append)
+            while not called:
+                await asyncio.sleep(0)
+            assert called == [future]
+            assert future.done()
+            assert not future.cancelled()
+            assert not future.cancel()
+            with pytest.raises(StopIteration) as stopped:
+                operation.send(None)
+            assert stopped.value.value.allowed
+            future.add_done_callback(called.append)
+            await asyncio.sleep(0)
+            assert called == [future, future]
+
+            operation = limiter.check(key)
+            future = operation.send(None)
+            assert future.cancel("enough")
+            assert future.cancelled()
+            with pytest.raises(asyncio.CancelledError):
+                future.result()
+            with pytest.raises(asyncio.CancelledError):
+                operation.send(None)
+
+    asyncio.run(main())
 
 
 def test_both_faces_share_their_states():
@@ -272,6 +401,7 @@ def test_what_belongs_together_is_spent_together(run, store, key):
 def test_operations_leave_nothing_behind():
     async def main():
         limiter = AsyncLimiter(policies={"api": "1000000/day"})
+        gc.collect()
         before = sys.getrefcount(limiter), sys.getrefcount(None)
         key = "a key of its own " * 2
         held = sys.getrefcount(key)

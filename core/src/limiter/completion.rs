@@ -270,8 +270,13 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         })
     }
 
+    /// Whether this is the process that they were made in: one that was forked from it has to make others.
+    pub fn is_here(&self) -> bool {
+        self.generation.is_here()
+    }
+
     fn parts(&self) -> Result<&Parts<T>, Error> {
-        self.calls.as_ref().filter(|_| self.generation.is_here()).ok_or_else(|| {
+        self.calls.as_ref().filter(|_| self.is_here()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Internal,
                 "these completions belong to the process that this one was forked from: make others",
