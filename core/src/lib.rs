@@ -57,13 +57,14 @@ mod limiter;
 mod rules;
 mod runtime;
 mod store;
+mod units;
 
 pub use error::{Error, ErrorKind};
-pub use http::backoff::{Backoff, BackoffBuilder, server_wait};
 pub use http::client_address::{
     ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
 };
 pub use http::headers;
+pub use http::server_wait::server_wait;
 #[cfg(feature = "tower")]
 pub use http::tower;
 pub use limiter::blocking;
@@ -75,6 +76,7 @@ pub use rules::decision::{Decision, DecisionParts, Degradation, QuotaUsage, Sour
 pub use rules::policy::Policy;
 pub use rules::quota::{Algorithm, Quota, QuotaBuilder};
 pub use rules::request::Request;
+pub use runtime::backoff::{Backoff, BackoffBuilder};
 pub use runtime::clock::{Clock, ManualClock};
 pub use store::finding::{Finding, Severity};
 pub use store::lease_size::Lease;

@@ -28,9 +28,10 @@ use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
+use crate::store::Store;
 use crate::store::finding::Finding;
+use crate::store::request::{Action, PolicyOptions};
 use crate::store::stats::Stats;
-use crate::store::{Action, PolicyOptions, Store};
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
 ///
@@ -309,11 +310,6 @@ impl Limiter {
             }
             Store::Redis(store) => store.set_credentials(username, password),
         }
-    }
-
-    /// The synchronous face of the same limiter.
-    pub fn blocking(&self) -> crate::limiter::blocking::Limiter {
-        crate::limiter::blocking::Limiter::new(self.clone())
     }
 
     /// Ends its use. What comes after it fails with [`Closed`](crate::ErrorKind::Closed), and so does at once what waits for an

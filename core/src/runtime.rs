@@ -1,5 +1,6 @@
 //! What the core runs on: clocks, threads that wait, a runtime for callers without one, locks, and memory that a fork wipes.
 
+pub(crate) mod backoff;
 pub(crate) mod clock;
 pub(crate) mod close_signal;
 pub(crate) mod driver;

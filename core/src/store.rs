@@ -3,12 +3,14 @@
 //! A store is told the policies by their ids and answers with a decision and the units that it spent, as of its own
 //! clock. The memory store and the local one answer at once; a store behind a network has to be waited for, by a task or by a thread.
 
+pub(crate) mod duration;
 pub(crate) mod finding;
 pub(crate) mod lease_size;
 pub(crate) mod memory;
 pub(crate) mod option;
 pub(crate) mod outage;
 pub(crate) mod redis;
+pub(crate) mod request;
 #[cfg_attr(not(target_os = "linux"), path = "shared_file/unsupported.rs")]
 pub(crate) mod shared_file;
 pub(crate) mod stats;
@@ -17,47 +19,14 @@ pub(crate) mod suggestion;
 use std::time::Duration;
 
 use self::memory::MemoryStore;
-use self::redis::{DoctorForAll, RedisStore};
+use self::redis::RedisStore;
+use self::redis::doctor::DoctorForAll;
 use crate::error::Error;
-use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
-use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
-use crate::store::lease_size::Lease;
-use crate::store::outage::Outage;
+use crate::store::request::{Answer, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
-
-/// A policy of a limiter, by the order in which it was registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PolicyId(pub(crate) u32);
-
-/// What holds for a policy besides its numbers; what is not said stays as it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PolicyOptions {
-    pub(crate) outage: Option<Outage>,
-    pub(crate) lease: Option<Lease>,
-}
-
-/// What is asked of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Apply(Operation),
-    /// Forgets the key.
-    Reset,
-}
-
-/// What is asked about which key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) id: PolicyId,
-    pub(crate) key: &'a [u8],
-    pub(crate) action: Action,
-    pub(crate) cost: u64,
-}
-
-/// The decision, and how many units a check or take has spent.
-pub(crate) type Answer = (Decision, u64);
 
 #[derive(Debug)]
 pub(crate) enum Store {
@@ -86,48 +55,48 @@ impl Store {
     }
 
     #[inline]
-    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
+    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
-            Self::Memory(store) => Ok(store.answer(question)),
-            Self::Local(store) => store.answer(question),
-            Self::Redis(store) => store.ask(question).await,
+            Self::Memory(store) => Ok(store.answer(request)),
+            Self::Local(store) => store.answer(request),
+            Self::Redis(store) => store.ask(request).await,
         }
     }
 
-    /// Asks several questions, each for itself and in order, that travel together.
-    pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+    /// Asks several requests, each for itself and in order, that travel together.
+    pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
-            Self::Memory(store) => Ok(questions.iter().map(|question| store.answer(*question)).collect()),
-            Self::Local(store) => questions.iter().map(|question| store.answer(*question)).collect(),
-            Self::Redis(store) => store.ask_many(questions).await,
+            Self::Memory(store) => Ok(requests.iter().map(|request| store.answer(*request)).collect()),
+            Self::Local(store) => requests.iter().map(|request| store.answer(*request)).collect(),
+            Self::Redis(store) => store.ask_many(requests).await,
         }
     }
 
     /// [`ask`](Self::ask) for a thread that waits.
-    pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
+    pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
-            Self::Memory(store) => Ok(store.answer(question)),
-            Self::Local(store) => store.answer(question),
-            Self::Redis(store) => store.ask_blocking(question),
+            Self::Memory(store) => Ok(store.answer(request)),
+            Self::Local(store) => store.answer(request),
+            Self::Redis(store) => store.ask_blocking(request),
         }
     }
 
     /// [`ask_many`](Self::ask_many) for a thread that waits.
-    pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+    pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
-            Self::Memory(store) => Ok(questions.iter().map(|question| store.answer(*question)).collect()),
-            Self::Local(store) => questions.iter().map(|question| store.answer(*question)).collect(),
-            Self::Redis(store) => store.ask_many_blocking(questions),
+            Self::Memory(store) => Ok(requests.iter().map(|request| store.answer(*request)).collect()),
+            Self::Local(store) => requests.iter().map(|request| store.answer(*request)).collect(),
+            Self::Redis(store) => store.ask_many_blocking(requests),
         }
     }
 
-    /// The answer to a question that needs no waiting; `None` when somebody else has to be asked.
+    /// The answer to a request that needs no waiting; `None` when somebody else has to be asked.
     #[inline]
-    pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Result<Answer, Error>> {
+    pub(crate) fn try_ask(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         match self {
-            Self::Memory(store) => Some(Ok(store.answer(question))),
-            Self::Local(store) => Some(store.answer(question)),
-            Self::Redis(store) => store.try_ask(question).map(Ok),
+            Self::Memory(store) => Some(Ok(store.answer(request))),
+            Self::Local(store) => Some(store.answer(request)),
+            Self::Redis(store) => store.try_ask(request).map(Ok),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
-use crate::store::{Action, Question};
+use crate::store::request::{Action, StoreRequest};
 
 impl Limiter {
     pub(crate) async fn acquire_unless_closed(
@@ -35,7 +35,7 @@ impl Shared {
         request: Request<'_>,
         timeout: Duration,
     ) -> Result<Decision, Error> {
-        let request = self.question(CHECK, request)?;
+        let request = self.request(CHECK, request)?;
         if request.cost == 0 {
             // Always allowed, so it stands in no queue.
             return Ok(self.ask_store(request).await?.0);
@@ -54,7 +54,7 @@ impl Shared {
     async fn acquire_in_line(
         &self,
         limiter: &Limiter,
-        request: Question<'_>,
+        request: StoreRequest<'_>,
         deadline: &Deadline,
     ) -> Result<Decision, Error> {
         let place = self.wait_queues.join(request.id, request.key, request.cost);
@@ -90,7 +90,7 @@ impl Shared {
             let (decision, _) = ask_to_the_end(limiter, request).await?;
             if decision.delay_us() > left_us {
                 // Another caller was faster: the place in the queue is given back, and the next look finds it too late.
-                let refund = Question { action: Action::Apply(Operation::Refund), ..request };
+                let refund = StoreRequest { action: Action::Apply(Operation::Refund), ..request };
                 let _ = ask_to_the_end(limiter, refund).await?;
                 continue;
             }
@@ -113,7 +113,7 @@ impl Shared {
     /// drains no faster than the time runs out.
     async fn denied_turn(
         &self,
-        request: Question<'_>,
+        request: StoreRequest<'_>,
         deadline: &Deadline,
         left_us: u64,
     ) -> Result<Option<Decision>, Error> {
@@ -122,7 +122,7 @@ impl Shared {
         let Some(policy) = policy.filter(|policy| policy.quotas().iter().any(is_queue)) else {
             return Ok(None);
         };
-        let (peeked, _) = self.ask_store(Question { action: PEEK, ..request }).await?;
+        let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
         // Its turn comes when all that is in the queue now has drained.
         let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
         let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
@@ -137,15 +137,15 @@ impl Shared {
     }
 
     /// The denial for who stands behind so many units: it cannot be admitted recheck than after them.
-    async fn denied_behind(&self, request: Question<'_>, ahead: u64) -> Result<Decision, Error> {
-        let (peeked, _) = self.ask_store(Question { action: PEEK, ..request }).await?;
+    async fn denied_behind(&self, request: StoreRequest<'_>, ahead: u64) -> Result<Decision, Error> {
+        let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
         let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
         let Some(policy) = policy else {
             return Ok(Decision { allowed: false, wait_us: Decision::NEVER, ..peeked });
         };
         let total = ahead.saturating_add(request.cost);
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
-        let fitting = Question { action: PEEK, cost: total.min(capacity), ..request };
+        let fitting = StoreRequest { action: PEEK, cost: total.min(capacity), ..request };
         let (fitting, _) = self.ask_store(fitting).await?;
         // Whoever is denied has to wait, if only for those ahead.
         let wait_us = no_sooner_us(&policy, total, &fitting).max(1);

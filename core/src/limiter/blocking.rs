@@ -8,8 +8,8 @@ use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
 use crate::runtime::driver::no_resources;
-use crate::store::Action;
 use crate::store::finding::Finding;
+use crate::store::request::Action;
 
 /// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking).
 /// Clones share everything, and so do the two faces of one limiter.
@@ -27,6 +27,13 @@ use crate::store::finding::Finding;
 #[derive(Clone, Debug)]
 pub struct Limiter {
     limiter: AsyncLimiter,
+}
+
+impl AsyncLimiter {
+    /// The synchronous face of the same limiter.
+    pub fn blocking(&self) -> Limiter {
+        Limiter::new(self.clone())
+    }
 }
 
 impl Limiter {

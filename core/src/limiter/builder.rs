@@ -8,14 +8,15 @@ use crate::limiter::event::{DegradedEvent, Hook};
 use crate::limiter::{Limiter, Shared};
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
+use crate::store::Store;
 use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
 use crate::store::option::{OptionKind, StoreOption};
 use crate::store::outage::Outage;
 use crate::store::redis::{RedisOptions, RedisStore};
+use crate::store::request::PolicyOptions;
 use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
 use crate::store::suggestion::Suggestion;
-use crate::store::{PolicyOptions, Store};
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
 /// given as text, since that may be a secret.

@@ -8,8 +8,8 @@ use crate::limiter::{CHECK, Limiter, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
-use crate::store::Action;
 use crate::store::finding::Finding;
+use crate::store::request::Action;
 
 /// An operation of a [`Limiter`], with what it is asked.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    fn of(self, answer: crate::store::Answer) -> Answer {
+    fn of(self, answer: crate::store::request::Answer) -> Answer {
         match self {
             Self::Decision => Answer::Decision(answer.0),
             Self::Usage => Answer::Usage(usage(answer)),

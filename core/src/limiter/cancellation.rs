@@ -21,48 +21,48 @@ use crate::limiter::{CHECK, Limiter, Shared};
 use crate::rules::decision::Decision;
 use crate::rules::transition::Operation;
 use crate::runtime::fork::{self, ProcessGeneration};
-use crate::store::{Action, Answer, PolicyId, Question};
+use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
 const REFUND: Action = Action::Apply(Operation::Refund);
 
 type Asking = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
-/// A question that outlives its caller's key.
-struct OwnedQuestion {
+/// A request to the store that outlives its caller's key.
+struct OwnedStoreRequest {
     id: PolicyId,
     key: Box<[u8]>,
     action: Action,
     cost: u64,
 }
 
-impl OwnedQuestion {
-    fn of(question: Question<'_>) -> Self {
-        let Question { id, key, action, cost } = question;
+impl OwnedStoreRequest {
+    fn of(request: StoreRequest<'_>) -> Self {
+        let StoreRequest { id, key, action, cost } = request;
         Self { id, key: key.into(), action, cost }
     }
 
-    fn question(&self) -> Question<'_> {
-        Question { id: self.id, key: &self.key, action: self.action, cost: self.cost }
+    fn request(&self) -> StoreRequest<'_> {
+        StoreRequest { id: self.id, key: &self.key, action: self.action, cost: self.cost }
     }
 }
 
 /// Asks the store a check or a refund of an `acquire`. When the caller drops the future, the operation still runs to its end,
 /// and a check that was admitted is refunded.
-pub(super) async fn ask_to_the_end(limiter: &Limiter, question: Question<'_>) -> Result<Answer, Error> {
+pub(super) async fn ask_to_the_end(limiter: &Limiter, request: StoreRequest<'_>) -> Result<Answer, Error> {
     let shared = limiter.shared();
     if shared.store.is_here() {
-        return shared.ask_store(question).await;
+        return shared.ask_store(request).await;
     }
-    let (owned, asked_by) = (OwnedQuestion::of(question), limiter.clone());
-    let asking = Box::pin(async move { asked_by.shared().ask_store(owned.question()).await });
+    let (owned, asked_by) = (OwnedStoreRequest::of(request), limiter.clone());
+    let asking = Box::pin(async move { asked_by.shared().ask_store(owned.request()).await });
     let generation = ProcessGeneration::here();
-    InFlight { limiter, question, asking: Some(asking), is_started: false, generation }.await
+    InFlight { limiter, request, asking: Some(asking), is_started: false, generation }.await
 }
 
 /// An operation that Redis may have.
 struct InFlight<'a> {
     limiter: &'a Limiter,
-    question: Question<'a>,
+    request: StoreRequest<'a>,
     /// None once it has been answered.
     asking: Option<Asking>,
     is_started: bool,
@@ -93,13 +93,13 @@ impl Drop for InFlight<'_> {
         if !self.is_started {
             return;
         }
-        let (limiter, owned) = (self.limiter.clone(), OwnedQuestion::of(self.question));
+        let (limiter, owned) = (self.limiter.clone(), OwnedStoreRequest::of(self.request));
         in_background(self.limiter.shared(), async move {
             if let Ok((decision, _)) = asking.await
                 && owned.action == CHECK
                 && is_spent(&decision)
             {
-                refund(&limiter, owned.question()).await;
+                refund(&limiter, owned.request()).await;
             }
         });
     }
@@ -108,14 +108,14 @@ impl Drop for InFlight<'_> {
 /// Units that the store has spent for a caller that still waits out its delay.
 pub(super) struct Admission<'a> {
     limiter: &'a Limiter,
-    question: Question<'a>,
+    request: StoreRequest<'a>,
     is_spent: bool,
     generation: ProcessGeneration,
 }
 
 impl<'a> Admission<'a> {
-    pub(super) fn new(limiter: &'a Limiter, question: Question<'a>, decision: &Decision) -> Self {
-        Self { limiter, question, is_spent: is_spent(decision), generation: ProcessGeneration::here() }
+    pub(super) fn new(limiter: &'a Limiter, request: StoreRequest<'a>, decision: &Decision) -> Self {
+        Self { limiter, request, is_spent: is_spent(decision), generation: ProcessGeneration::here() }
     }
 
     /// The caller has waited to the end, and uses the units.
@@ -135,15 +135,15 @@ impl Drop for Admission<'_> {
             return;
         }
         if shared.store.is_here() {
-            let refund = Question { action: REFUND, ..self.question };
+            let refund = StoreRequest { action: REFUND, ..self.request };
             // What a store cannot give back stays spent, as with any refund.
             if shared.store.ask_blocking(refund).is_ok() {
                 shared.answered(refund);
             }
             return;
         }
-        let (limiter, owned) = (self.limiter.clone(), OwnedQuestion::of(self.question));
-        in_background(shared, async move { refund(&limiter, owned.question()).await });
+        let (limiter, owned) = (self.limiter.clone(), OwnedStoreRequest::of(self.request));
+        in_background(shared, async move { refund(&limiter, owned.request()).await });
     }
 }
 
@@ -151,8 +151,8 @@ fn is_spent(decision: &Decision) -> bool {
     decision.allowed && !decision.source().is_outage()
 }
 
-async fn refund(limiter: &Limiter, question: Question<'_>) {
-    let (shared, refund) = (limiter.shared(), Question { action: REFUND, ..question });
+async fn refund(limiter: &Limiter, request: StoreRequest<'_>) {
+    let (shared, refund) = (limiter.shared(), StoreRequest { action: REFUND, ..request });
     if shared.ask_store(refund).await.is_ok() {
         shared.answered(refund);
     }

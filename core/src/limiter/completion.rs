@@ -18,13 +18,14 @@ use std::task::{Context, Poll, Waker};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use self::answering::{Answering, answering};
+use self::answering::answering;
 use self::owned_call::OwnedCall;
+use self::waiting::Answering;
 use self::wake_once::{Polling, WakeOnce};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
-use crate::limiter::completion::deferred::Held;
+use crate::limiter::completion::deferred::{Finished, Held};
 use crate::runtime::fork::ProcessGeneration;
 
 /// The calls that one event loop waits for, each with a tag that says to the loop which one it is.
@@ -58,9 +59,6 @@ struct Parts<T> {
     submitted: Mutex<Calls<T>>,
     held: Held<T>,
 }
-
-/// The tag of a call and what it came to.
-type Finished<T> = (T, Result<Answer, Error>);
 
 struct Calls<T> {
     running: FuturesUnordered<Running<T>>,

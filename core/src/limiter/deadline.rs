@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::http::backoff::part_of;
-use crate::runtime::clock::{Clock, ManualClock, micros};
+use crate::runtime::backoff::part_of;
+use crate::runtime::clock::{Clock, ManualClock};
 use crate::runtime::sleep::{sleep, sleep_until};
+use crate::units::micros;
 
 /// Longer timeouts are as good as none: 100 years.
 const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);

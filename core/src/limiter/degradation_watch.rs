@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::limiter::event::{DegradedEvent, Hook};
 use crate::rules::decision::{Decision, Degradation, Source};
 use crate::store::finding::Severity;
-use crate::store::redis::DoctorForAll;
+use crate::store::redis::doctor::DoctorForAll;
 
 /// Decisions are made without the store, or were until a moment ago.
 const DEGRADED: u8 = 1;

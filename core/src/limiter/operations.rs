@@ -1,4 +1,4 @@
-//! What the clones of a limiter share, and how a request becomes a question to the store.
+//! What the clones of a limiter share, and how a request becomes a request to the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,8 @@ use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::Driver;
 use crate::runtime::fork::{self, ProcessGeneration};
-use crate::store::{Action, Answer, PolicyOptions, Question, Store};
+use crate::store::Store;
+use crate::store::request::{Action, Answer, PolicyOptions, StoreRequest};
 
 /// What a limiter's clones share in one process.
 pub(crate) struct Shared {
@@ -151,36 +152,40 @@ impl Shared {
 
     /// Checks a request's bounds and finds its policy.
     #[inline]
-    pub(crate) fn question<'a>(&self, action: Action, request: Request<'a>) -> Result<Question<'a>, Error> {
+    pub(crate) fn request<'a>(
+        &self,
+        action: Action,
+        request: Request<'a>,
+    ) -> Result<StoreRequest<'a>, Error> {
         let request = request.checked()?;
         let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
         let id = self.registry.id(request.policy, tell)?;
-        Ok(Question { id, key: request.key, action, cost: request.cost })
+        Ok(StoreRequest { id, key: request.key, action, cost: request.cost })
     }
 
     /// Answers what needs no waiting.
     #[inline]
     pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
-        let question = self.question(action, request)?;
-        let answer = self.store.try_ask(question).transpose()?;
+        let request = self.request(action, request)?;
+        let answer = self.store.try_ask(request).transpose()?;
         if let Some((decision, _)) = &answer {
             self.see(decision);
-            self.answered(question);
+            self.answered(request);
         }
         Ok(answer)
     }
 
     #[inline]
     pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let question = self.question(action, request)?;
-        let answer = self.ask_store(question).await?;
-        self.answered(question);
+        let request = self.request(action, request)?;
+        let answer = self.ask_store(request).await?;
+        self.answered(request);
         Ok(answer)
     }
 
     #[inline]
-    pub(crate) async fn ask_store(&self, question: Question<'_>) -> Result<Answer, Error> {
-        let answer = self.store.ask(question).await?;
+    pub(crate) async fn ask_store(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        let answer = self.store.ask(request).await?;
         self.see(&answer.0);
         Ok(answer)
     }
@@ -211,7 +216,7 @@ impl Shared {
         match &self.store {
             Store::Memory(store) => store.check_known(id, key, cost),
             Store::Redis(store) => {
-                let (decision, _) = store.try_ask(Question { id, key, action: CHECK, cost })?;
+                let (decision, _) = store.try_ask(StoreRequest { id, key, action: CHECK, cost })?;
                 Some(decision.by_fields())
             }
             Store::Local(_) => None,
@@ -236,10 +241,10 @@ impl Shared {
     }
 
     pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let question = self.question(action, request)?;
-        let answer = self.store.ask_blocking(question)?;
+        let request = self.request(action, request)?;
+        let answer = self.store.ask_blocking(request)?;
         self.see(&answer.0);
-        self.answered(question);
+        self.answered(request);
         Ok(answer)
     }
 
@@ -272,15 +277,15 @@ impl Shared {
     fn checks<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<Question<'a>, Error>> {
-        requests.into_iter().map(|request| self.question(CHECK, request.into())).collect()
+    ) -> Vec<Result<StoreRequest<'a>, Error>> {
+        requests.into_iter().map(|request| self.request(CHECK, request.into())).collect()
     }
 
     /// Whoever waits for a key may be admitted recheck after some operations.
     #[inline]
-    pub(crate) fn answered(&self, question: Question<'_>) {
-        if let Action::Apply(Operation::Refund) | Action::Reset = question.action {
-            self.wait_queues.wake(question.id, question.key);
+    pub(crate) fn answered(&self, request: StoreRequest<'_>) {
+        if let Action::Apply(Operation::Refund) | Action::Reset = request.action {
+            self.wait_queues.wake(request.id, request.key);
         }
     }
 
@@ -294,13 +299,13 @@ impl Shared {
 
 pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
 
-fn valid<'a>(checks: &[Result<Question<'a>, Error>]) -> Vec<Question<'a>> {
+fn valid<'a>(checks: &[Result<StoreRequest<'a>, Error>]) -> Vec<StoreRequest<'a>> {
     checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect()
 }
 
 /// Puts the answers to the valid ones in their places.
 fn decisions(
-    checks: Vec<Result<Question<'_>, Error>>,
+    checks: Vec<Result<StoreRequest<'_>, Error>>,
     answers: Result<Vec<Answer>, Error>,
 ) -> Vec<Result<Decision, Error>> {
     let mut answers = answers.map(Vec::into_iter);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, ErrorKind, excerpt};
 use crate::rules::policy::Policy;
 use crate::runtime::close_signal::closed;
-use crate::store::PolicyId;
+use crate::store::request::PolicyId;
 
 const MAX_POLICIES: usize = 1 << 16;
 /// So many names and texts of policies are remembered.
@@ -39,7 +39,7 @@ struct Policies {
     ids: HashMap<Arc<str>, PolicyId, RandomState>,
     /// Those with names of their own.
     named: Vec<PolicyId>,
-    /// No more questions are taken.
+    /// No more requests are taken.
     closed: bool,
 }
 
@@ -139,7 +139,7 @@ impl Registry {
         self.put(policy, None, Named::ByCaller, tell)
     }
 
-    /// Takes no more questions. Says whether it did before.
+    /// Takes no more requests. Says whether it did before.
     pub(crate) fn close(&self) -> bool {
         let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
@@ -150,7 +150,7 @@ impl Registry {
         was_open
     }
 
-    /// Fails when it takes no more questions.
+    /// Fails when it takes no more requests.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.policies.load().closed { Err(closed()) } else { Ok(()) }
     }

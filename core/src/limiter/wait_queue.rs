@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as FairMutex, MutexGuard as Turn, Notify};
 
-use crate::store::PolicyId;
+use crate::store::request::PolicyId;
 
 type Key = (PolicyId, Box<[u8]>);
 

@@ -37,7 +37,7 @@ pub(crate) use policy::{PolicyCodec, States};
 pub(crate) use tag::Tag;
 
 /// The latest time in microseconds that a state can name: what a clock can show, and what is exact in a double.
-const MAX_US: u64 = crate::runtime::clock::MAX_US;
+const MAX_US: u64 = crate::units::MAX_US;
 /// The largest limit.
 const MAX_LIMIT: u64 = crate::rules::quota::Quota::MAX_UNITS;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, excerpt};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
-use crate::store::redis::duration;
+use crate::store::duration;
 
 /// That a policy's keys may be leased: units of a busy key are taken from the store ahead, many at once, and spent in this
 /// process without asking.
@@ -60,7 +60,7 @@ impl Lease {
     /// [`SHORTEST`](Self::SHORTEST) to [`LONGEST`](Self::LONGEST).
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when one of them is out of range.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when one of them is out of range.
     pub fn new(units: u64, max_age: Duration) -> Result<Self, Error> {
         if !(1..=Self::MAX_UNITS).contains(&units) {
             return Err(Error::invalid_argument(format!(
@@ -125,7 +125,7 @@ impl FromStr for Lease {
     type Err = Error;
 
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when it is none, or out of range.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when it is none, or out of range.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text == "auto" {
             return Ok(Self::auto());

@@ -26,7 +26,7 @@ use self::key_hash::KeyHash;
 use self::long_key::LongKeys;
 use self::overflow::Overflow;
 use self::registered::Registered;
-use self::shard::Shard;
+use self::shard::{KeyRequest, Shard};
 use self::slot::Known;
 use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Degradation};
@@ -36,7 +36,7 @@ use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
 use crate::store::memory::recent_denials::RecentDenials;
-use crate::store::{Action, Answer, PolicyId, Question};
+use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
 /// Fewer keys than this are not worth a shard of their own.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -46,15 +46,6 @@ const ENOUGH_SHARDS: usize = 1 << 6;
 /// fills to seven eighths.
 const MAX_KEYS_PER_SHARD: usize = (1 << 14) / 8 * 7;
 const MAX_SHARDS: usize = 1 << 16;
-
-/// Whose states are asked for, and when.
-#[derive(Clone, Copy)]
-struct Request<'a> {
-    id: PolicyId,
-    hash: u64,
-    key: &'a [u8],
-    now_us: u64,
-}
 
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
@@ -125,9 +116,9 @@ impl MemoryStore {
         }
     }
 
-    /// Answers a question, at once.
-    pub(crate) fn answer(&self, question: Question<'_>) -> Answer {
-        let Question { id, key, action, cost } = question;
+    /// Answers a request, at once.
+    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Answer {
+        let StoreRequest { id, key, action, cost } = request;
         match action {
             Action::Apply(Operation::Check) => match self.check_known(id, key, cost) {
                 Some(decision) => {
@@ -193,7 +184,7 @@ impl MemoryStore {
         let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
         let (mut slot, degraded) =
-            match shard.slot(recent_denials, &self.key_hash, Request { id, hash, key, now_us }) {
+            match shard.slot(recent_denials, &self.key_hash, KeyRequest { id, hash, key, now_us }) {
                 Ok(slot) => (slot, None),
                 Err(current) => {
                     overflow = self.overflow.lock();

@@ -52,7 +52,7 @@ impl FromStr for Outage {
     type Err = Error;
 
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when no answer has that name.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when no answer has that name.
     fn from_str(name: &str) -> Result<Self, Error> {
         Self::from_name(name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");

@@ -1,7 +1,7 @@
 //! The store in Redis: one hop a decision, decided by scripts, over connections that are supervised.
 //!
 //! - `config`: the settings, by URL, setters or names. `keys`: the name of a key in Redis.
-//! - `dispatch`: answers a question from the denial cache or a lease, or hands it on; makes the answer of the reply.
+//! - `dispatch`: answers a request from the denial cache or a lease, or hands it on; makes the answer of the reply.
 //! - `routing`: the connections of a runtime, and the node that owns a key's slot.
 //! - `pipeline`: a pending operation, its queue, batch and connection; retries, deadlines and the circuit breaker.
 //! - `script`: the transition in Lua, its arguments and its reply.
@@ -12,7 +12,7 @@ mod call;
 pub(crate) mod config;
 pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
-mod doctor;
+pub(crate) mod doctor;
 pub(crate) mod fallback;
 pub(crate) mod invalidation;
 pub(crate) mod keys;
@@ -31,32 +31,25 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
-pub(crate) use self::call::PolicyCall;
-pub(crate) use self::doctor::DoctorForAll;
-use self::policies::{Policies, RedisPolicy};
+use self::policies::Policies;
 use crate::error::{Error, ErrorKind};
 use crate::rules::decision::Degradation;
-use crate::rules::history::History;
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
-use crate::store::outage::Outage;
 pub use crate::store::redis::config::RedisOptions;
-pub(crate) use crate::store::redis::config::duration;
 use crate::store::redis::config::secret::Secret;
 use crate::store::redis::config::target::Credentials;
 use crate::store::redis::denial_cache::DenialCache;
-use crate::store::redis::dispatch::PreparedRequest;
 use crate::store::redis::fallback::Fallback;
 use crate::store::redis::invalidation::Listener;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
-use crate::store::redis::pipeline::pending::Reply;
 use crate::store::redis::routing::access::Access;
 use crate::store::redis::transport::failure::Failure;
+use crate::store::request::{Action, PolicyId, PolicyOptions};
 use crate::store::stats::Stats;
-use crate::store::{Action, PolicyId, PolicyOptions, Question};
 
 /// Between two attempts to find the store ready.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -118,7 +111,7 @@ impl RedisStore {
     pub(crate) fn close(&self) {
         self.access.end_waiting();
         if let Ok(hub) = self.access.hub() {
-            hub.channel.remove(&self.listener);
+            hub.channel.remove(&self.listener.subscriber());
         }
         self.leases.give_back_all();
         self.access.leave();
@@ -160,7 +153,7 @@ impl RedisStore {
         let before = self.access.hub()?;
         self.access.set_credentials(credentials)?;
         if !Arc::ptr_eq(&before, &self.access.hub()?) {
-            before.channel.remove(&self.listener);
+            before.channel.remove(&self.listener.subscriber());
             self.listener.moved();
             self.leases.moved();
         }
@@ -198,19 +191,6 @@ impl RedisStore {
     /// How long after the first decision it is looked at.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
         self.access.settings().doctor_after
-    }
-
-    /// Asks something of a key that no user has.
-    async fn try_out(&self, action: Action) -> Result<Reply, Error> {
-        let topology = self.access.hub()?.runtimes.here()?;
-        let question = Question { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
-        let policy = if let Some(policy) = self.policies.get(question.id) {
-            policy
-        } else {
-            let policy = Policy::one_off("1/second", None)?;
-            Arc::new(RedisPolicy::new(&policy, History::default(), Outage::Deny, None, &self.keys))
-        };
-        Ok(self.submit(&topology, &PreparedRequest { question, policy, read_version: None }).await)
     }
 
     /// The runtime of its own.

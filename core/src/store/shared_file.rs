@@ -36,12 +36,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwapOption;
 
 pub(crate) use self::location::SharedFileOptions;
-use self::policies::{Policies, SharedFilePolicy};
+use self::policies::Policies;
 use crate::error::{Error, ErrorKind};
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
+use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 use crate::store::shared_file::mapped_store::MappedStore;
-use crate::store::{Action, Answer, PolicyId, Question};
 
 #[derive(Debug)]
 pub(crate) struct SharedFileStore {
@@ -94,11 +94,11 @@ impl SharedFileStore {
         self.with_opened(|mapped| Ok(mapped.keys())).ok()
     }
 
-    /// Answers a question, at once.
-    pub(crate) fn answer(&self, question: Question<'_>) -> Result<Answer, Error> {
+    /// Answers a request, at once.
+    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let policies = self.policies.load();
         self.with_opened(|mapped| {
-            let Question { id, key, action, cost } = question;
+            let StoreRequest { id, key, action, cost } = request;
             let asked =
                 mapped_store::Asked { policies: &policies, policy: &policies[id.0 as usize], key, cost };
             match action {
@@ -152,6 +152,3 @@ impl SharedFileStore {
         }
     }
 }
-
-/// A policy by the number that the limiter gave it.
-type PolicyList = [Arc<SharedFilePolicy>];

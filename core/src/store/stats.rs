@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::redis::transport::failure::Class;
-
 /// A count that many threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -46,15 +44,6 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Counts an operation that the store has not answered.
-            pub(crate) fn failed(&self, class: Class) {
-                match class {
-                    Class::NotApplied => self.not_applied.add(1),
-                    Class::Unknown => self.unknown.add(1),
-                    Class::Permanent => self.permanent.add(1),
-                }
-            }
-
             pub(crate) fn read(&self) -> Stats {
                 Stats { $($name: self.$name.get(),)+ ..Stats::default() }
             }

@@ -22,6 +22,19 @@ pub struct RateLimitBuilder<B> {
     units: u64,
 }
 
+impl<B> RateLimitLayer<B> {
+    /// Starts a layer whose requests count for what `key` gives: any text or bytes, or a ready-made function such as
+    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). `key` has to give
+    /// one for every request; for requests that may have no key see [`RateLimitBuilder::key`]. What has to be looked up
+    /// asynchronously is looked up by a layer outside of this one, which puts it into the request's extensions.
+    pub fn builder<K: AsRef<[u8]>>(
+        limiter: Limiter,
+        key: impl Fn(&Parts) -> K + Send + Sync + 'static,
+    ) -> RateLimitBuilder<B> {
+        RateLimitBuilder::new(limiter, key)
+    }
+}
+
 impl<B> RateLimitBuilder<B> {
     pub(crate) fn new<K: AsRef<[u8]>>(
         limiter: Limiter,

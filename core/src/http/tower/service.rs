@@ -8,34 +8,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::request::Parts;
 use http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::http::tower::body::ResponseBody;
-use crate::http::tower::builder::RateLimitBuilder;
 use crate::http::tower::decided::Decided;
 use crate::http::tower::rules::{Rules, Verdict};
-use crate::limiter::Limiter;
 
 /// Limits the requests of a service. Clones share everything. `B` is the body of the service's responses.
 pub struct RateLimitLayer<B> {
     pub(crate) rules: Arc<Rules<B>>,
-}
-
-impl<B> RateLimitLayer<B> {
-    /// Starts a layer whose requests count for what `key` gives: any text or bytes, or a ready-made function such as
-    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). `key` has to give
-    /// one for every request; a key that some requests do not have is told to [`RateLimitBuilder::key`], and `key` stands for it
-    /// there. What has to be looked up asynchronously is
-    /// looked up by a layer outside of this one, which puts it into the request's extensions.
-    pub fn builder<K: AsRef<[u8]>>(
-        limiter: Limiter,
-        key: impl Fn(&Parts) -> K + Send + Sync + 'static,
-    ) -> RateLimitBuilder<B> {
-        RateLimitBuilder::new(limiter, key)
-    }
 }
 
 impl<B> Clone for RateLimitLayer<B> {

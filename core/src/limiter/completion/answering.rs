@@ -12,10 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::completion::owned_call::OwnedCall;
-use crate::limiter::completion::waiting::Waiting;
+use crate::limiter::completion::waiting::{Answering, Waiting};
 use crate::runtime::close_signal::closed;
-
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
 pub(crate) fn answering(limiter: &Limiter, call: OwnedCall) -> Result<Answering, Error> {
     let runtime = limiter.shared().driver().and_then(|driver| Ok(driver.running()?.handle().clone()));

@@ -15,11 +15,14 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
-use crate::limiter::completion::Finished;
+use crate::limiter::call::Answer;
 use crate::limiter::completion::answering::panicked;
 use crate::limiter::completion::owned_call::OwnedCall;
 use crate::limiter::completion::wake_once::WakeOnce;
 use crate::runtime::close_signal::{CloseSignal, closed};
+
+/// The tag of a call and what it came to.
+pub(crate) type Finished<T> = (T, Result<Answer, Error>);
 
 /// So many are started without waiting for more: the server then works on them while their loop goes on asking.
 const MAX_DEFERRED: usize = 16;

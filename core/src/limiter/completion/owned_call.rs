@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call, Form};
 use crate::rules::request::Request;
-use crate::store::Action;
+use crate::store::request::Action;
 
 pub(crate) enum OwnedCall {
     One(OwnedRequest, Action, Form),

@@ -14,9 +14,11 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 use crate::error::Error;
 use crate::limiter::Limiter;
 use crate::limiter::call::Answer;
-use crate::limiter::completion::answering::Answering;
 use crate::limiter::completion::owned_call::OwnedRequest;
 use crate::runtime::close_signal::closed;
+
+/// A call under way.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
 pub(crate) struct Waiting {
     place: Arc<Source>,

@@ -22,7 +22,8 @@ const MAX_AT_US: u64 = (1 << 52) - 1;
 
 /// Whether the states of a policy of these quotas are kept in that form.
 pub(crate) fn is_lone(quotas: &[Quota]) -> bool {
-    let mut packed = quotas.iter().filter(|quota| quota.algorithm() != crate::Algorithm::SlidingLog);
+    let mut packed =
+        quotas.iter().filter(|quota| quota.algorithm() != crate::rules::quota::Algorithm::SlidingLog);
     let (Some(quota), None) = (packed.next(), packed.next()) else { return false };
     let plain = quota.algorithm().is_bucket() && quota.step().is_none() && repays_one(quota);
     let saturated =

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::rules::quota::{Algorithm, Quota, tick};
-use crate::runtime::clock::micros;
+use crate::units::micros;
 
 /// The settings that can be refused, so that a text can say in which column the refused one stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

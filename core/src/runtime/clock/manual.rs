@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::error::Error;
-use crate::runtime::clock::{MAX_US, micros};
+use crate::units::MAX_US;
+use crate::units::micros;
 
 /// A clock for tests: it stands still until it is set or advanced, and it may go back. Clones show the same time.
 ///

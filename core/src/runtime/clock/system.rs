@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::runtime::clock::MAX_US;
+use crate::units::MAX_US;
 
 /// How long the counter is trusted before the system is asked again, in microseconds.
 const TRUSTED_US: u64 = 1_000;

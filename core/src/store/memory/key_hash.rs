@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 
-use crate::store::PolicyId;
+use crate::store::request::PolicyId;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyHash(RandomState);

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::rules::decision::{Decision, QuotaUsage, Source};
-use crate::store::PolicyId;
+use crate::store::request::PolicyId;
 
 /// How many denials a shard posts at the same time.
 const PLACES: usize = 32;
@@ -199,7 +199,7 @@ mod tests {
     use crate::rules::transition::Operation;
     use crate::runtime::clock::{Clock, ManualClock};
     use crate::store::memory::MemoryStore;
-    use crate::store::{Action, Question};
+    use crate::store::request::{Action, StoreRequest};
 
     const ID: PolicyId = PolicyId(0);
     const START_US: u64 = 1_700_000_000_000_000;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn ask(store: &MemoryStore, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        store.answer(Question { id: ID, key, action: Action::Apply(operation), cost }).0
+        store.answer(StoreRequest { id: ID, key, action: Action::Apply(operation), cost }).0
     }
 
     /// Denied twice, of which the second is answered by an entry.

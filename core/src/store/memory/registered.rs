@@ -6,8 +6,8 @@ use crate::rules::history::{History, PastNumbers, past_of, ran_out};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::rules::transition::{Applied, PolicyRules};
-use crate::store::PolicyId;
 use crate::store::memory::states::States;
+use crate::store::request::PolicyId;
 
 /// A policy with the numbers that it had from one change to the next.
 #[derive(Debug)]

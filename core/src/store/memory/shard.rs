@@ -5,8 +5,6 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use crate::runtime::clock::Clock;
-use crate::store::PolicyId;
-use crate::store::memory::Request;
 use crate::store::memory::entry::Entry;
 use crate::store::memory::key_hash::KeyHash;
 use crate::store::memory::recent_denials::RecentDenials;
@@ -14,6 +12,16 @@ use crate::store::memory::registered::Registered;
 use crate::store::memory::slot::{Known, Place, Slot, Vacancy};
 use crate::store::memory::states::States;
 use crate::store::memory::sweep::Sweep;
+use crate::store::request::PolicyId;
+
+/// The key and policy whose states are used, and the time.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyRequest<'a> {
+    pub(crate) id: PolicyId,
+    pub(crate) hash: u64,
+    pub(crate) key: &'a [u8],
+    pub(crate) now_us: u64,
+}
 
 /// In this order what finds a key, and what each operation writes, is in the cache line of the lock; the rest is seldom
 /// written, so that the cores share it.
@@ -87,9 +95,9 @@ impl Shard {
         &'a mut self,
         recent_denials: &RecentDenials,
         key_hash: &'a KeyHash,
-        request: Request<'a>,
+        request: KeyRequest<'a>,
     ) -> Result<Slot<'a>, &'a Arc<Registered>> {
-        let Request { id, hash, key, now_us } = request;
+        let KeyRequest { id, hash, key, now_us } = request;
         let current = &self.policies[id.0 as usize];
         let sweep = &mut self.sweep;
         let entries = match self.entries.find_entry(hash, |entry| entry.is(current, key)) {

@@ -11,10 +11,9 @@ use crate::rules::history::Superseded;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Operation, PolicyRules};
-use crate::runtime::clock;
-use crate::store::Action;
 use crate::store::redis::numbers::numbers;
 use crate::store::redis::script::{Ordinary, Script};
+use crate::store::request::Action;
 
 /// How the script is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +97,9 @@ impl PolicyCall {
 
     /// Whether an entry can stand for several checks: not where each leaves a trace of its own.
     pub(crate) fn counts(&self) -> bool {
-        let one_by_one =
-            |quota: &crate::Quota| quota.count_denied() || quota.algorithm() == Algorithm::SlidingLog;
+        let one_by_one = |quota: &crate::rules::quota::Quota| {
+            quota.count_denied() || quota.algorithm() == Algorithm::SlidingLog
+        };
         !self.policy.quotas().iter().any(one_by_one)
     }
 
@@ -168,7 +168,7 @@ fn is_plain(head: &Head, entries: &[Entry<'_>]) -> bool {
 
 fn put_head(out: &mut Vec<u8>, head: &Head, entries: &[Entry<'_>]) {
     out.extend_from_slice(&head.nonce);
-    out.extend_from_slice(&head.deadline_us.min(clock::MAX_US).to_be_bytes()[1..]);
+    out.extend_from_slice(&head.deadline_us.min(crate::units::MAX_US).to_be_bytes()[1..]);
     if is_plain(head, entries) {
         out.push(0);
         return out.extend_from_slice(&entries[0].cost.to_be_bytes()[3..]);

@@ -1,6 +1,5 @@
 //! What a user configures of a Redis store, by a URL, by setters in code, or by names and texts.
 
-pub(crate) mod duration;
 mod kind;
 pub(crate) mod numeric;
 #[cfg(test)]
@@ -71,7 +70,7 @@ impl RedisOptions {
     /// Reads a store URL.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with what was read and what is allowed: a URL of another form,
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) with what was read and what is allowed: a URL of another form,
     /// a parameter that is no option, is given twice or is out of range. Nothing that may be a piece of a secret is shown.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let parts = url::read(url)?;
@@ -85,7 +84,7 @@ impl RedisOptions {
     /// Sets an option by its name and a text, for those who cannot call its setter. A text is not percent-encoded here.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no such option, or the text is none of its
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when there is no such option, or the text is none of its
     /// values.
     pub fn set(mut self, name: &str, text: &str) -> Result<Self, Error> {
         self.read(name, text, Origin::Code)?;
@@ -95,7 +94,7 @@ impl RedisOptions {
     /// Checks everything that can be checked without a server and without opening a file. A limiter does it, too.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a value is out of range, when code and URL differ, or when
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when a value is out of range, when code and URL differ, or when
     /// options contradict each other or the URL: a user name without a password, a certificate without its key, TLS,
     /// Sentinel or database options with a URL that has no use for them.
     pub fn check(&self) -> Result<(), Error> {

@@ -20,25 +20,19 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::rules::algorithm::State;
-use crate::rules::codec::States;
 use crate::rules::decision::{Decision, Source};
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
-use crate::runtime::clock::{Clock, micros};
+use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::redis::PolicyCall;
-use crate::store::{Action, PolicyId, Question};
+use crate::store::redis::call::PolicyCall;
+use crate::store::redis::pipeline::pending::Denied;
+use crate::store::request::{Action, PolicyId, StoreRequest};
+use crate::units::micros;
 
 const SHARDS: usize = 64;
 /// So many keys are known to be denied at a time in each.
 const MAX_IN_SHARD: usize = 1024;
-
-/// In which states a check was denied, and when by the store's clock.
-#[derive(Debug)]
-pub(crate) struct Denied {
-    pub(crate) states: States,
-    pub(crate) now_us: u64,
-}
 
 #[derive(Debug)]
 pub(crate) struct DenialCache {
@@ -98,19 +92,19 @@ impl DenialCache {
 
     /// The decision on a check that is known to be denied.
     #[inline]
-    pub(crate) fn answer(&self, question: Question<'_>) -> Option<Decision> {
-        if self.known.load(Ordering::Relaxed) == 0 || !is_check(question) {
+    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Option<Decision> {
+        if self.known.load(Ordering::Relaxed) == 0 || !is_check(request) {
             return None;
         }
-        self.look_up(question)
+        self.look_up(request)
     }
 
     /// To be had before the store is asked; `None` when no denial of it would be believed.
-    pub(crate) fn read_version(&self, question: Question<'_>) -> Option<ReadVersion> {
-        if self.longest.is_zero() || !is_check(question) {
+    pub(crate) fn read_version(&self, request: StoreRequest<'_>) -> Option<ReadVersion> {
+        if self.longest.is_zero() || !is_check(request) {
             return None;
         }
-        let hash = self.hash(question);
+        let hash = self.hash(request);
         let at = quanta::Instant::now();
         let shard = self.shard(hash).lock();
         (shard.unsure_until.is_none_or(|until| until < at)).then_some(ReadVersion {
@@ -123,14 +117,14 @@ impl DenialCache {
     /// Learns of a denial by the store.
     pub(crate) fn learn(
         &self,
-        question: Question<'_>,
+        request: StoreRequest<'_>,
         look: ReadVersion,
         call: &Arc<PolicyCall>,
         denied: Arc<Denied>,
     ) {
-        let is_log = |quota: &crate::Quota| quota.algorithm() == Algorithm::SlidingLog;
+        let is_log = |quota: &crate::rules::quota::Quota| quota.algorithm() == Algorithm::SlidingLog;
         // Of a log only what one unit needs is known.
-        if question.cost > 1 && call.policy.quotas().iter().any(is_log) {
+        if request.cost > 1 && call.policy.quotas().iter().any(is_log) {
             return;
         }
         let mut shard = self.shard(look.hash).lock();
@@ -141,15 +135,15 @@ impl DenialCache {
             self.make_room(&mut shard, look.at);
         }
         let known = Known {
-            id: question.id,
-            key: question.key.into(),
+            id: request.id,
+            key: request.key.into(),
             hash: look.hash,
             call: Arc::clone(call),
             denied,
-            cost: question.cost,
+            cost: request.cost,
             asked: look.at,
         };
-        match shard.table.entry(look.hash, |known| known.is_of(question), |known| known.hash) {
+        match shard.table.entry(look.hash, |known| known.is_of(request), |known| known.hash) {
             Entry::Occupied(mut there) => {
                 if there.get().asked <= known.asked {
                     *there.get_mut() = known;
@@ -164,26 +158,26 @@ impl DenialCache {
 
     /// More was used: what is known still holds, and the store knows better.
     #[inline]
-    pub(crate) fn outdated(&self, question: Question<'_>) {
+    pub(crate) fn outdated(&self, request: StoreRequest<'_>) {
         if self.known.load(Ordering::Relaxed) > 0 {
-            let hash = self.hash(question);
-            self.remove(&mut self.shard(hash).lock(), hash, question);
+            let hash = self.hash(request);
+            self.remove(&mut self.shard(hash).lock(), hash, request);
         }
     }
 
     /// Something was given back. If it may not have arrived yet, no denial is believed that is asked for within `unsure`.
-    pub(crate) fn forget(&self, question: Question<'_>, unsure: Option<Duration>) {
+    pub(crate) fn forget(&self, request: StoreRequest<'_>, unsure: Option<Duration>) {
         if self.longest.is_zero() {
             return;
         }
-        let hash = self.hash(question);
+        let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
         shard.changes += 1;
         if let Some(unsure) = unsure {
             let until = quanta::Instant::now() + unsure;
             shard.unsure_until = shard.unsure_until.max(Some(until));
         }
-        self.remove(&mut shard, hash, question);
+        self.remove(&mut shard, hash, request);
     }
 
     /// Numbers have changed.
@@ -212,12 +206,12 @@ impl DenialCache {
         self.shards.iter().map(|shard| shard.lock().answered).sum()
     }
 
-    fn look_up(&self, question: Question<'_>) -> Option<Decision> {
-        let hash = self.hash(question);
+    fn look_up(&self, request: StoreRequest<'_>) -> Option<Decision> {
+        let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        let known = shard.table.find(hash, |known| known.is_of(question))?;
+        let known = shard.table.find(hash, |known| known.is_of(request))?;
         let decision = match known.now_us(&self.clock, self.longest) {
-            Some(now_us) => known.decide(now_us, question.cost),
+            Some(now_us) => known.decide(now_us, request.cost),
             None => Err(Over),
         };
         match decision {
@@ -227,14 +221,14 @@ impl DenialCache {
             }
             Ok(None) => None,
             Err(Over) => {
-                self.remove(&mut shard, hash, question);
+                self.remove(&mut shard, hash, request);
                 None
             }
         }
     }
 
-    fn remove(&self, shard: &mut Shard, hash: u64, question: Question<'_>) {
-        if let Ok(known) = shard.table.find_entry(hash, |known| known.is_of(question)) {
+    fn remove(&self, shard: &mut Shard, hash: u64, request: StoreRequest<'_>) {
+        if let Ok(known) = shard.table.find_entry(hash, |known| known.is_of(request)) {
             known.remove();
             self.known.fetch_sub(1, Ordering::Relaxed);
         }
@@ -259,21 +253,21 @@ impl DenialCache {
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
 
-    fn hash(&self, question: Question<'_>) -> u64 {
-        self.seed.hash_one((question.id, question.key))
+    fn hash(&self, request: StoreRequest<'_>) -> u64 {
+        self.seed.hash_one((request.id, request.key))
     }
 }
 
-fn is_check(question: Question<'_>) -> bool {
-    question.action == Action::Apply(Operation::Check) && question.cost > 0
+fn is_check(request: StoreRequest<'_>) -> bool {
+    request.action == Action::Apply(Operation::Check) && request.cost > 0
 }
 
 /// A denial that no longer holds.
 struct Over;
 
 impl Known {
-    fn is_of(&self, question: Question<'_>) -> bool {
-        self.id == question.id && *self.key == *question.key
+    fn is_of(&self, request: StoreRequest<'_>) -> bool {
+        self.id == request.id && *self.key == *request.key
     }
 
     /// What time it is for the store, or later; `None` when that cannot be told any more.

@@ -1,10 +1,12 @@
-//! How a question is prepared of the store, and what is made of its answer.
+//! How a request is prepared of the store, and what is made of its answer.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::rules::decision::{Degradation, Source};
+use crate::rules::history::History;
+use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
 use crate::runtime::close_signal::closed;
 use crate::store::outage::Outage;
@@ -12,107 +14,111 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::{Replied, Reply};
-use crate::store::redis::pipeline::submission::{PendingReply, Until};
 use crate::store::redis::policies::RedisPolicy;
+use crate::store::redis::routing::submission::{PendingReply, Until};
 use crate::store::redis::routing::topology::Topology;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::{Action, Answer, Question};
+use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
-/// A question, and what is needed to make something of its answer.
+/// A request, and what is needed to make something of its answer.
 pub(crate) struct PreparedRequest<'a> {
-    pub(crate) question: Question<'a>,
+    pub(crate) request: StoreRequest<'a>,
     pub(crate) policy: Arc<RedisPolicy>,
     pub(crate) read_version: Option<ReadVersion>,
 }
 
-/// One of several questions.
+/// One of several requests.
 enum Started<'a> {
     Known(Answer),
     PreparedRequest(PreparedRequest<'a>, PendingReply),
 }
 
 impl RedisStore {
-    /// The answer to a question that is known without asking anybody.
+    /// The answer to a request that is known without asking anybody.
     #[inline]
-    pub(crate) fn try_ask(&self, question: Question<'_>) -> Option<Answer> {
-        if let Some(denial) = self.denial_cache.answer(question) {
+    pub(crate) fn try_ask(&self, request: StoreRequest<'_>) -> Option<Answer> {
+        if let Some(denial) = self.denial_cache.answer(request) {
             return Some((denial, 0));
         }
-        self.leases.answer(question).map(|admitted| (admitted, question.cost))
+        self.leases.answer(request).map(|admitted| (admitted, request.cost))
     }
 
     /// Asks the store, and answers without it if need be. Says as well how many units were spent.
-    pub(crate) async fn ask(&self, question: Question<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.try_ask(question) {
+    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        if let Some(answer) = self.try_ask(request) {
             return Ok(answer);
         }
         let here = self.access.hub()?.runtimes.here();
         match here {
-            Ok(topology) => self.ask_at(&topology, question).await,
-            Err(error) => self.answer_without(question, &error),
+            Ok(topology) => self.ask_at(&topology, request).await,
+            Err(error) => self.answer_without(request, &error),
         }
     }
 
-    /// Asks several questions at once, which travel together.
-    pub(crate) async fn ask_many(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+    /// Asks several requests at once, which travel together.
+    pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         let here = self.access.hub()?.runtimes.here();
         match here {
-            Ok(topology) => self.ask_many_of(&topology, questions).await,
-            Err(error) => self.answer_many_without(questions, &error),
+            Ok(topology) => self.ask_many_of(&topology, requests).await,
+            Err(error) => self.answer_many_without(requests, &error),
         }
     }
 
     /// [`ask`](Self::ask) for a thread that waits.
-    pub(crate) fn ask_blocking(&self, question: Question<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.try_ask(question) {
+    pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        if let Some(answer) = self.try_ask(request) {
             return Ok(answer);
         }
         let hub = self.access.hub()?;
         let prepared =
-            hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, question).await);
-        prepared.unwrap_or_else(|error| self.answer_without(question, &error))
+            hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, request).await);
+        prepared.unwrap_or_else(|error| self.answer_without(request, &error))
     }
 
     /// [`ask_many`](Self::ask_many) for a thread that waits.
-    pub(crate) fn ask_many_blocking(&self, questions: &[Question<'_>]) -> Result<Vec<Answer>, Error> {
+    pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         let hub = self.access.hub()?;
         let prepared = hub
             .runtimes
-            .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, questions).await);
-        prepared.unwrap_or_else(|error| self.answer_many_without(questions, &error))
+            .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, requests).await);
+        prepared.unwrap_or_else(|error| self.answer_many_without(requests, &error))
     }
 
     /// Answers what could not even be given to the connections, if that is because the system does not give what they take.
     #[cold]
-    fn answer_without(&self, question: Question<'_>, error: &Error) -> Result<Answer, Error> {
+    fn answer_without(&self, request: StoreRequest<'_>, error: &Error) -> Result<Answer, Error> {
         if error.kind() != ErrorKind::StoreUnavailable {
             return Err(error.clone());
         }
-        self.answered(&self.prepare(question)?, Err(Failure::not_applied(Degradation::NoResources)))
+        self.answered(&self.prepare(request)?, Err(Failure::not_applied(Degradation::NoResources)))
     }
 
-    fn answer_many_without(&self, questions: &[Question<'_>], error: &Error) -> Result<Vec<Answer>, Error> {
-        let answer = |question: &Question<'_>| match self.try_ask(*question) {
+    fn answer_many_without(
+        &self,
+        requests: &[StoreRequest<'_>],
+        error: &Error,
+    ) -> Result<Vec<Answer>, Error> {
+        let answer = |request: &StoreRequest<'_>| match self.try_ask(*request) {
             Some(answer) => Ok(answer),
-            None => self.answer_without(*question, error),
+            None => self.answer_without(*request, error),
         };
-        questions.iter().map(answer).collect()
+        requests.iter().map(answer).collect()
     }
 
     async fn ask_many_of(
         &self,
         topology: &Topology,
-        questions: &[Question<'_>],
+        requests: &[StoreRequest<'_>],
     ) -> Result<Vec<Answer>, Error> {
-        let mut started = Vec::with_capacity(questions.len());
-        for question in questions {
-            let one = match self.try_ask(*question) {
+        let mut started = Vec::with_capacity(requests.len());
+        for request in requests {
+            let one = match self.try_ask(*request) {
                 Some(answer) => Started::Known(answer),
-                None => self.start(topology, *question).await?,
+                None => self.start(topology, *request).await?,
             };
             started.push(one);
         }
-        let mut answers = Vec::with_capacity(questions.len());
+        let mut answers = Vec::with_capacity(requests.len());
         for started in started {
             answers.push(match started {
                 Started::Known(answer) => answer,
@@ -122,9 +128,9 @@ impl RedisStore {
         Ok(answers)
     }
 
-    /// Asks one of several questions.
-    async fn start<'a>(&self, topology: &Topology, question: Question<'a>) -> Result<Started<'a>, Error> {
-        let prepared = self.prepare(question)?;
+    /// Asks one of several requests.
+    async fn start<'a>(&self, topology: &Topology, request: StoreRequest<'a>) -> Result<Started<'a>, Error> {
+        let prepared = self.prepare(request)?;
         if prepared.policy.lease.is_some() {
             return Ok(Started::Known(self.ask_beside_lease(topology, &prepared).await?));
         }
@@ -132,8 +138,8 @@ impl RedisStore {
         Ok(Started::PreparedRequest(prepared, submitted))
     }
 
-    async fn ask_at(&self, topology: &Topology, question: Question<'_>) -> Result<Answer, Error> {
-        let prepared = self.prepare(question)?;
+    async fn ask_at(&self, topology: &Topology, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        let prepared = self.prepare(request)?;
         if prepared.policy.lease.is_some() {
             return self.ask_beside_lease(topology, &prepared).await;
         }
@@ -149,43 +155,56 @@ impl RedisStore {
     ) -> Result<Answer, Error> {
         let until = Instant::now() + self.access.deadline;
         let asked_us = self.leases.now_us();
-        let question = prepared.question;
-        let is_check = question.action == Action::Apply(Operation::Check);
-        match question.action {
-            Action::Reset => self.leases.forget(question),
-            _ if !is_check && self.leases.holds(question) => self.leases.give_back(question, until).await,
+        let request = prepared.request;
+        let is_check = request.action == Action::Apply(Operation::Check);
+        match request.action {
+            Action::Reset => self.leases.forget(request),
+            _ if !is_check && self.leases.holds(request) => self.leases.give_back(request, until).await,
             Action::Apply(_) => {}
         }
         let answer = self.answered(prepared, self.submit_until(topology, prepared, until).await)?;
-        match question.action {
-            Action::Reset => self.leases.forget(question),
-            Action::Apply(Operation::Refund) => self.leases.spent_nothing(question),
+        match request.action {
+            Action::Reset => self.leases.forget(request),
+            Action::Apply(Operation::Refund) => self.leases.spent_nothing(request),
             Action::Apply(_) => {}
         }
         if !is_check || answer.0.source != Source::Store {
             return Ok(answer);
         }
         if answer.0.allowed {
-            self.leases.admitted(question, &prepared.policy, &answer.0, asked_us);
+            self.leases.admitted(request, &prepared.policy, &answer.0, asked_us);
             return Ok(answer);
         }
-        if !self.leases.holds(question) {
+        if !self.leases.holds(request) {
             return Ok(answer);
         }
-        self.leases.give_back(question, until).await;
-        let again = self.prepare(question)?;
+        self.leases.give_back(request, until).await;
+        let again = self.prepare(request)?;
         self.answered(&again, self.submit_until(topology, &again, until).await)
     }
 
-    /// Makes ready to ask a question.
-    fn prepare<'a>(&self, question: Question<'a>) -> Result<PreparedRequest<'a>, Error> {
+    /// Makes ready to ask a request.
+    fn prepare<'a>(&self, request: StoreRequest<'a>) -> Result<PreparedRequest<'a>, Error> {
         // Before the numbers: what is denied by numbers that change in between is not believed.
-        let read_version = self.denial_cache.read_version(question);
-        let policy = self.policies.known(question.id)?;
-        Ok(PreparedRequest { question, policy, read_version })
+        let read_version = self.denial_cache.read_version(request);
+        let policy = self.policies.known(request.id)?;
+        Ok(PreparedRequest { request, policy, read_version })
     }
 
-    /// Gives a question to the connections.
+    /// Applies an action to a key of the doctor, which no user has.
+    pub(crate) async fn try_out(&self, action: Action) -> Result<Reply, Error> {
+        let topology = self.access.hub()?.runtimes.here()?;
+        let request = StoreRequest { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
+        let policy = if let Some(policy) = self.policies.get(request.id) {
+            policy
+        } else {
+            let policy = Policy::one_off("1/second", None)?;
+            Arc::new(RedisPolicy::new(&policy, History::default(), Outage::Deny, None, &self.keys))
+        };
+        Ok(self.submit(&topology, &PreparedRequest { request, policy, read_version: None }).await)
+    }
+
+    /// Gives a request to the connections.
     pub(crate) fn submit(&self, topology: &Topology, prepared: &PreparedRequest<'_>) -> PendingReply {
         self.submit_until(topology, prepared, Instant::now() + self.access.deadline)
     }
@@ -196,24 +215,24 @@ impl RedisStore {
         prepared: &PreparedRequest<'_>,
         deadline: Instant,
     ) -> PendingReply {
-        let PreparedRequest { question, policy, .. } = prepared;
+        let PreparedRequest { request, policy, .. } = prepared;
         let mut key = Vec::new();
-        self.keys.write(&policy.key_prefix, question.key, &mut key);
-        let what = (question.action, question.cost);
+        self.keys.write(&policy.key_prefix, request.key, &mut key);
+        let what = (request.action, request.cost);
         let until = Until::DeadlineOrFirst(deadline);
         PendingReply::new(&self.access, topology, &policy.call, key, what, until)
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.
     fn answered(&self, prepared: &PreparedRequest<'_>, reply: Reply) -> Result<Answer, Error> {
-        let PreparedRequest { policy, question, .. } = prepared;
+        let PreparedRequest { policy, request, .. } = prepared;
         self.learn(prepared, &reply);
         let Member { counters, .. } = &*self.access.member;
         match reply {
             Ok(Replied { decision, spent, .. }) => {
                 counters.applied.add(1);
                 if policy.outage == Outage::Fallback {
-                    self.outage.follow(*question, spent);
+                    self.outage.follow(*request, spent);
                 }
                 Ok((decision, spent))
             }
@@ -227,30 +246,28 @@ impl RedisStore {
                     Outage::Allow => counters.answered_allow.add(1),
                     Outage::Deny => counters.answered_deny.add(1),
                 }
-                Ok(self.outage.answer(policy.outage, policy.policy.quotas(), *question, reason))
+                Ok(self.outage.answer(policy.outage, policy.policy.quotas(), *request, reason))
             }
         }
     }
 
     /// Keeps in mind what is denied, and no longer what may be admitted again.
     fn learn(&self, prepared: &PreparedRequest<'_>, reply: &Reply) {
-        let PreparedRequest { read_version, policy, question } = prepared;
-        let gives_back = matches!(question.action, Action::Apply(Operation::Refund) | Action::Reset);
+        let PreparedRequest { read_version, policy, request } = prepared;
+        let gives_back = matches!(request.action, Action::Apply(Operation::Refund) | Action::Reset);
         match reply {
             Ok(Replied { denied: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {
-                    self.denial_cache.learn(*question, *read_version, &policy.call, Arc::clone(denied));
+                    self.denial_cache.learn(*request, *read_version, &policy.call, Arc::clone(denied));
                     self.listener.listen();
                 }
             }
-            Ok(_) if gives_back => self.denial_cache.forget(*question, None),
-            Ok(Replied { spent, .. })
-                if *spent > 0 || question.action == Action::Apply(Operation::Charge) =>
-            {
-                self.denial_cache.outdated(*question);
+            Ok(_) if gives_back => self.denial_cache.forget(*request, None),
+            Ok(Replied { spent, .. }) if *spent > 0 || request.action == Action::Apply(Operation::Charge) => {
+                self.denial_cache.outdated(*request);
             }
             // It may arrive until its deadline has passed at the server.
-            Err(_) if gives_back => self.denial_cache.forget(*question, Some(self.access.may_arrive_for)),
+            Err(_) if gives_back => self.denial_cache.forget(*request, Some(self.access.may_arrive_for)),
             _ => {}
         }
     }

@@ -10,15 +10,17 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
-use crate::store::Action;
 use crate::store::finding::{Finding, Severity};
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::pipeline::context::Context;
 use crate::store::redis::transport::cluster_slots;
-use crate::store::redis::transport::connect::{Address, Session, server_us};
+use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::handshake::server_us;
 use crate::store::redis::transport::resp::Value;
+use crate::store::redis::transport::session::Session;
 use crate::store::redis::{RedisStore, invalidation};
+use crate::store::request::Action;
 
 /// The oldest server whose scripts can do what ours do.
 const OLDEST_MAJOR: u32 = 7;

@@ -13,7 +13,7 @@ use crate::runtime::clock::Clock;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
 use crate::store::redis::policies::RedisPolicy;
-use crate::store::{Action, Answer, PolicyId, Question};
+use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
 mod share;
 
@@ -50,13 +50,13 @@ impl Fallback {
     }
 
     /// Follows what the store has done, and how many units it spent.
-    pub(crate) fn follow(&self, question: Question<'_>, spent: u64) {
-        let followed = match question.action {
+    pub(crate) fn follow(&self, request: StoreRequest<'_>, spent: u64) {
+        let followed = match request.action {
             Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
-                Question { action: Action::Apply(Operation::Charge), cost: spent, ..question }
+                StoreRequest { action: Action::Apply(Operation::Charge), cost: spent, ..request }
             }
             Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
-            Action::Apply(Operation::Charge | Operation::Refund) | Action::Reset => question,
+            Action::Apply(Operation::Charge | Operation::Refund) | Action::Reset => request,
         };
         let _ = self.local.answer(followed);
     }
@@ -66,16 +66,16 @@ impl Fallback {
         &self,
         outage: Outage,
         quotas: &[Quota],
-        question: Question<'_>,
+        request: StoreRequest<'_>,
         reason: Degradation,
     ) -> Answer {
         let (allowed, source) = match outage {
             Outage::Fallback => {
-                let (decision, spent) = self.local.answer(question);
+                let (decision, spent) = self.local.answer(request);
                 return (Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent);
             }
             Outage::Allow => (true, Source::Allow),
-            Outage::Deny => (question.cost == 0, Source::Deny),
+            Outage::Deny => (request.cost == 0, Source::Deny),
         };
         let views = quotas.iter().map(|quota| QuotaUsage {
             limit: quota.limit(),
@@ -91,6 +91,6 @@ impl Fallback {
             source,
             degraded: Some(reason),
         };
-        (decision, if allowed { question.cost } else { 0 })
+        (decision, if allowed { request.cost } else { 0 })
     }
 }

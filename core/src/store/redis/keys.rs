@@ -16,6 +16,7 @@ use percent_encoding::percent_decode;
 use sha2::{Digest, Sha256};
 
 use crate::store::redis::config::secret::Secret;
+use crate::store::redis::config::text::is_readable;
 
 /// The longest tag that is not a hash, in bytes.
 const MAX_READABLE: usize = 96;
@@ -122,22 +123,6 @@ fn readable_length(user_key: &[u8]) -> Option<usize> {
     let others = user_key.iter().filter(|&&byte| !is_readable(byte)).count();
     Some(user_key.len() + 2 * others).filter(|&length| length <= MAX_READABLE)
 }
-
-/// Whether a byte stands for itself in a key: it can be read and typed, and is no brace, `%` or `#`.
-pub(crate) const fn is_readable(byte: u8) -> bool {
-    READABLE[byte as usize]
-}
-
-const READABLE: [bool; 256] = {
-    let readable = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@:/+=,;!$&'()*|";
-    let mut table = [false; 256];
-    let mut at = 0;
-    while at < readable.len() {
-        table[readable[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
 
 fn read_tag(tag: &[u8]) -> UserKey {
     match tag {

@@ -25,7 +25,6 @@ use tokio::sync::Notify;
 use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::transition::Operation;
-use crate::runtime::clock::micros;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
@@ -34,11 +33,12 @@ use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
 use crate::store::redis::pipeline::pending::Reply;
-use crate::store::redis::pipeline::submission::{PendingReply, Until};
 use crate::store::redis::policies::{Policies, RedisPolicy};
 use crate::store::redis::routing::access::Access;
+use crate::store::redis::routing::submission::{PendingReply, Until};
 use crate::store::redis::transport::failure::{Class, Failure};
-use crate::store::{Action, Question};
+use crate::store::request::{Action, StoreRequest};
+use crate::units::micros;
 
 const SHARDS: usize = 64;
 /// So many keys of a shard are looked after at a time; others are asked for one by one.
@@ -115,22 +115,22 @@ impl Leases {
 
     /// The decision on a check that leased units pay for.
     #[inline]
-    pub(crate) fn answer(self: &Arc<Self>, question: Question<'_>) -> Option<Decision> {
+    pub(crate) fn answer(self: &Arc<Self>, request: StoreRequest<'_>) -> Option<Decision> {
         if self.keys_held.load(Ordering::Relaxed) == 0
-            || question.action != Action::Apply(Operation::Check)
-            || question.cost == 0
+            || request.action != Action::Apply(Operation::Check)
+            || request.cost == 0
         {
             return None;
         }
-        self.spend(question)
+        self.spend(request)
     }
 
-    fn spend(self: &Arc<Self>, question: Question<'_>) -> Option<Decision> {
-        let lease_key = |hash| LeaseKey { id: question.id, key: question.key.into(), hash };
-        let hash = self.hash(question);
+    fn spend(self: &Arc<Self>, request: StoreRequest<'_>) -> Option<Decision> {
+        let lease_key = |hash| LeaseKey { id: request.id, key: request.key.into(), hash };
+        let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        let holding = shard.table.find_mut(hash, |holding| holding.is_of(question))?;
-        let (decision, take) = holding.spend(question.cost, self.now_us())?;
+        let holding = shard.table.find_mut(hash, |holding| holding.is_of(request))?;
+        let (decision, take) = holding.spend(request.cost, self.now_us())?;
         shard.answered += 1;
         drop(shard);
         if let Some(take) = take {
@@ -142,7 +142,7 @@ impl Leases {
     /// The store admitted a check for which there was no lease: a key for which that happens often is leased.
     pub(crate) fn admitted(
         self: &Arc<Self>,
-        question: Question<'_>,
+        request: StoreRequest<'_>,
         policy: &RedisPolicy,
         decision: &Decision,
         asked_us: u64,
@@ -153,12 +153,12 @@ impl Leases {
             return;
         }
         let repaid_us = repaid_us(policy.policy.quotas(), decision, asked_us);
-        let lease_key = |hash| LeaseKey { id: question.id, key: question.key.into(), hash };
-        let hash = self.hash(question);
+        let lease_key = |hash| LeaseKey { id: request.id, key: request.key.into(), hash };
+        let hash = self.hash(request);
         let now_us = self.now_us();
         let mut shard = self.shard(hash).lock();
-        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
-            let take = holding.missed(question.cost, decision.remaining(), repaid_us, now_us);
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
+            let take = holding.missed(request.cost, decision.remaining(), repaid_us, now_us);
             drop(shard);
             if let Some(take) = take {
                 self.take(lease_key(hash), take);
@@ -166,37 +166,37 @@ impl Leases {
         } else if shard.table.len() < MAX_IN_SHARD || self.make_room(&mut shard, now_us) {
             let (max_age_us, quotas) = (micros(lease.max_age()), policy.policy.quotas());
             let mut holding = KeyLease::new(lease_key(hash), most, max_age_us, quotas, now_us);
-            holding.has_spent(question.cost, now_us);
+            holding.has_spent(request.cost, now_us);
             shard.table.insert_unique(hash, holding, |holding| holding.lease_key.hash);
             self.keys_held.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Whether any units of a key are held here, or are being taken.
-    pub(crate) fn holds(&self, question: Question<'_>) -> bool {
+    pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let hash = self.hash(question);
+        let hash = self.hash(request);
         let shard = self.shard(hash).lock();
-        shard.table.find(hash, |holding| holding.is_of(question)).is_some_and(KeyLease::has_or_takes)
+        shard.table.find(hash, |holding| holding.is_of(request)).is_some_and(KeyLease::has_or_takes)
     }
 
     /// What is held of a key that is reset is void: the store forgets it, too.
-    pub(crate) fn forget(&self, question: Question<'_>) {
-        let hash = self.hash(question);
+    pub(crate) fn forget(&self, request: StoreRequest<'_>) {
+        let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
             let void = holding.reset(self.now_us());
             shard.lost += void;
         }
     }
 
     /// What was spent of a key is given back.
-    pub(crate) fn spent_nothing(&self, question: Question<'_>) {
-        let hash = self.hash(question);
+    pub(crate) fn spent_nothing(&self, request: StoreRequest<'_>) {
+        let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(question)) {
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
             holding.has_spent_nothing(self.now_us());
         }
     }
@@ -353,15 +353,15 @@ impl Leases {
     /// Counts what became of an operation, and tells those who follow what the store does.
     fn counted(&self, lease_key: &LeaseKey, reply: Reply, action: Action, cost: u64) -> Reply {
         let LeaseDeps { access, policies, outage, denial_cache, .. } = &self.deps;
-        let question = Question { id: lease_key.id, key: &lease_key.key, action, cost };
+        let request = StoreRequest { id: lease_key.id, key: &lease_key.key, action, cost };
         if action == REFUND {
-            denial_cache.forget(question, reply.is_err().then_some(2 * access.deadline));
+            denial_cache.forget(request, reply.is_err().then_some(2 * access.deadline));
         }
         match &reply {
             Ok(replied) => {
                 access.member.counters.applied.add(1);
                 if policies.get(lease_key.id).is_some_and(|policy| policy.outage == Outage::Fallback) {
-                    outage.follow(question, replied.spent);
+                    outage.follow(request, replied.spent);
                 }
             }
             Err(failure) => access.member.counters.failed(failure.class),
@@ -433,7 +433,7 @@ impl Leases {
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
 
-    fn hash(&self, question: Question<'_>) -> u64 {
-        self.seed.hash_one((question.id, question.key))
+    fn hash(&self, request: StoreRequest<'_>) -> u64 {
+        self.seed.hash_one((request.id, request.key))
     }
 }

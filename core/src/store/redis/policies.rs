@@ -12,7 +12,7 @@ use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 use crate::store::redis::call::PolicyCall;
 use crate::store::redis::keys::KeyEncoder;
-use crate::store::{PolicyId, PolicyOptions};
+use crate::store::request::{PolicyId, PolicyOptions};
 
 #[derive(Debug)]
 pub(crate) struct Policies {

@@ -13,11 +13,10 @@ use crate::rules::codec::reader::Reader;
 use crate::rules::codec::{LONE_LENGTH, States};
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
-use crate::runtime::clock;
-use crate::store::Action;
 use crate::store::redis::call::{Entry, PolicyCall};
-use crate::store::redis::denial_cache::Denied;
+use crate::store::redis::pipeline::pending::Denied;
 use crate::store::redis::pipeline::pending::Replied;
+use crate::store::request::Action;
 
 /// What stands for the code of a single answer is more than that by this.
 const SINGLE: u8 = 16;
@@ -74,7 +73,7 @@ pub(crate) enum Found {
 /// Reads the bulk string of a reply to a call with this nonce.
 pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malformed> {
     let mut rest = Reader(reply);
-    let head = read_head(&mut rest).filter(|head| head.nonce == nonce && head.now_us <= clock::MAX_US);
+    let head = read_head(&mut rest).filter(|head| head.nonce == nonce && head.now_us <= crate::units::MAX_US);
     match head {
         Some(Head { now_us, status, .. }) if status != 1 => {
             let code = match status {
@@ -195,7 +194,7 @@ impl PolicyCall {
 fn read_view(reply: &mut Reader<'_>) -> Option<sliding_log::State> {
     let (used, newest_us) = (reply.number(6)?, reply.number(7)?);
     let (at_us, units) = (reply.number(7)?, reply.number(6)?);
-    if units > used || at_us > newest_us || newest_us > clock::MAX_US {
+    if units > used || at_us > newest_us || newest_us > crate::units::MAX_US {
         return None;
     }
     let entry = (0 < units && units < used).then_some((at_us, units));

@@ -3,5 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod cluster;
 pub(crate) mod hub;
+pub(crate) mod invalidation_channel;
 pub(crate) mod runtimes;
+pub(crate) mod submission;
 pub(crate) mod topology;

@@ -13,3 +13,10 @@ pub(crate) mod session;
 pub(crate) mod slot;
 pub(crate) mod stream;
 pub(crate) mod tls;
+
+use std::time::Duration;
+
+/// A connection that is not made within this time is given up, and another attempt follows.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// A sentinel that does not answer within this time is given up.
+pub(crate) const SENTINEL_TIMEOUT: Duration = Duration::from_millis(250);

@@ -11,9 +11,12 @@ use crate::rules::decision::Decision;
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
 use crate::rules::transition::{Applied, PolicyRules};
-use crate::store::PolicyId;
+use crate::store::request::PolicyId;
 use crate::store::shared_file::key;
 use crate::store::shared_file::shard::{Bytes, Lengths};
+
+/// The policies by their ids.
+pub(crate) type PolicyList = [Arc<SharedFilePolicy>];
 
 /// In the order of their ids.
 #[derive(Debug, Default)]

@@ -27,7 +27,6 @@ mod entry;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) use self::entry::{Bytes, Lengths};
 use crate::store::shared_file::layout::{SHARD_HEAD_WORDS, ShardLayout};
 
 /// Words of a shard's head.
@@ -48,6 +47,29 @@ pub(crate) mod head {
     /// The complement of it, so that 0 is never.
     pub(crate) const ROUND_EARLIEST: usize = 9;
 }
+
+/// The bytes of an entry: of the key, the records and the logs.
+pub(crate) type Bytes = crate::rules::codec::Bytes;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    pub(crate) key: u8,
+    pub(crate) records: u16,
+    pub(crate) logs: u32,
+}
+
+impl Lengths {
+    pub(crate) fn total(self) -> usize {
+        usize::from(self.key) + usize::from(self.records) + self.logs as usize
+    }
+
+    pub(crate) fn blocks(self) -> usize {
+        1 + self.total().saturating_sub(FIRST_BYTES).div_ceil(FURTHER_BYTES)
+    }
+}
+
+const FIRST_BYTES: usize = 4 * 8;
+const FURTHER_BYTES: usize = 7 * 8;
 
 /// What is there makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The store of this host where there is none: so far there is one on Linux only.
 
-use crate::store::shared_file::{Answer, PolicyId, Question};
+use crate::store::request::{Answer, PolicyId, StoreRequest};
 use crate::runtime::clock::Clock;
 use crate::error::Error;
 use crate::rules::policy::Policy;
@@ -59,7 +59,7 @@ impl SharedFileStore {
         match *self {}
     }
 
-    pub(crate) fn answer(&self, _question: Question<'_>) -> Result<Answer, Error> {
+    pub(crate) fn answer(&self, _question: StoreRequest<'_>) -> Result<Answer, Error> {
         match *self {}
     }
 }

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use crate::store::duration;
 use crate::store::option::OptionKind;
-use crate::store::redis::config::duration;
 use crate::store::redis::config::kind::Kind;
 
 /// Whether a value is in a range such as `1 to 100`, or is 0 where the range says `0 (...), or 1 to 100`.

@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn any_text_is_options_or_refused(scheme in scheme(), text in prop_oneof![".{0,60}", "[@:/?#&=%,a1\\[\\]]{0,40}"]) {
         if let Err(error) = RedisOptions::parse(&format!("{scheme}{text}")) {
-            prop_assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+            prop_assert_eq!(error.kind(), crate::error::ErrorKind::InvalidArgument);
             prop_assert!(error.message().len() < 1_000 && !error.message().ends_with('.'));
         }
         let _ = RedisOptions::parse(&text);

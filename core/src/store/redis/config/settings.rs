@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::store::duration;
 use crate::store::outage::Outage;
-use crate::store::redis::config::duration;
 use crate::store::redis::config::secret::Secret;
 use crate::store::redis::config::table::{Settled, Values};
 use crate::store::redis::config::target::{Credentials, Endpoints, Identity, Location, Target, Tls};

@@ -8,7 +8,6 @@ use crate::error::excerpt;
 use crate::store::outage::Outage;
 use crate::store::redis::config::kind::Kind;
 use crate::store::redis::config::secret::Secret;
-use crate::store::redis::keys::is_readable;
 
 /// Implements [`Kind`] for text that is kept as it is.
 macro_rules! text {
@@ -128,3 +127,19 @@ impl Kind for Hidden {
         "***".to_owned()
     }
 }
+
+/// Whether a byte stands for itself in a key: it can be read and typed, and is no brace, `%` or `#`.
+pub(crate) const fn is_readable(byte: u8) -> bool {
+    READABLE[byte as usize]
+}
+
+const READABLE: [bool; 256] = {
+    let readable = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@:/+=,;!$&'()*|";
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < readable.len() {
+        table[readable[at] as usize] = true;
+        at += 1;
+    }
+    table
+};

@@ -12,25 +12,25 @@ use crate::store::redis::lease::grant::Grant;
 use crate::store::redis::lease::key_lease::KeyLease;
 use crate::store::redis::lease::{LeaseKey, Leases};
 use crate::store::redis::policies::RedisPolicy;
-use crate::store::{PolicyId, Question};
+use crate::store::request::{PolicyId, StoreRequest};
 
 impl Leases {
     /// Gives back what is held of a key until then, before something else is asked of it.
-    pub(crate) async fn give_back(&self, question: Question<'_>, until: Instant) {
-        let hash = self.hash(question);
+    pub(crate) async fn give_back(&self, request: StoreRequest<'_>, until: Instant) {
+        let hash = self.hash(request);
         // What is being taken is given back as well, if it comes in time. Others' takes are of no concern: where many keys
         // are leased, some is under way at any time.
         let landed = self.landed(|| {
             let shard = self.shard(hash).lock();
-            !shard.table.find(hash, |holding| holding.is_of(question)).is_some_and(KeyLease::takes)
+            !shard.table.find(hash, |holding| holding.is_of(request)).is_some_and(KeyLease::takes)
         });
         let _ = tokio::time::timeout_at(until.into(), landed).await;
         let held = {
             let mut shard = self.shard(hash).lock();
-            let holding = shard.table.find_mut(hash, |holding| holding.is_of(question));
+            let holding = shard.table.find_mut(hash, |holding| holding.is_of(request));
             holding.map(KeyLease::give_up).unwrap_or_default()
         };
-        let lease_key = LeaseKey { id: question.id, key: question.key.into(), hash };
+        let lease_key = LeaseKey { id: request.id, key: request.key.into(), hash };
         self.refund_all(held.into_iter().map(|held| (lease_key.clone(), held)), || until).await;
     }
 

@@ -7,7 +7,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_us};
 use crate::store::redis::pipeline::pending::Replied;
-use crate::store::{PolicyId, Question};
+use crate::store::request::{PolicyId, StoreRequest};
 
 /// A lease that lasts for less than this is too small, and one that lasts for more than twice as long is too large.
 const GOOD_TIME_US: u64 = 50_000;
@@ -86,8 +86,8 @@ impl KeyLease {
         }
     }
 
-    pub(crate) fn is_of(&self, question: Question<'_>) -> bool {
-        self.lease_key.id == question.id && *self.lease_key.key == *question.key
+    pub(crate) fn is_of(&self, request: StoreRequest<'_>) -> bool {
+        self.lease_key.id == request.id && *self.lease_key.key == *request.key
     }
 
     pub(crate) fn units(&self) -> u64 {

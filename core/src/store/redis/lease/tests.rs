@@ -6,12 +6,13 @@ use proptest::sample::select;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::Operation;
-use crate::runtime::clock::{ManualClock, micros};
+use crate::runtime::clock::ManualClock;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
 use crate::store::redis::pipeline::pending::Replied;
-use crate::store::{Action, PolicyId, Question};
+use crate::store::request::{Action, PolicyId, StoreRequest};
+use crate::units::micros;
 
 const KEY: &[u8] = b"key";
 const HOLDERS: usize = 3;
@@ -67,7 +68,7 @@ impl World {
 
     fn ask(&self, operation: Operation, cost: u64) -> Replied {
         let action = Action::Apply(operation);
-        let (decision, spent) = self.store.answer(Question { id: PolicyId(0), key: KEY, action, cost });
+        let (decision, spent) = self.store.answer(StoreRequest { id: PolicyId(0), key: KEY, action, cost });
         Replied { decision, spent, now_us: self.clock.now_us(), denied: None }
     }
 

@@ -11,10 +11,10 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::rules::transition::Operation;
-use crate::store::Action;
 use crate::store::redis::call::{self, PolicyCall};
 use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
 use crate::store::redis::transport::failure::Failure;
+use crate::store::request::Action;
 use crate::store::stats::Counters;
 
 /// A script call that decides one or more entries of one policy.

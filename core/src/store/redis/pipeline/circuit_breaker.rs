@@ -122,7 +122,7 @@ impl Record {
     /// A random part of the longest pause that is due, at least half of it: many processes do not come back at once.
     fn pause(&self) -> Duration {
         let longest = FIRST_PAUSE.saturating_mul(1 << self.opened.min(10)).min(MAX_PAUSE);
-        longest / 2 + crate::http::backoff::part_of(longest / 2)
+        longest / 2 + crate::runtime::backoff::part_of(longest / 2)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::store::redis::pipeline::batch::{self, Command};
 use crate::store::redis::pipeline::in_flight::InFlight;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::pipeline::supervisor::Shared;
+use crate::store::redis::pipeline::server::ServerState;
 use crate::store::redis::reply::{Reply, read_reply};
 use crate::store::redis::transport::failure::{Failure, Refusal};
 use crate::store::redis::transport::resp::{self, Value};
@@ -62,7 +62,7 @@ enum Read {
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
+    server: Arc<ServerState>,
     stream: Stream,
     read: BytesMut,
     /// Whether there may be whole replies in `read`.
@@ -92,10 +92,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: &Arc<Shared>, stream: Stream) -> Self {
+    pub(crate) fn new(server: &Arc<ServerState>, stream: Stream) -> Self {
         let now = Instant::now();
         Self {
-            shared: Arc::clone(shared),
+            server: Arc::clone(server),
             stream,
             read: BytesMut::with_capacity(READ_BYTES),
             has_more: false,
@@ -112,9 +112,9 @@ impl Connection {
             timeouts: 0,
             has_decided: false,
             last_used: now,
-            retires_at: shared.context.retires_at(now),
+            retires_at: server.context.retires_at(now),
             leaving: None,
-            next_nonce: crate::http::backoff::random(),
+            next_nonce: crate::runtime::backoff::random(),
         }
     }
 
@@ -147,11 +147,11 @@ impl Connection {
 
     /// Serves until the connection ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.shared.task.register(cx.waker());
+        self.server.task.register(cx.waker());
         let (end, reason) = match ready!(self.poll_end(cx)) {
             Ok(end) => (end, Degradation::ConnectionLost),
             Err(reason) => {
-                self.shared.failed(reason);
+                self.server.failed(reason);
                 (End::Broken, reason)
             }
         };
@@ -173,7 +173,7 @@ impl Connection {
                 Read::All => continue,
                 // The server is given something to work on while the others get their answers: what waits, or what those
                 // who were answered ask next.
-                Read::Enough if !self.shared.queue.is_empty() => continue,
+                Read::Enough if !self.server.queue.is_empty() => continue,
                 Read::Enough => {
                     // It is polled once, which has this task come after those that are ready.
                     let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -202,7 +202,7 @@ impl Connection {
     /// Whether it is time to leave.
     fn look_around(&mut self, now: Instant) {
         if self.leaving.is_none() {
-            if self.shared.is_closed() {
+            if self.server.is_closed() {
                 self.leaving = Some(End::Closed);
             } else if self.retires_at.is_some_and(|retires_at| retires_at <= now) {
                 self.leaving = Some(End::Retired);
@@ -221,7 +221,7 @@ impl Connection {
     fn next_moment(&self) -> Option<Instant> {
         let flights = self.flights.iter().filter_map(InFlight::expires).min();
         let later = self.later.iter().map(|(at, _)| *at).min();
-        let queued = self.shared.queue.next_deadline();
+        let queued = self.server.queue.next_deadline();
         [flights, later, queued, self.retires_at.filter(|_| self.leaving.is_none())]
             .into_iter()
             .flatten()
@@ -234,18 +234,18 @@ impl Connection {
             let all = std::mem::take(&mut self.later).into_iter();
             let (due, later): (Vec<_>, _) = all.partition(|(at, _)| *at <= now);
             self.later = later;
-            self.shared.queue.put_back(due.into_iter().map(|(_, operation)| operation));
+            self.server.queue.put_back(due.into_iter().map(|(_, operation)| operation));
         }
     }
 
     /// Sends what waits, as far as there may be more under way.
     fn fill(&mut self, now: Instant) {
         self.requeue(now);
-        self.shared.queue.expire(now, Failure::not_applied(Degradation::Late));
-        let most = (self.shared.queue.len() / 2).clamp(MIN_OPERATIONS, MAX_OPERATIONS);
+        self.server.queue.expire(now, Failure::not_applied(Degradation::Late));
+        let most = (self.server.queue.len() / 2).clamp(MIN_OPERATIONS, MAX_OPERATIONS);
         while self.leaving.is_none() && self.batches_under_way() < MAX_BATCHES {
             let mut operations = std::mem::take(&mut self.operations);
-            self.shared.queue.take(most, &mut operations);
+            self.server.queue.take(most, &mut operations);
             if operations.is_empty() {
                 self.operations = operations;
                 return;
@@ -265,11 +265,11 @@ impl Connection {
     fn send(&mut self, command: Command, naming: Naming) {
         let nonce = nonce(self.next_nonce);
         self.next_nonce = self.next_nonce.wrapping_add(1);
-        let deadline_us = command.deadline().and_then(|deadline| self.shared.time.at(deadline));
+        let deadline_us = command.deadline().and_then(|deadline| self.server.time.at(deadline));
         let head = Head {
             nonce,
             deadline_us: deadline_us.unwrap_or(0),
-            manual_now_us: self.shared.context.manual.as_ref().map(ManualClock::now_us),
+            manual_now_us: self.server.context.manual.as_ref().map(ManualClock::now_us),
         };
         if command.asking {
             resp::write(&mut self.write, &[b"ASKING"]);
@@ -390,14 +390,14 @@ impl Connection {
                 Ok(Reply::Decided { now_us, entries }) => {
                     self.has_decided = true;
                     // A manual clock says nothing about the server's.
-                    if self.shared.context.manual.is_none() {
-                        self.shared.time.learn(now_us, in_flight.sent, self.last_used);
+                    if self.server.context.manual.is_none() {
+                        self.server.time.learn(now_us, in_flight.sent, self.last_used);
                     }
-                    self.shared.succeeded();
+                    self.server.succeeded();
                     return Self::decided(&in_flight.command, now_us, entries);
                 }
                 Ok(Reply::Late { server_now_us }) => {
-                    self.shared.time.learn(server_now_us, in_flight.sent, self.last_used);
+                    self.server.time.learn(server_now_us, in_flight.sent, self.last_used);
                     self.again(in_flight.command, Failure::not_applied(Degradation::Late));
                     return Ok(());
                 }

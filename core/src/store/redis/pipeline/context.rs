@@ -1,10 +1,11 @@
 //! What all connections of a store have in common.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::http::backoff::{self, Backoff};
+use crate::runtime::backoff::{self, Backoff};
 use crate::runtime::clock::ManualClock;
 use crate::store::redis::config::Settings;
 use crate::store::redis::transport::connect::Connector;
@@ -13,7 +14,7 @@ use crate::store::stats::Counters;
 
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) connector: Connector,
+    pub(crate) connector: Arc<Connector>,
     /// The clock that decides, if it is not the server's.
     pub(crate) manual: Option<ManualClock>,
     pub(crate) deadline: Duration,
@@ -26,7 +27,7 @@ pub(crate) struct Context {
     pub(crate) topology_refresh: Duration,
     /// Of what belongs to no single limiter.
     pub(crate) counters: Counters,
-    pub(crate) switches: Switches,
+    pub(crate) switches: Arc<Switches>,
     reconnect: Backoff,
     max_connection_age: Option<Duration>,
 }
@@ -40,7 +41,7 @@ impl Context {
             .max_retries(u32::MAX)
             .build()?;
         Ok(Self {
-            connector: Connector::new(settings)?,
+            connector: Arc::new(Connector::new(settings)?),
             manual,
             deadline: settings.deadline,
             first_connect_max: settings.first_connect_max,
@@ -49,7 +50,7 @@ impl Context {
             breaker_failures: settings.breaker_failures,
             topology_refresh: settings.topology_refresh,
             counters: Counters::default(),
-            switches: Switches::default(),
+            switches: Arc::default(),
             reconnect,
             max_connection_age: settings.max_connection_age,
         })
@@ -58,12 +59,12 @@ impl Context {
     /// The same, in a process that was forked from the one that uses this.
     pub(crate) fn after_fork(&self) -> Self {
         Self {
-            connector: self.connector.after_fork(),
+            connector: Arc::new(self.connector.after_fork()),
             manual: self.manual.clone(),
             failing: AtomicBool::new(false),
             examined: AtomicBool::new(false),
             counters: Counters::default(),
-            switches: Switches::default(),
+            switches: Arc::default(),
             reconnect: self.reconnect.clone(),
             ..*self
         }

@@ -1,9 +1,10 @@
-//! Waiting for something while the operations in a queue reach their deadlines.
+//! Deadlines of pending operations: a queued operation is answered when its deadline passes, whatever the task awaits.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
 use tokio::time::sleep_until;
@@ -11,9 +12,9 @@ use tokio::time::sleep_until;
 use crate::store::redis::pipeline::queue::Queue;
 use crate::store::redis::transport::failure::Failure;
 
-/// Waits for a future; meanwhile every operation in the queue is answered by its deadline. The future is polled whenever
-/// a operation arrives as well.
-pub(crate) async fn expiring<F: Future>(
+/// Awaits a future and meanwhile answers every queued operation whose deadline passes with `late`. An operation that arrives in
+/// the queue wakes the task, which polls the future as well.
+pub(crate) async fn with_deadlines<F: Future>(
     queue: &Queue,
     task: &AtomicWaker,
     late: Failure,
@@ -35,4 +36,40 @@ pub(crate) async fn expiring<F: Future>(
         Poll::Pending
     })
     .await
+}
+
+/// The time that callers give the first connection to a server, which may be longer than their deadline. It ends early when the
+/// server has decided once or has failed.
+#[derive(Debug)]
+pub(crate) struct FirstConnectWindow {
+    lasts: AtomicBool,
+    until: Instant,
+}
+
+impl FirstConnectWindow {
+    pub(crate) fn new(until: Instant) -> Self {
+        Self { lasts: AtomicBool::new(Instant::now() < until), until }
+    }
+
+    /// Until when callers wait at least; `None` when it is over.
+    #[inline]
+    pub(crate) fn until(&self) -> Option<Instant> {
+        (self.lasts() && Instant::now() < self.until).then_some(self.until)
+    }
+
+    /// How much of it is left.
+    pub(crate) fn left(&self) -> Duration {
+        self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Acquire)
+    }
+
+    /// Ends it, and says whether it had lasted until now.
+    #[inline]
+    pub(crate) fn end(&self) -> bool {
+        self.lasts() && self.lasts.swap(false, Ordering::AcqRel)
+    }
 }

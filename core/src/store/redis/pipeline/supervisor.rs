@@ -12,24 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, ready};
 use std::time::Instant;
 
-use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
 
-use crate::rules::decision::Degradation;
 use crate::runtime::driver;
 use crate::store::redis::config::target::Endpoint;
-use crate::store::redis::pipeline::circuit_breaker::{Admission, CircuitBreaker};
+use crate::store::redis::pipeline::circuit_breaker::Admission;
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::context::Context;
-pub(crate) use crate::store::redis::pipeline::deadlines::expiring;
-pub(crate) use crate::store::redis::pipeline::first_connection::Beginning;
+use crate::store::redis::pipeline::deadlines::with_deadlines;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::PendingOperation;
-pub(crate) use crate::store::redis::pipeline::queue::Queue;
-use crate::store::redis::routing::cluster::Redirect;
+use crate::store::redis::pipeline::server::{Redirect, ServerState};
 use crate::store::redis::transport::connect::{Address, Connected};
-use crate::store::redis::transport::failure::{Class, Failure};
-use crate::store::redis::transport::server_time::ServerTime;
+use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::stream::Stream;
 
 /// A handle; the task ends when all of them are gone.
@@ -41,28 +36,18 @@ pub(crate) struct ConnectionSupervisor {
 #[derive(Debug)]
 struct Held(Arc<Shared>);
 
-/// What callers and the task permit.
+/// State that callers and the connection task share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) address: Address,
-    pub(crate) context: Arc<Context>,
-    /// Where to go when a cluster sends us elsewhere.
-    pub(crate) redirect: Option<Redirect>,
-    pub(crate) queue: Queue,
-    pub(crate) breaker: CircuitBreaker,
-    pub(crate) beginning: Beginning,
-    pub(crate) time: ServerTime,
-    /// The task that drives the connection.
-    pub(crate) task: AtomicWaker,
-    /// Whether it last ran on a thread that does nothing else.
-    pub(crate) has_thread: AtomicBool,
-    /// The connection that stands, if one does.
-    pub(crate) serving: Mutex<Option<Connection>>,
-    /// Whether somebody has asked in vain since the last attempt to connect.
-    pub(crate) wanted: AtomicBool,
-    pub(crate) closed: AtomicBool,
-    /// Whether it is closed whatever is under way.
-    pub(crate) cut: AtomicBool,
+struct Shared {
+    server: Arc<ServerState>,
+    /// Whether the connection task last ran on a thread that does nothing else.
+    has_thread: AtomicBool,
+    /// The open connection, if there is one.
+    connection: Mutex<Option<Connection>>,
+    /// Whether an operation was refused since the last attempt to connect.
+    wanted: AtomicBool,
+    /// Whether the connection ends at once, whatever is in flight.
+    cut: AtomicBool,
 }
 
 impl ConnectionSupervisor {
@@ -71,22 +56,14 @@ impl ConnectionSupervisor {
     pub(crate) fn spawn(
         address: Address,
         context: Arc<Context>,
-        redirect: Option<Redirect>,
+        redirect: Option<Arc<dyn Redirect>>,
         first_until: Instant,
     ) -> Self {
         let shared = Arc::new(Shared {
-            address,
-            redirect,
-            queue: Queue::default(),
-            breaker: CircuitBreaker::new(context.breaker_failures),
-            beginning: Beginning::new(first_until),
-            context,
-            time: ServerTime::default(),
-            task: AtomicWaker::new(),
+            server: Arc::new(ServerState::new(address, context, redirect, first_until)),
             has_thread: AtomicBool::new(false),
-            serving: Mutex::default(),
+            connection: Mutex::default(),
             wanted: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });
         tokio::spawn(Task(Arc::clone(&shared)).run());
@@ -101,19 +78,20 @@ impl ConnectionSupervisor {
 
     /// Whether the server answers, as far as is known.
     pub(crate) fn is_healthy(&self) -> bool {
-        self.held.0.breaker.is_closed()
+        self.held.0.server.breaker.is_closed()
     }
 
     /// Until when its first connection is waited for; `None` when that is over.
     #[inline]
     pub(crate) fn first_connect_until(&self) -> Option<Instant> {
-        self.held.0.beginning.until()
+        self.held.0.server.first_connect.until()
     }
 
     /// Whether somebody waits for an answer.
     pub(crate) fn is_waited_for(&self) -> bool {
         let Held(shared) = &*self.held;
-        !shared.queue.is_empty() || shared.serving.lock().as_ref().is_some_and(Connection::is_waited_for)
+        !shared.server.queue.is_empty()
+            || shared.connection.lock().as_ref().is_some_and(Connection::is_waited_for)
     }
 
     /// Whether both lead over the same connection.
@@ -125,11 +103,11 @@ impl ConnectionSupervisor {
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let Held(shared) = &*self.held;
         // What moves between the connection and the queue does so under this lock.
-        let serving = shared.serving.lock();
-        if let Some(serving) = &*serving {
-            serving.end_waiting(member);
+        let connection = shared.connection.lock();
+        if let Some(connection) = &*connection {
+            connection.end_waiting(member);
         }
-        shared.queue.end_waiting(member);
+        shared.server.queue.end_waiting(member);
     }
 
     /// Ends the connection now; its task finds that out when its runtime has it run.
@@ -139,14 +117,14 @@ impl ConnectionSupervisor {
 
     /// Whether its task has ended, along with the runtime that it ran on.
     pub(crate) fn is_dead(&self) -> bool {
-        self.held.0.is_closed()
+        self.held.0.server.is_closed()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.closed.store(true, Ordering::Release);
-        self.0.task.wake();
+        self.0.server.closed.store(true, Ordering::Release);
+        self.0.server.task.wake();
     }
 }
 
@@ -154,36 +132,36 @@ impl Shared {
     /// Ends it at once. The connection and what waits for it do not wait for the task, whose runtime may never run again.
     fn cut(&self) {
         self.cut.store(true, Ordering::Release);
-        self.closed.store(true, Ordering::Release);
+        self.server.closed.store(true, Ordering::Release);
         // Those under way are answered as it is dropped, which may call others.
-        let serving = self.serving.lock().take();
-        drop(serving);
-        self.queue.answer_all(UNREACHABLE);
-        self.task.wake();
+        let connection = self.connection.lock().take();
+        drop(connection);
+        self.server.queue.answer_all(UNREACHABLE);
+        self.server.task.wake();
     }
 
     fn submit(&self, operation: Arc<PendingOperation>) {
-        if let Admission::Refused(reason) = self.breaker.admit() {
+        if let Admission::Refused(reason) = self.server.breaker.admit() {
             if !self.wanted.swap(true, Ordering::Relaxed) {
-                self.task.wake();
+                self.server.task.wake();
             }
             operation.answer(Err(Failure::not_applied(reason)));
             return;
         }
         let first = operation.is_first.then(|| Arc::clone(&operation));
-        if self.queue.push(operation) && !self.send_from_caller() {
-            self.task.wake();
+        if self.server.queue.push(operation) && !self.send_from_caller() {
+            self.server.task.wake();
         }
         if let Some(first) = first
-            && !self.beginning.lasts()
+            && !self.server.first_connect.lasts()
         {
             // It came too late to be told along with the others.
-            first.bring_forward(self.deadline());
-            self.task.wake();
+            first.bring_forward(self.server.deadline());
+            self.server.task.wake();
         }
         // The task may have ended just before, and then nobody else answers.
-        if self.is_closed() {
-            self.queue.answer_all(UNREACHABLE);
+        if self.server.is_closed() {
+            self.server.queue.answer_all(UNREACHABLE);
         }
     }
 
@@ -191,44 +169,12 @@ impl Shared {
     /// woken.
     fn send_from_caller(&self) -> bool {
         let is_elsewhere = self.has_thread.load(Ordering::Relaxed) && !driver::is_own_thread();
-        let serving = if is_elsewhere { self.serving.try_lock() } else { None };
-        serving.is_some_and(|mut serving| serving.as_mut().is_some_and(Connection::send_from_caller))
-    }
-
-    /// When something has to be answered that is asked now.
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.context.deadline
-    }
-
-    /// Notes that the server has decided something.
-    pub(crate) fn succeeded(&self) {
-        self.breaker.succeeded();
-        self.beginning.end();
-        self.context.set_failing(false);
-    }
-
-    /// Notes a failure of the server; while the breaker is open nobody waits.
-    pub(crate) fn failed(&self, reason: Degradation) {
-        self.context.set_failing(true);
-        if self.beginning.end() {
-            self.queue.bring_forward(self.deadline());
-        }
-        if self.breaker.failed(reason) {
-            self.context.counters.breaker_opened.add(1);
-        }
-        if !self.breaker.is_closed() {
-            self.queue.answer_all(Failure::not_applied(reason));
-        }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        let connection = if is_elsewhere { self.connection.try_lock() } else { None };
+        connection.is_some_and(|mut connection| connection.as_mut().is_some_and(Connection::send_from_caller))
     }
 }
 
-const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
-
-/// How serving over a connection has ended.
+/// How connection over a connection has ended.
 struct Served {
     end: End,
     /// Whether anything was decided over it.
@@ -253,29 +199,33 @@ impl Task {
 
     async fn drive(self) {
         let shared = &*self.0;
-        let context = &*shared.context;
+        let context = &*shared.server.context;
         // How many attempts have failed in a row.
         let mut failed = 0;
         let mut told = context.switches.told();
         let mut moved_to = None;
         loop {
-            if !self.expiring(self.wanted()).await {
+            if !self.with_deadlines(self.wanted()).await {
                 return;
             }
             told.forget();
-            let longest = shared.beginning.left();
-            let connecting =
-                context.connector.connect(&shared.address, moved_to.take(), &shared.time, longest);
-            match self.expiring(connecting).await {
+            let longest = shared.server.first_connect.left();
+            let connecting = context.connector.connect(
+                &shared.server.address,
+                moved_to.take(),
+                &shared.server.time,
+                longest,
+            );
+            match self.with_deadlines(connecting).await {
                 Ok(Connected { stream, primary }) => {
                     context.counters.connections.add(1);
-                    shared.breaker.reconnected();
+                    shared.server.breaker.reconnected();
                     if !self.hold(stream) {
                         return;
                     }
-                    context.switches.listen(&shared.context, &shared.address);
+                    context.switches.listen(&context.connector, &shared.server.address);
                     let every = context.topology_refresh;
-                    let moved = context.connector.moved(&shared.address, primary, &mut told, every);
+                    let moved = context.connector.moved(&shared.server.address, primary, &mut told, every);
                     let Some(Served { end, has_decided, moved: to }) = self.serve(moved).await else {
                         return;
                     };
@@ -288,24 +238,24 @@ impl Task {
                 }
                 Err(failure) => {
                     failed += 1;
-                    shared.failed(failure.reason);
+                    shared.server.failed(failure.reason);
                     if failure.class == Class::Permanent {
-                        shared.queue.answer_all(failure);
+                        shared.server.queue.answer_all(failure);
                     }
                 }
             }
             if failed > 0 {
-                self.expiring(tokio::time::sleep(context.pause_after(failed))).await;
+                self.with_deadlines(tokio::time::sleep(context.pause_after(failed))).await;
             }
         }
     }
 
     /// Keeps a new connection, unless the link was cut meanwhile.
     fn hold(&self, stream: Stream) -> bool {
-        let mut serving = self.0.serving.lock();
+        let mut connection = self.0.connection.lock();
         let is_open = !self.0.cut.load(Ordering::Acquire);
         if is_open {
-            *serving = Some(Connection::new(&self.0, stream));
+            *connection = Some(Connection::new(&self.0.server, stream));
         }
         is_open
     }
@@ -317,15 +267,15 @@ impl Task {
         let mut moved_to = None;
         poll_fn(|cx| {
             shared.has_thread.store(driver::is_own_thread(), Ordering::Relaxed);
-            let mut held = shared.serving.lock();
-            let Some(serving) = held.as_mut() else { return Poll::Ready(None) };
-            if !serving.is_leaving()
+            let mut held = shared.connection.lock();
+            let Some(connection) = held.as_mut() else { return Poll::Ready(None) };
+            if !connection.is_leaving()
                 && let Poll::Ready(to) = moved.as_mut().poll(cx)
             {
                 moved_to = Some(to);
-                serving.retire();
+                connection.retire();
             }
-            let end = ready!(serving.poll(cx));
+            let end = ready!(connection.poll(cx));
             // From here on nobody sends over it.
             let served = held.take();
             drop(held);
@@ -336,9 +286,9 @@ impl Task {
     }
 
     /// Waits while nothing can be sent. Whose time is over meanwhile is told what was wrong.
-    async fn expiring<F: Future>(&self, future: F) -> F::Output {
-        let late = Failure::not_applied(self.0.breaker.reason());
-        expiring(&self.0.queue, &self.0.task, late, future).await
+    async fn with_deadlines<F: Future>(&self, future: F) -> F::Output {
+        let late = Failure::not_applied(self.0.server.breaker.reason());
+        with_deadlines(&self.0.server.queue, &self.0.server.task, late, future).await
     }
 
     /// Waits until there is a reason to connect; says no when nobody needs the link any more.
@@ -346,9 +296,9 @@ impl Task {
         let shared = &*self.0;
         poll_fn(|_| {
             // It is polled whenever somebody asks.
-            if shared.is_closed() {
+            if shared.server.is_closed() {
                 Poll::Ready(false)
-            } else if shared.wanted.swap(false, Ordering::Relaxed) || !shared.queue.is_empty() {
+            } else if shared.wanted.swap(false, Ordering::Relaxed) || !shared.server.queue.is_empty() {
                 Poll::Ready(true)
             } else {
                 Poll::Pending

@@ -21,12 +21,16 @@ use tokio::time::sleep;
 use crate::rules::decision::Degradation;
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::pipeline::deadlines::{FirstConnectWindow, with_deadlines};
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::pipeline::supervisor::{Beginning, ConnectionSupervisor, Queue, expiring};
+use crate::store::redis::pipeline::queue::Queue;
+use crate::store::redis::pipeline::server::Redirect;
+use crate::store::redis::pipeline::supervisor::ConnectionSupervisor;
 use crate::store::redis::transport::cluster_slots::{self, Slots};
-use crate::store::redis::transport::connect::{Address, happy_eyeballs};
+use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
 
 /// The table is not read more often than this,
 const MIN_PAUSE: Duration = Duration::from_millis(50);
@@ -48,7 +52,7 @@ struct Shared {
     runtime: tokio::runtime::Handle,
     /// Tickets whose slot has no known owner.
     unrouted: Queue,
-    beginning: Beginning,
+    first_connect: FirstConnectWindow,
     /// Until when the first connection to a node is waited for.
     first_until: Instant,
     task: AtomicWaker,
@@ -65,7 +69,7 @@ struct Table {
 
 /// Where a supervisor sends what its node does not serve.
 #[derive(Clone, Debug)]
-pub(crate) struct Redirect(Weak<Shared>);
+struct ToNamedNode(Weak<Shared>);
 
 impl Cluster {
     /// A cluster whose tasks run on the current runtime.
@@ -77,7 +81,7 @@ impl Cluster {
             supervisors: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             unrouted: Queue::default(),
-            beginning: Beginning::new(first_until),
+            first_connect: FirstConnectWindow::new(first_until),
             first_until,
             task: AtomicWaker::new(),
             outdated: Notify::new(),
@@ -96,7 +100,7 @@ impl Cluster {
     pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
         let table = self.shared.table.load();
         let owner = table.slots.owner(slot).and_then(|at| table.supervisors.get(at));
-        owner.map_or_else(|| self.shared.beginning.until(), ConnectionSupervisor::first_connect_until)
+        owner.map_or_else(|| self.shared.first_connect.until(), ConnectionSupervisor::first_connect_until)
     }
 
     /// Whether every known node answers, as far as is known.
@@ -154,7 +158,7 @@ impl Shared {
             self.task.wake();
         }
         if let Some(first) = first
-            && !self.beginning.lasts()
+            && !self.first_connect.lasts()
         {
             first.bring_forward(Instant::now() + self.context.deadline);
             self.task.wake();
@@ -183,7 +187,7 @@ impl Shared {
         let mut supervisors = self.supervisors.lock();
         let made = || {
             let _entered = self.runtime.enter();
-            let redirect = Redirect(Arc::downgrade(self));
+            let redirect: Arc<dyn Redirect> = Arc::new(ToNamedNode(Arc::downgrade(self)));
             ConnectionSupervisor::spawn(
                 Address::Tcp(node.clone()),
                 Arc::clone(&self.context),
@@ -229,9 +233,9 @@ impl Shared {
 
 const UNKNOWN_OWNER: Failure = Failure::not_applied(Degradation::ClusterDown);
 
-impl Redirect {
+impl Redirect for ToNamedNode {
     /// A slot has moved to a node for good.
-    pub(crate) fn moved(&self, slot: u16, address: &str, told_by: &Address) {
+    fn moved(&self, slot: u16, address: &str, told_by: &Address) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else { return };
         let supervisor = shared.supervisor(&node);
         shared.table.rcu(|table| {
@@ -246,13 +250,7 @@ impl Redirect {
     }
 
     /// Sends a operation to a node; `asking` when the slot is only on its way there.
-    pub(crate) fn send(
-        &self,
-        operation: &Arc<PendingOperation>,
-        address: &str,
-        told_by: &Address,
-        asking: bool,
-    ) {
+    fn send(&self, operation: &Arc<PendingOperation>, address: &str, told_by: &Address, asking: bool) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
             operation.answer(Err(UNKNOWN_OWNER));
             return;
@@ -294,17 +292,17 @@ impl Refreshing {
         let mut failed = 0;
         let (mut pause, mut in_demand) = (MIN_PAUSE, false);
         while !shared.closed.load(Ordering::Acquire) {
-            match self.expiring(shared.read_table()).await {
+            match self.with_deadlines(shared.read_table()).await {
                 Ok(changed) => {
                     failed = 0;
-                    shared.beginning.end();
+                    shared.first_connect.end();
                     pause = if changed || !in_demand { MIN_PAUSE } else { MAX_PAUSE.min(pause * 2) };
                     shared.submit_again();
                 }
                 Err(failure) => {
                     failed += 1;
                     shared.context.set_failing(true);
-                    if shared.beginning.end() {
+                    if shared.first_connect.end() {
                         shared.unrouted.bring_forward(Instant::now() + shared.context.deadline);
                     }
                     if failed >= shared.context.breaker_failures {
@@ -313,10 +311,10 @@ impl Refreshing {
                 }
             }
             if failed > 0 {
-                self.expiring(sleep(shared.context.pause_after(failed))).await;
+                self.with_deadlines(sleep(shared.context.pause_after(failed))).await;
                 continue;
             }
-            self.expiring(sleep(pause)).await;
+            self.with_deadlines(sleep(pause)).await;
             let paused = Instant::now();
             let outdated = async {
                 tokio::select! {
@@ -324,13 +322,13 @@ impl Refreshing {
                     () = sleep(shared.context.topology_refresh) => {}
                 }
             };
-            self.expiring(outdated).await;
+            self.with_deadlines(outdated).await;
             in_demand = paused.elapsed() < MAX_PAUSE;
         }
     }
 
-    async fn expiring<F: Future>(&self, future: F) -> F::Output {
-        expiring(&self.0.unrouted, &self.0.task, UNKNOWN_OWNER, future).await
+    async fn with_deadlines<F: Future>(&self, future: F) -> F::Output {
+        with_deadlines(&self.0.unrouted, &self.0.task, UNKNOWN_OWNER, future).await
     }
 }
 

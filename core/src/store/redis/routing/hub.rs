@@ -18,8 +18,8 @@ use crate::runtime::clock::{Clock, ManualClock};
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Credentials;
-use crate::store::redis::invalidation::Channel;
 use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::routing::invalidation_channel::Channel;
 use crate::store::redis::routing::runtimes::Runtimes;
 
 #[derive(Debug)]

@@ -86,12 +86,18 @@ impl Ordinary {
 
 fn form(quota: &Quota) -> Option<Form> {
     let form = match quota.algorithm() {
-        crate::Algorithm::TokenBucket if quota.step().is_some() => Form::SteppedBucket,
-        crate::Algorithm::TokenBucket | crate::Algorithm::LeakyBucket if is_short(quota) => Form::ShortBucket,
-        crate::Algorithm::TokenBucket | crate::Algorithm::LeakyBucket => Form::Bucket,
-        crate::Algorithm::FixedWindow => Form::FixedWindow,
-        crate::Algorithm::SlidingWindow => Form::SlidingWindow,
-        crate::Algorithm::SlidingLog => return None,
+        crate::rules::quota::Algorithm::TokenBucket if quota.step().is_some() => Form::SteppedBucket,
+        crate::rules::quota::Algorithm::TokenBucket | crate::rules::quota::Algorithm::LeakyBucket
+            if is_short(quota) =>
+        {
+            Form::ShortBucket
+        }
+        crate::rules::quota::Algorithm::TokenBucket | crate::rules::quota::Algorithm::LeakyBucket => {
+            Form::Bucket
+        }
+        crate::rules::quota::Algorithm::FixedWindow => Form::FixedWindow,
+        crate::rules::quota::Algorithm::SlidingWindow => Form::SlidingWindow,
+        crate::rules::quota::Algorithm::SlidingLog => return None,
     };
     (quota.limit() > 0 && !quota.count_denied()).then_some(form)
 }

@@ -17,18 +17,13 @@ use crate::error::Error;
 use crate::rules::decision::Degradation;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Tls};
-use crate::store::redis::transport::failure::Failure;
-pub(crate) use crate::store::redis::transport::handshake::server_us;
-pub(crate) use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
+use crate::store::redis::transport::CONNECT_TIMEOUT;
+use crate::store::redis::transport::failure::{Failure, UNREACHABLE};
+use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
 use crate::store::redis::transport::server_time::ServerTime;
-pub(crate) use crate::store::redis::transport::session::Session;
+use crate::store::redis::transport::session::Session;
 use crate::store::redis::transport::stream::Stream;
 use crate::store::redis::transport::tls;
-
-/// A connection that takes longer than this is given up, and another one tried.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A sentinel that takes longer than this is given up.
-pub(crate) const SENTINEL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Where the server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -184,8 +179,6 @@ fn not_connected(error: io::Error) -> Failure {
         _ => UNREACHABLE,
     }
 }
-
-pub(crate) const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
 
 #[cfg(test)]
 mod tests {

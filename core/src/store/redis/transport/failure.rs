@@ -1,6 +1,7 @@
 //! Why a store operation was not answered, and what is known of whether it ran.
 
 use crate::rules::decision::Degradation;
+use crate::store::stats::Counters;
 
 /// What is known of an operation that got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,9 @@ pub(crate) struct Failure {
     pub(crate) class: Class,
     pub(crate) reason: Degradation,
 }
+
+/// No connection to the server could be made.
+pub(crate) const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
 
 /// What an error reply asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,17 @@ impl Failure {
 
     pub(crate) const fn permanent(reason: Degradation) -> Self {
         Self { class: Class::Permanent, reason }
+    }
+}
+
+impl Counters {
+    /// Counts an operation that the store has not answered.
+    pub(crate) fn failed(&self, class: Class) {
+        match class {
+            Class::NotApplied => self.not_applied.add(1),
+            Class::Unknown => self.unknown.add(1),
+            Class::Permanent => self.permanent.add(1),
+        }
     }
 }
 

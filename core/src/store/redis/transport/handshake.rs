@@ -4,10 +4,12 @@ use std::time::Instant;
 
 use crate::rules::decision::Degradation;
 use crate::store::redis::config::target::Credentials;
-use crate::store::redis::transport::connect::{Connector, Session, UNREACHABLE};
+use crate::store::redis::transport::connect::Connector;
+use crate::store::redis::transport::failure::UNREACHABLE;
 use crate::store::redis::transport::failure::{Failure, Refusal};
 use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::server_time::ServerTime;
+use crate::store::redis::transport::session::Session;
 use crate::store::redis::transport::stream::Stream;
 
 /// What a reply is to.

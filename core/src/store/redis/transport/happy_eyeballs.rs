@@ -6,8 +6,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
-use crate::store::redis::transport::connect::UNREACHABLE;
 use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::failure::UNREACHABLE;
 
 /// Beside an attempt that takes longer than this the next one is begun. RFC 8305, section 5, recommends 250 ms, and at
 /// least 100 ms, on the open internet; a store stands near, and connecting to it takes a second at most.

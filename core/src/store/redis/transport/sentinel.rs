@@ -5,17 +5,19 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use crate::http::backoff;
 use crate::rules::decision::Degradation;
+use crate::runtime::backoff;
 use crate::store::redis::config::target::Endpoint;
-use crate::store::redis::transport::connect::{
-    Address, CONNECT_TIMEOUT, Connector, SENTINEL_TIMEOUT, Session, UNREACHABLE,
-};
+use crate::store::redis::transport::CONNECT_TIMEOUT;
+use crate::store::redis::transport::SENTINEL_TIMEOUT;
+use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::failure::UNREACHABLE;
 use crate::store::redis::transport::handshake::auth;
 use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
 use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::sentinel_events::Told;
+use crate::store::redis::transport::session::Session;
 
 impl Connector {
     /// Where the service's primary is, by the first sentinel that knows. Asked anew for every connection, so a failover
@@ -93,8 +95,8 @@ impl Connector {
 
     async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
         let mut session = self.sentinel(sentinel).await?;
-        let question: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()];
-        match session.ask(&question).await.map_err(|_| UNREACHABLE)? {
+        let request: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()];
+        match session.ask(&request).await.map_err(|_| UNREACHABLE)? {
             Value::Array(words) => primary(&words).ok_or(UNREACHABLE),
             Value::Error(line) if line.starts_with("NOAUTH") || line.starts_with("NOPERM") => {
                 Err(Failure::permanent(Degradation::Auth))

@@ -13,13 +13,13 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::http::backoff;
+use crate::runtime::backoff;
 use crate::runtime::driver::Driver;
 use crate::store::redis::config::target::Endpoint;
-use crate::store::redis::pipeline::context::Context;
-use crate::store::redis::transport::connect::{Address, Session};
+use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Class;
 use crate::store::redis::transport::resp::Value;
+use crate::store::redis::transport::session::Session;
 
 /// Before a sentinel is listened to again that could not be, or that refuses it.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub(crate) struct Told(watch::Receiver<Option<Endpoint>>);
 
 impl Switches {
     /// Listens to the sentinels from now on, if there are any.
-    pub(crate) fn listen(&self, context: &Arc<Context>, address: &Address) {
+    pub(crate) fn listen(self: &Arc<Self>, connector: &Arc<Connector>, address: &Address) {
         let Address::Service { service, sentinels } = address else { return };
         if self.is_listening.swap(true, Ordering::Relaxed) {
             return;
@@ -60,7 +60,8 @@ impl Switches {
             return;
         };
         let listening = sentinels.iter().map(|sentinel| Listening {
-            context: Arc::downgrade(context),
+            connector: Arc::downgrade(connector),
+            switches: Arc::downgrade(self),
             service: service.clone(),
             sentinels: sentinels.clone(),
             sentinel: sentinel.clone(),
@@ -120,7 +121,8 @@ impl Told {
 
 /// Listening to one of the sentinels.
 struct Listening {
-    context: Weak<Context>,
+    connector: Weak<Connector>,
+    switches: Weak<Switches>,
     service: Box<str>,
     sentinels: Box<[Endpoint]>,
     sentinel: Endpoint,
@@ -129,15 +131,15 @@ struct Listening {
 impl Listening {
     /// Until the store is gone.
     async fn run(self) {
-        while let Some(context) = self.context.upgrade() {
-            let subscribed = context.connector.hear_switches(&self.sentinel).await;
+        while let Some(connector) = self.connector.upgrade() {
+            let subscribed = connector.hear_switches(&self.sentinel).await;
             if subscribed.is_ok()
-                && let Some(named) = context.connector.agreed_primary(&self.service, &self.sentinels).await
+                && let Some(named) = connector.agreed_primary(&self.service, &self.sentinels).await
             {
-                // It may have changed before this sentinel was listened to.
-                context.switches.tell(named);
+                // The primary may have changed before this sentinel was listened to.
+                self.tell(named);
             }
-            drop(context);
+            drop(connector);
             let pause = match subscribed {
                 Ok(session) => {
                     self.hear(session).await;
@@ -153,14 +155,20 @@ impl Listening {
     /// Hears one message after the other, until the connection ends.
     async fn hear(&self, mut session: Session) {
         while let Ok(message) = session.reply().await {
-            let Some(context) = self.context.upgrade() else { return };
+            let Some(connector) = self.connector.upgrade() else { return };
             if !self.is_meant(&message) {
                 continue;
             }
-            // By now it may know more than it said.
-            if let Ok(named) = context.connector.named_by(&self.sentinel, &self.service).await {
-                context.switches.tell(named);
+            // The sentinel may know more by now than the message said.
+            if let Ok(named) = connector.named_by(&self.sentinel, &self.service).await {
+                self.tell(named);
             }
+        }
+    }
+
+    fn tell(&self, named: Endpoint) {
+        if let Some(switches) = self.switches.upgrade() {
+            switches.tell(named);
         }
     }
 

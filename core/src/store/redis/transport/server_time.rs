@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
-use crate::runtime::clock::MAX_US;
+use crate::units::MAX_US;
 
 /// How fast two clocks are assumed to drift apart at most: 500 ppm, the limit of NTP's corrections.
 const DRIFT_DIVISOR: i64 = 2_000;

@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::store::redis::transport::connect::CONNECT_TIMEOUT;
+use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::resp::{self, Value};
 use crate::store::redis::transport::stream::Stream;
 

@@ -2,30 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::shared_file::shard::{Broken, Shard, both, high, low};
-
-/// The bytes of an entry: of the key, the records and the logs.
-pub(crate) type Bytes = crate::rules::codec::Bytes;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lengths {
-    pub(crate) key: u8,
-    pub(crate) records: u16,
-    pub(crate) logs: u32,
-}
-
-impl Lengths {
-    pub(crate) fn total(self) -> usize {
-        usize::from(self.key) + usize::from(self.records) + self.logs as usize
-    }
-
-    pub(crate) fn blocks(self) -> usize {
-        1 + self.total().saturating_sub(FIRST_BYTES).div_ceil(FURTHER_BYTES)
-    }
-}
-
-const FIRST_BYTES: usize = 4 * 8;
-const FURTHER_BYTES: usize = 7 * 8;
+use crate::store::shared_file::shard::{
+    Broken, Bytes, FIRST_BYTES, FURTHER_BYTES, Lengths, Shard, both, high, low,
+};
 
 /// What is known of an entry from its first block.
 #[derive(Clone, Copy, Debug)]

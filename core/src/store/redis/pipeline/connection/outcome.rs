@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::http::backoff;
 use crate::rules::decision::Degradation;
+use crate::runtime::backoff;
 use crate::store::redis::call::Naming;
 use crate::store::redis::pipeline::batch::Command;
 use crate::store::redis::pipeline::connection::{Connection, End};
@@ -63,7 +63,7 @@ impl Connection {
             Refusal::Ask { address } => self.redirect(command, None, &address),
             Refusal::ReadOnly => {
                 self.leaving = Some(End::Broken);
-                self.shared.failed(Degradation::ReadOnly);
+                self.server.failed(Degradation::ReadOnly);
                 self.again(command, Failure::not_applied(Degradation::ReadOnly));
             }
             Refusal::TryAgain => self.while_keys_move(command),
@@ -74,7 +74,7 @@ impl Connection {
                 }
                 // Only that key is in a bad state, not the server.
                 if failure.reason != Degradation::WrongType {
-                    self.shared.failed(failure.reason);
+                    self.server.failed(failure.reason);
                 }
                 match failure.class {
                     Class::NotApplied => self.later(command, failure),
@@ -85,17 +85,17 @@ impl Connection {
     }
 
     fn redirect(&mut self, command: Command, moved: Option<u16>, address: &str) {
-        let Some(redirect) = &self.shared.redirect else {
+        let Some(redirect) = &self.server.redirect else {
             command.answer(Failure::permanent(Degradation::ClusterDown));
             return;
         };
         if let Some(slot) = moved {
-            redirect.moved(slot, address, &self.shared.address);
+            redirect.moved(slot, address, &self.server.address);
         }
         for operation in into_tickets(command) {
             if operation.may_retry() {
                 operation.member().counters.redirected.add(1);
-                redirect.send(&operation, address, &self.shared.address, moved.is_none());
+                redirect.send(&operation, address, &self.server.address, moved.is_none());
             } else {
                 operation.answer(Err(Failure::not_applied(Degradation::ClusterDown)));
             }
@@ -123,12 +123,12 @@ impl Connection {
     /// What provably did not run goes first in the queue again.
     pub(crate) fn again(&mut self, command: Command, failure: Failure) {
         let operations = Self::retried(command, failure);
-        self.shared.queue.put_back(operations.into_iter());
+        self.server.queue.put_back(operations.into_iter());
     }
 
     /// What provably did not run is tried again in a moment, if its deadline and the breaker allow.
     fn later(&mut self, command: Command, failure: Failure) {
-        if !self.shared.breaker.is_closed() {
+        if !self.server.breaker.is_closed() {
             command.answer(failure);
             return;
         }
@@ -171,18 +171,18 @@ impl Connection {
                 .expire(now, |operation| operation.answer(Err(Failure::unknown(Degradation::Timeout))));
             if first {
                 self.timeouts += 1;
-                self.shared.failed(Degradation::Timeout);
+                self.server.failed(Degradation::Timeout);
             }
         }
         let failure = Failure::not_applied(Degradation::Late);
-        self.shared.queue.expire(now, failure);
+        self.server.queue.expire(now, failure);
         if self.timeouts >= SUSPECT_AFTER { Err(Degradation::Timeout) } else { Ok(()) }
     }
 
     /// The connection is given up: what was sent may have run, what was not sent in whole has not.
     pub(crate) fn leave(&mut self, end: End, reason: Degradation) {
         if end == End::Broken {
-            self.shared.context.counters.connections_lost.add(1);
+            self.server.context.counters.connections_lost.add(1);
             self.stream.reset_when_closed();
         }
         let written = self.written_before + self.written as u64;
@@ -195,7 +195,7 @@ impl Connection {
             }
         }
         unsent.extend(self.later.drain(..).map(|(_, operation)| operation));
-        self.shared.queue.put_back(unsent.into_iter());
+        self.server.queue.put_back(unsent.into_iter());
     }
 }
 

@@ -1,12 +1,12 @@
 //! Random operations on the memory store and on the script, which have to answer the same.
 
 use crate::rules::transition::Operation;
-use crate::store::Action;
 use crate::store::redis::call::Entry;
 use crate::store::redis::script::tests::policies::{changed, random_policy};
 use crate::store::redis::script::tests::random::Random;
 use crate::store::redis::script::tests::server::{Connection, Server};
 use crate::store::redis::script::tests::session::{Session, ask};
+use crate::store::request::Action;
 use crate::{Limiter, ManualClock, Policy, Request, blocking};
 
 /// Mostly checks.

@@ -1,12 +1,12 @@
 //! Values that are not states, calls that come late, and how long keys live.
 
 use crate::rules::transition::Operation;
-use crate::store::Action;
 use crate::store::redis::call::{Entry, Head};
 use crate::store::redis::reply::{Malformed, Reply, read_reply};
 use crate::store::redis::script::tests::random::Random;
 use crate::store::redis::script::tests::server::{Connection, Server, Value};
 use crate::store::redis::script::tests::session::{Outcome, Session, ask};
+use crate::store::request::Action;
 use crate::{Algorithm, Decision, Limiter, ManualClock, Policy, Request};
 
 const NOW_US: u64 = 1_790_000_000_000_000;
@@ -150,7 +150,7 @@ fn a_call_that_comes_late_is_not_applied() {
         assert!(matches!(read_reply(&reply, *b"nonce2"), Err(Malformed)));
         assert_eq!(session.connection.command(&[b"DBSIZE"]), Value::Integer(0));
     }
-    let head = Head { nonce: *b"nonce1", deadline_us: crate::runtime::clock::MAX_US, manual_now_us: None };
+    let head = Head { nonce: *b"nonce1", deadline_us: crate::units::MAX_US, manual_now_us: None };
     let reply = session.send(&head, &[entry(b"k", Operation::Check, 1)]);
     assert!(matches!(read_reply(&reply, *b"nonce1"), Ok(Reply::Decided { .. })));
     for length in 0..reply.len() {

@@ -4,11 +4,11 @@ use crate::rules::decision::{Decision, QuotaUsage, Usage};
 use crate::rules::history::Superseded;
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
-use crate::store::Action;
 use crate::store::redis::call::{Entry, Head, Naming, PolicyCall};
 use crate::store::redis::pipeline::pending::Replied;
 use crate::store::redis::reply::{Found, Reply, read_reply};
 use crate::store::redis::script::tests::server::{Connection, Value};
+use crate::store::request::Action;
 use crate::{Request, blocking};
 
 const TAKE: Action = Action::Apply(Operation::Take);

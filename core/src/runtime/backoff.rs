@@ -6,14 +6,11 @@
 //! crowd that was sent away until one instant would else come back in that instant.
 
 mod builder;
-mod rate_limit_field;
-mod server_wait;
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 pub use builder::BackoffBuilder;
-pub use server_wait::server_wait;
 
 /// When to try again, and when to give up.
 ///
@@ -55,7 +52,7 @@ impl Backoff {
     /// How long to wait before the next try, or `None` to give up.
     ///
     /// `retry` is how many retries were made before, 0 after the first failure. `server_wait` is what the
-    /// last response asked for, as read by [`server_wait`]. Gives up once `max_retries` retries were made,
+    /// last response asked for, as read by [`server_wait`](crate::server_wait). Gives up once `max_retries` retries were made,
     /// and when the server asks for more than `max_wait`.
     pub fn wait(&self, retry: u32, server_wait: Option<Duration>) -> Option<Duration> {
         self.wait_with(retry, server_wait, random())

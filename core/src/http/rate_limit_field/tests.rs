@@ -1,4 +1,4 @@
-use crate::http::backoff::rate_limit_field::*;
+use crate::http::rate_limit_field::*;
 
 fn seconds(lines: &[&str]) -> Option<u64> {
     longest_exhausted(lines.iter().map(|line| line.as_bytes())).map(|wait| wait.as_secs())

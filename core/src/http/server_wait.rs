@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::http::backoff::rate_limit_field;
+use crate::http::rate_limit_field;
 
 /// How long a response asks its client to wait, counted from now; `None` if it does not say.
 ///

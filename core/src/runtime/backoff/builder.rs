@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::http::backoff::Backoff;
+use crate::runtime::backoff::Backoff;
 
 /// The settings of a [`Backoff`] before they are checked; made by [`Backoff::builder`].
 #[derive(Clone, Debug)]

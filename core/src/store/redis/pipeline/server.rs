@@ -1,0 +1,93 @@
+//! What is known of one server, shared by the connection task, its connection and the callers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use atomic_waker::AtomicWaker;
+
+use crate::rules::decision::Degradation;
+use crate::store::redis::pipeline::circuit_breaker::CircuitBreaker;
+use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::pipeline::deadlines::FirstConnectWindow;
+use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::store::redis::pipeline::queue::Queue;
+use crate::store::redis::transport::connect::Address;
+use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::server_time::ServerTime;
+
+/// Takes operations to the nodes that a cluster's replies name.
+pub(crate) trait Redirect: std::fmt::Debug + Send + Sync {
+    /// The slot is served by the node at `address` from now on, as the node at `told_by` says.
+    fn moved(&self, slot: u16, address: &str, told_by: &Address);
+
+    /// Sends an operation to the node at `address`; with `asking` while the slot is still moving there.
+    fn send(&self, operation: &Arc<PendingOperation>, address: &str, told_by: &Address, asking: bool);
+}
+
+/// One server: its queue of operations, its circuit breaker and its clock.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    pub(crate) address: Address,
+    pub(crate) context: Arc<Context>,
+    /// Takes operations to other nodes of a cluster; `None` where there is one server.
+    pub(crate) redirect: Option<Arc<dyn Redirect>>,
+    pub(crate) queue: Queue,
+    pub(crate) breaker: CircuitBreaker,
+    pub(crate) first_connect: FirstConnectWindow,
+    pub(crate) time: ServerTime,
+    /// The connection task.
+    pub(crate) task: AtomicWaker,
+    pub(crate) closed: AtomicBool,
+}
+
+impl ServerState {
+    pub(crate) fn new(
+        address: Address,
+        context: Arc<Context>,
+        redirect: Option<Arc<dyn Redirect>>,
+        first_until: Instant,
+    ) -> Self {
+        Self {
+            address,
+            redirect,
+            queue: Queue::default(),
+            breaker: CircuitBreaker::new(context.breaker_failures),
+            first_connect: FirstConnectWindow::new(first_until),
+            context,
+            time: ServerTime::default(),
+            task: AtomicWaker::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// When something has to be answered that is asked now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.context.deadline
+    }
+
+    /// Notes that the server has decided something.
+    pub(crate) fn succeeded(&self) {
+        self.breaker.succeeded();
+        self.first_connect.end();
+        self.context.set_failing(false);
+    }
+
+    /// Notes a failure of the server; while the breaker is open nobody waits.
+    pub(crate) fn failed(&self, reason: Degradation) {
+        self.context.set_failing(true);
+        if self.first_connect.end() {
+            self.queue.bring_forward(self.deadline());
+        }
+        if self.breaker.failed(reason) {
+            self.context.counters.breaker_opened.add(1);
+        }
+        if !self.breaker.is_closed() {
+            self.queue.answer_all(Failure::not_applied(reason));
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}

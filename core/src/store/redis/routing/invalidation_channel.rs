@@ -1,0 +1,196 @@
+//! The connection that receives what other processes give back, for all limiters that share connections.
+//!
+//! The scripts publish the main key of each refund and reset to the channel `prefix ":1:given_back"`. A connection and a thread
+//! of their own receive the messages, so that decisions are not delayed. Messages may be lost with their connection.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout_at};
+
+use crate::runtime::driver::Driver;
+use crate::store::redis::config::Settings;
+use crate::store::redis::config::target::Endpoints;
+use crate::store::redis::keys::{KeyEncoder, UserKey};
+use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::transport::connect::Address;
+use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
+use crate::store::redis::transport::resp::Value;
+use crate::store::redis::transport::session::Session;
+
+/// How long the channel waits after the server refused the subscription.
+const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
+
+/// Receives the keys that other processes gave something back to.
+pub(crate) trait Subscriber: Debug + Send + Sync {
+    /// Forgets what is cached of a key, given with its policy's name; `None` for a message that cannot be read.
+    fn invalidate(&self, key: Option<(&str, &UserKey)>);
+
+    /// Forgets everything that is cached: messages may have been missed.
+    fn invalidate_all(&self);
+}
+
+/// Listens for all limiters that share connections.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    endpoints: Endpoints,
+    context: Arc<Context>,
+    keys: KeyEncoder,
+    listeners: Mutex<Listeners>,
+    /// Its runtime and its thread, made when somebody listens.
+    driver: OnceLock<Driver>,
+}
+
+#[derive(Debug, Default)]
+struct Listeners {
+    all: Vec<Weak<dyn Subscriber>>,
+    /// Whether what is given back is heard.
+    is_subscribed: bool,
+}
+
+impl Channel {
+    pub(crate) fn new(settings: &Settings, context: Arc<Context>) -> Arc<Self> {
+        Arc::new(Self {
+            endpoints: settings.target.endpoints.clone(),
+            context,
+            keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
+            listeners: Mutex::default(),
+            driver: OnceLock::new(),
+        })
+    }
+
+    /// Has one more listen from now on. Says whether there is a thread to listen: where the system gives none, denials end
+    /// when their time is over.
+    pub(crate) fn add(self: &Arc<Self>, subscriber: &Weak<dyn Subscriber>) -> bool {
+        {
+            let mut listeners = self.listeners.lock();
+            listeners.all.retain(|one| one.strong_count() > 0);
+            listeners.all.push(Weak::clone(subscriber));
+            if listeners.is_subscribed
+                && let Some(subscriber) = subscriber.upgrade()
+            {
+                // It did not receive the messages before this.
+                subscriber.invalidate_all();
+            }
+        }
+        if let Some(driver) = self.driver.get() {
+            return driver.run_for_good().is_ok();
+        }
+        let Ok(driver) = Driver::new() else { return false };
+        let mut is_first = false;
+        let driver = self.driver.get_or_init(|| {
+            is_first = true;
+            driver
+        });
+        if is_first {
+            driver.spawn(listening(Arc::downgrade(self)));
+        }
+        driver.run_for_good().is_ok()
+    }
+
+    /// Removes a subscriber, and those that are gone.
+    pub(crate) fn remove(&self, subscriber: &Weak<dyn Subscriber>) {
+        self.listeners.lock().all.retain(|one| !Weak::ptr_eq(one, subscriber) && one.strong_count() > 0);
+    }
+
+    /// Listens no longer.
+    pub(crate) fn close(&self) {
+        if let Some(driver) = self.driver.get() {
+            driver.close();
+        }
+    }
+
+    /// Where to listen: any node of a cluster hears what is published at another one.
+    fn addresses(&self) -> Vec<Address> {
+        match Address::of(&self.endpoints) {
+            Ok(address) => vec![address],
+            Err(seeds) => seeds.iter().cloned().map(Address::Tcp).collect(),
+        }
+    }
+
+    /// A connection that hears everything from now on.
+    async fn subscribed(&self, address: &Address) -> Result<Session, Failure> {
+        let mut session = self.context.connector.session(address).await?;
+        let channel = self.keys.channel();
+        let words: [&[u8]; 2] = [b"SUBSCRIBE", channel.as_bytes()];
+        match session.ask(&words).await.map_err(|_| UNREACHABLE)? {
+            Value::Error(_) => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
+            _ => Ok(session),
+        }
+    }
+
+    /// Everything that is given back is heard from now on, or no longer.
+    fn subscribe(&self, is_subscribed: bool) {
+        let listening = {
+            let mut listeners = self.listeners.lock();
+            listeners.is_subscribed = is_subscribed;
+            listeners.all.clone()
+        };
+        if is_subscribed {
+            // Messages sent before this were not received.
+            for subscriber in listening.iter().filter_map(Weak::upgrade) {
+                subscriber.invalidate_all();
+            }
+        }
+    }
+
+    /// Hands a message, the main key of what was given back or reset, to every subscriber.
+    fn on_message(&self, main_key: &[u8]) {
+        let read = self.keys.read(main_key);
+        let subscribers = self.listeners.lock().all.clone();
+        for subscriber in subscribers.iter().filter_map(Weak::upgrade) {
+            subscriber.invalidate(read.as_ref().map(|(policy, key)| (*policy, key)));
+        }
+    }
+}
+
+/// Listens wherever it can, until nobody needs the channel any more.
+async fn listening(channel: Weak<Channel>) {
+    let mut failed: u32 = 0;
+    loop {
+        let Some(current) = channel.upgrade() else { return };
+        let addresses = current.addresses();
+        let address = &addresses[failed as usize % addresses.len()];
+        let subscribed = current.subscribed(address).await;
+        let pause = match subscribed {
+            Ok(session) => {
+                current.subscribe(true);
+                let until = current.context.retires_at(Instant::now());
+                drop(current);
+                serve(&channel, session, until).await;
+                if let Some(current) = channel.upgrade() {
+                    current.subscribe(false);
+                }
+                failed = 0;
+                continue;
+            }
+            Err(Failure { class: Class::Permanent, .. }) => PAUSE_WHEN_REFUSED,
+            Err(_) => {
+                failed = failed.saturating_add(1);
+                current.context.pause_after(failed)
+            }
+        };
+        drop(current);
+        sleep(pause).await;
+    }
+}
+
+/// Hears one message after the other, until the connection ends or is old.
+async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Instant>) {
+    let hearing = async {
+        while let (Ok(message), Some(channel)) = (session.reply().await, channel.upgrade()) {
+            // `message`, the channel, and what was said.
+            if let Value::Array(parts) = message
+                && let [_, _, Value::Bulk(main_key)] = parts.as_slice()
+            {
+                channel.on_message(main_key);
+            }
+        }
+    };
+    match until {
+        Some(until) => drop(timeout_at(until.into(), hearing).await),
+        None => hearing.await,
+    }
+}
