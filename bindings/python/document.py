@@ -1,6 +1,6 @@
-"""Writes what the module itself knows into other files; ``--check`` only says whether they are up to date.
+"""Writes texts of the module into other files; ``--check`` only reports whether they are up to date.
 
-These are the table of options at the end of README.md, and in the stubs the options by name and every docstring.
+These are the table of options at the end of README.md, and the options and docstrings in the stubs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from polylimit import options
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
 STUBS = FOLDER / "python" / "polylimit" / "_core.pyi"
-HEAD = "| option | kind | allowed | unless told otherwise | what it is for |\n|---|---|---|---|---|\n"
+HEAD = "| option | kind | allowed | default | what it is for |\n|---|---|---|---|---|\n"
 OPTIONS_START = "class _Options(TypedDict, total=False):\n"
-OPTIONS_END = "\n# The end of what document.py writes.\n"
+OPTIONS_END = "\n# The end of the generated part.\n"
 TYPES = {
     "duration": "str | float | timedelta | None",
     "number": "str | float | None",
@@ -31,7 +31,7 @@ Documented = Union[ast.ClassDef, ast.FunctionDef]
 
 
 def readme() -> str:
-    """Give README.md with the rows of the table."""
+    """Return README.md with the rows of the table."""
     rows = ""
     for option in options():
         default = "" if option.default is None else f"`{option.default}`"
@@ -42,17 +42,17 @@ def readme() -> str:
 
 
 def stubs() -> str:
-    """Give the stubs with the options and the docstrings."""
+    """Return the stubs with the options and the docstrings."""
     read = STUBS.read_text(encoding="utf-8")
     before, rest = read.split(OPTIONS_START)
     _, after = rest.split(OPTIONS_END)
     fields = ""
     for option in options():
-        default = "" if option.default is None else f" ``{option.default}`` unless told otherwise."
+        default = "" if option.default is None else f" Default: ``{option.default}``."
         fields += f"    {option.name}: {TYPES.get(option.name, TYPES[option.kind])}\n"
         fields += docstring(f"{option.about} Allowed: {option.allowed}.{default}", "    ")
     fields += "    lease: Mapping[str, str] | None\n"
-    fields += docstring("Which policies take units ahead from Redis: ``auto``, or such as ``100/500ms``.", "    ")
+    fields += docstring("The policies that lease units from Redis: ``auto``, or such as ``100/500ms``.", "    ")
     text = with_docstrings(before + OPTIONS_START + fields + OPTIONS_END + after)
     ruff = [str(Path(sys.executable).parent / "ruff"), "format", "--quiet", "--stdin-filename", str(STUBS), "-"]
     done = subprocess.run(ruff, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True)  # noqa: S603
@@ -60,7 +60,7 @@ def stubs() -> str:
 
 
 def with_docstrings(text: str) -> str:
-    """Put the docstrings of the module into its stubs, in the places of those that are there."""
+    """Replace the docstrings in the stubs with those of the module."""
     lines = text.splitlines(keepends=True)
     starts = [0]
     for line in lines:
@@ -74,7 +74,7 @@ def with_docstrings(text: str) -> str:
             if about is None:
                 continue
             first = node.body[0]
-            # What stands in the place of a body, or of its docstring.
+            # The edit replaces a docstring, or is inserted before the body.
             is_replaced = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
             line = min([first.lineno, *(decorator.lineno for decorator in getattr(first, "decorator_list", []))])
             start = starts[line - 1] + (first.col_offset if is_replaced else 0)
@@ -88,7 +88,7 @@ def with_docstrings(text: str) -> str:
 
 
 def parents(tree: ast.Module) -> list[tuple[Any, list[Documented]]]:
-    """Give the module and its classes, each with the stubs of what is in it."""
+    """Return the module and its classes, each with the stubs of its members."""
     found: list[tuple[Any, list[Documented]]] = [(polylimit._core, members(tree))]  # noqa: SLF001
     classes = [node for node in members(tree) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     found.extend((getattr(polylimit._core, node.name), members(node)) for node in classes)  # noqa: SLF001
@@ -96,12 +96,12 @@ def parents(tree: ast.Module) -> list[tuple[Any, list[Documented]]]:
 
 
 def members(node: ast.Module | ast.ClassDef) -> list[Documented]:
-    """Give the classes and functions of a module or a class."""
+    """Return the classes and functions of a module or a class."""
     return [child for child in node.body if isinstance(child, (ast.ClassDef, ast.FunctionDef))]
 
 
 def doc_of(parent: Any, node: Documented) -> str | None:
-    """Give what the module says of a stub; nothing of methods whose names Python gives a meaning."""
+    """Return the docstring of a stub in the module; ``None`` for special methods."""
     known = getattr(parent, node.name, None)
     if known is None or node.name.startswith("_"):
         return None
@@ -110,7 +110,7 @@ def doc_of(parent: Any, node: Documented) -> str | None:
 
 
 def docstring(about: str, indent: str) -> str:
-    """Give a docstring as it stands in a file, with the end of its line."""
+    """Return a docstring in the form of source code, with a final line feed."""
     mark = 'r"""' if "\\" in about else '"""'
     lines = [line and indent + line for line in about.splitlines()]
     end = f'\n{indent}"""' if len(lines) > 1 else '"""'
@@ -122,7 +122,7 @@ def main() -> int:
     old = [name for name, wanted in ((README, readme()), (STUBS, stubs())) if name.read_text("utf-8") != wanted]
     if "--check" in sys.argv:
         for path in old:
-            sys.stderr.write(f"{path.name} is not what the module says: run document.py\n")
+            sys.stderr.write(f"{path.name} is out of date: run document.py\n")
         return 1 if old else 0
     README.write_text(readme(), encoding="utf-8")
     STUBS.write_text(stubs(), encoding="utf-8")

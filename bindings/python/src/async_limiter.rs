@@ -1,82 +1,28 @@
-//! `AsyncLimiter`: the face for event loops.
+//! The operations of `AsyncLimiter`, which are awaited in an asyncio event loop.
 
-use polylimit::Limiter;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::call::{Asked, Job, Operation, PolicyText};
-use crate::error::guarded;
-use crate::key::Key;
-use crate::limiter::{NOT_COPIED, PyLimiter};
+use crate::call::{Operation, OwnedCall, OwnedRequest, PolicyArgument};
+use crate::convert::{Key, read_duration};
+use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, operation_doc};
 use crate::operation::State;
-use crate::policy::{self, PyPolicy};
-use crate::settings::{self, Url};
-use crate::utf8::Utf8;
-use crate::{duration, operation_type};
+use crate::operation_type;
+use crate::options::{Url, build_limiter};
+use crate::policy::PyPolicy;
 
-/// Decides whether requests may proceed, in an asyncio event loop.
-///
-/// The operations are awaited: each starts when it is first awaited, and one whose answer is known at once never waits.
-///
-/// A denial is a value and raises nothing: ``if limiter.check("user:42"): ...``
-///
-/// Parameters
-/// ----------
-/// url
-///     Where the states are kept: ``"memory:"``, ``"local:name"`` for all processes of a host, ``"redis://host:port"``,
-///     ``"redis-sentinel://..."``, ``"redis-cluster://..."``, and ``rediss`` for TLS.
-/// policies
-///     Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
-/// clock
-///     ``"system"``, ``"coarse"`` or a ``ManualClock``; the server's clock for Redis unless told otherwise.
-/// on_degraded
-///     Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with it again, and
-///     with what its doctor finds, on the thread of a call. The same is logged as a warning of the logger ``polylimit``.
-/// options
-///     Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
-///     durations. ``outage`` may be a dict of policies with their own.
-///
-/// Raises
-/// ------
-/// InvalidArgumentError
-///     When the URL, a policy or an option is not valid. A store that cannot be reached raises nothing here.
-#[pyclass(name = "AsyncLimiter", module = "polylimit", frozen)]
-pub(crate) struct PyAsyncLimiter {
-    limiter: Limiter,
+fn create(this: &Bound<'_, PyAsyncLimiter>, call: OwnedCall) -> PyResult<Py<PyAny>> {
+    operation_type::create(this.py(), State::NotStarted(this.clone().unbind(), Box::new(call)))
 }
 
-impl PyAsyncLimiter {
-    pub(crate) fn of(limiter: &Limiter) -> Self {
-        Self { limiter: limiter.clone() }
-    }
-
-    /// The limiter itself.
-    pub(crate) fn face(&self) -> &Limiter {
-        &self.limiter
-    }
-
-    fn close_now(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        guarded(py, || {
-            py.detach(|| self.limiter.close());
-            Ok(())
-        })?;
-        operation_type::create(py, State::Done(py.None()))
-    }
-}
-
-fn start(this: &Bound<'_, PyAsyncLimiter>, job: Job) -> PyResult<Py<PyAny>> {
-    operation_type::create(this.py(), State::New(this.clone().unbind(), Box::new(job)))
-}
-
-fn one(
+fn create_with_key(
     this: &Bound<'_, PyAsyncLimiter>,
     operation: Operation,
     key: Key,
-    policy: Option<PolicyText>,
+    policy: Option<PolicyArgument>,
     cost: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
-    start(this, Job::One(operation, Asked::new(key, policy, cost)?))
+    create(this, OwnedCall::OneKey(operation, OwnedRequest::new(key, policy, cost)?))
 }
 
 #[pymethods]
@@ -94,194 +40,119 @@ impl PyAsyncLimiter {
         on_degraded: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Ok(Self { limiter: settings::build(py, &url, policies, clock, on_degraded, options)? })
+        Ok(Self::from_core(build_limiter(py, &url, policies, clock, on_degraded, options)?))
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.
-    ///
-    /// Parameters
-    /// ----------
-    /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-    /// policy
-    ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-    /// cost
-    ///     Units, from 0 to 10**12; 1 unless told otherwise.
-    ///
-    /// Raises
-    /// ------
-    /// InvalidArgumentError
-    ///     When the key, the policy or the cost is not valid.
-    /// ClosedError
-    ///     When the limiter was closed.
+    #[doc = operation_doc!()]
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn check(
         this: &Bound<'_, Self>,
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        one(this, Operation::Check, key, policy, cost)
+        create_with_key(this, Operation::Check, key, policy, cost)
     }
 
-    /// The decision that a check would give now; leaves no trace.
-    ///
-    /// Parameters
-    /// ----------
-    /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-    /// policy
-    ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-    /// cost
-    ///     Units, from 0 to 10**12; 1 unless told otherwise.
-    ///
-    /// Raises
-    /// ------
-    /// InvalidArgumentError
-    ///     When the key, the policy or the cost is not valid.
-    /// ClosedError
-    ///     When the limiter was closed.
+    /// The decision that a check would make now; changes nothing.
+    #[doc = operation_doc!()]
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn peek(
         this: &Bound<'_, Self>,
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        one(this, Operation::Peek, key, policy, cost)
+        create_with_key(this, Operation::Peek, key, policy, cost)
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
-    ///
-    /// Parameters
-    /// ----------
-    /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-    /// policy
-    ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-    /// cost
-    ///     Units, from 0 to 10**12; 1 unless told otherwise.
-    ///
-    /// Raises
-    /// ------
-    /// InvalidArgumentError
-    ///     When the key, the policy or the cost is not valid.
-    /// ClosedError
-    ///     When the limiter was closed.
+    #[doc = operation_doc!()]
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn take(
         this: &Bound<'_, Self>,
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        one(this, Operation::Take, key, policy, cost)
+        create_with_key(this, Operation::Take, key, policy, cost)
     }
 
-    /// Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+    /// Spends the cost even where it does not fit, for a cost that is known only afterwards.
     ///
-    /// Use saturates at 8 times each quota's capacity.
-    ///
-    /// Parameters
-    /// ----------
-    /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-    /// policy
-    ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-    /// cost
-    ///     Units, from 0 to 10**12; 1 unless told otherwise.
-    ///
-    /// Raises
-    /// ------
-    /// InvalidArgumentError
-    ///     When the key, the policy or the cost is not valid.
-    /// ClosedError
-    ///     When the limiter was closed.
+    /// Usage is capped at 8 times the capacity of each quota.
+    #[doc = operation_doc!()]
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn charge(
         this: &Bound<'_, Self>,
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        one(this, Operation::Charge, key, policy, cost)
+        create_with_key(this, Operation::Charge, key, policy, cost)
     }
 
-    /// Gives back up to what is used, the newest first.
-    ///
-    /// Parameters
-    /// ----------
-    /// key
-    ///     Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-    /// policy
-    ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-    /// cost
-    ///     Units, from 0 to 10**12; 1 unless told otherwise.
-    ///
-    /// Raises
-    /// ------
-    /// InvalidArgumentError
-    ///     When the key, the policy or the cost is not valid.
-    /// ClosedError
-    ///     When the limiter was closed.
+    /// Gives back the cost, at most what is used, the most recent units first.
+    #[doc = operation_doc!()]
     #[pyo3(signature = (key, policy = None, *, cost = None))]
     fn refund(
         this: &Bound<'_, Self>,
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        one(this, Operation::Refund, key, policy, cost)
+        create_with_key(this, Operation::Refund, key, policy, cost)
     }
 
-    /// Forgets the key under its policy.
+    /// Forgets the usage of the key under the policy.
     #[pyo3(signature = (key, policy = None))]
-    fn reset(this: &Bound<'_, Self>, key: Key, policy: Option<PolicyText>) -> PyResult<Py<PyAny>> {
-        one(this, Operation::Reset, key, policy, None)
+    fn reset(this: &Bound<'_, Self>, key: Key, policy: Option<PolicyArgument>) -> PyResult<Py<PyAny>> {
+        create_with_key(this, Operation::Reset, key, policy, None)
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come.
     ///
-    /// Says at once that the timeout cannot be met: then the decision is a denial, and nothing was spent. Those who wait for
-    /// one key under one policy are served in the order in which they came.
+    /// If the request cannot be admitted within the timeout, it is denied at once and nothing is spent. Callers that wait for
+    /// the same key under the same policy are served in the order of their arrival.
     ///
     /// Parameters
     /// ----------
     /// timeout
-    ///     Seconds or a ``timedelta``; ``math.inf`` waits for as long as it takes.
+    ///     Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
     #[pyo3(signature = (key, policy = None, *, cost = None, timeout))]
     fn acquire(
         this: &Bound<'_, Self>,
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
         timeout: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
-        let timeout = duration::read("timeout", timeout)?;
-        start(this, Job::Acquire(Asked::new(key, policy, cost)?, timeout))
+        let timeout = read_duration("timeout", timeout)?;
+        create(this, OwnedCall::Acquire(OwnedRequest::new(key, policy, cost)?, timeout))
     }
 
-    /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
+    /// Checks several requests under one or more policies in one call. Each is decided on its own, in order.
     ///
     /// Parameters
     /// ----------
     /// requests
-    ///     Keys, or ``Request`` objects where policy or cost differ.
+    ///     Keys, or ``Request`` objects where the policy or the cost differs.
     /// return_exceptions
-    ///     Whether errors stand in the list, in the place of their decisions. Otherwise the first one is raised.
+    ///     Whether errors are returned in the list, in the places of their decisions. Otherwise the first one is raised.
     #[pyo3(signature = (requests, *, return_exceptions = false))]
     fn check_many(
         this: &Bound<'_, Self>,
         requests: &Bound<'_, PyAny>,
         return_exceptions: bool,
     ) -> PyResult<Py<PyAny>> {
-        start(this, Job::check_many(requests, return_exceptions)?)
+        create(this, OwnedCall::check_many(requests, return_exceptions)?)
     }
 
     /// Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-    /// spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left.
+    /// spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
     ///
-    /// Each is decided on its own, so that for a moment others may find units missing that are then given back.
+    /// Each is decided on its own, so another caller may be denied because of units that are refunded a moment later.
     ///
     /// Parameters
     /// ----------
@@ -291,94 +162,87 @@ impl PyAsyncLimiter {
     /// Returns
     /// -------
     /// list
-    ///     A ``Decision`` for each request, in their order: all are true, or the requests are not admitted.
+    ///     A ``Decision`` for each request, in the same order. The requests are admitted if all decisions are true.
     ///
     /// Raises
     /// ------
     /// PolylimitError
     ///     The first error of any request.
     fn check_together(this: &Bound<'_, Self>, requests: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        start(this, Job::check_together(requests)?)
+        create(this, OwnedCall::check_together(requests)?)
     }
 
-    /// Waits until the store answers, at most for ``timeout`` seconds or a ``timedelta``. Nothing needs it; a service that
-    /// starts may want it.
+    /// Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
+    /// operation needs it.
     ///
     /// Raises
     /// ------
     /// StoreUnavailableError
-    ///     When it does not answer in time.
+    ///     When the store does not answer in time.
     fn ready(this: &Bound<'_, Self>, timeout: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        start(this, Job::Ready(duration::read("timeout", timeout)?))
+        create(this, OwnedCall::Ready(read_duration("timeout", timeout)?))
     }
 
-    /// Looks at the store with the eyes of an operator: version, memory policy, rights, latency, clock.
+    /// Examines the store for problems of operation: version, memory policy, rights, latency and clock.
     fn doctor(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        start(this, Job::Doctor)
+        create(this, OwnedCall::Doctor)
     }
 
-    /// Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
-    /// algorithm, period, step and buckets stay.
+    /// Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
+    /// period, step and buckets stay the same.
     fn set_policy(&self, py: Python<'_>, name: &Bound<'_, PyAny>, quotas: &Bound<'_, PyAny>) -> PyResult<()> {
-        let policy = policy::read(py, &Utf8::read(name, "name")?, quotas)?;
-        guarded(py, || self.limiter.set_policy(policy))
+        limiter_classes::set_policy(py, self.core(), name, quotas)
     }
 
-    /// The policy of that name, or of these quotas if somebody asked for them; ``None`` when there is none.
-    fn policy(&self, policy: PolicyText) -> Option<PyPolicy> {
-        self.limiter.policy(policy.as_str()).map(PyPolicy)
+    /// The policy of that name, or of these quotas if a request has used them; ``None`` if there is none.
+    fn policy(&self, policy: PolicyArgument) -> Option<PyPolicy> {
+        self.core().policy(policy.as_str()).map(PyPolicy)
     }
 
-    /// The policy by which a request that names this one, these quotas, or none, is decided, with its current numbers. Its
-    /// ``name`` is what requests may use as their policy from then on.
+    /// The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
+    /// policy from then on.
     ///
     /// Parameters
     /// ----------
     /// policy
     ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
     /// scope
-    ///     1 to 256 bytes of text, such as ``"/login"``. Quotas without a name get a budget of their own in each scope; a
-    ///     policy with a name is shared by all scopes.
+    ///     1 to 256 bytes of text, such as ``"/login"``. Quotas without a name have a separate budget in each scope; a policy
+    ///     with a name is shared by all scopes.
     ///
     /// Raises
     /// ------
     /// InvalidArgumentError
-    ///     When the policy is not known, its quotas cannot be read, none is named and there are several, or the scope is not
-    ///     valid.
+    ///     When the policy is not known, the quotas cannot be read, no policy is given though the limiter has several, or the
+    ///     scope is not valid.
     /// ClosedError
     ///     When the limiter was closed.
     #[pyo3(signature = (policy = None, scope = None))]
     fn policy_for(
         &self,
         py: Python<'_>,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         scope: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyPolicy> {
-        let scope = scope.map(|scope| Utf8::read(scope, "scope")).transpose()?;
-        let name = policy.as_ref().map(PolicyText::as_str);
-        guarded(py, || self.limiter.policy_for(name, scope.as_deref())).map(PyPolicy)
+        limiter_classes::policy_for(py, self.core(), policy.as_ref(), scope)
     }
 
-    /// All policies, in the order in which they were registered.
+    /// All policies, in the order of their registration.
     fn policies(&self) -> Vec<PyPolicy> {
-        self.limiter.policies().into_iter().map(PyPolicy).collect()
+        self.core().policies().into_iter().map(PyPolicy).collect()
     }
 
-    /// What became of the operations so far, by name: counts that only grow.
+    /// Counters of the operations so far, by name; they only increase.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = PyDict::new(py);
-        for (name, count) in self.limiter.stats().iter() {
-            stats.set_item(name, count)?;
-        }
-        Ok(stats)
+        limiter_classes::stats(py, self.core())
     }
 
-    /// How many keys the memory store or the local one holds a state for; ``None`` for a store elsewhere.
+    /// How many keys have a state in the memory store or the local store; ``None`` for Redis.
     fn keys(&self) -> Option<usize> {
-        self.limiter.keys()
+        self.core().keys()
     }
 
-    /// Authenticates new connections with another password, and user name if there is one, from now on.
+    /// Changes the password, and the user name if given, with which new connections authenticate.
     #[pyo3(signature = (password, *, username = None))]
     fn set_credentials(
         &self,
@@ -386,37 +250,36 @@ impl PyAsyncLimiter {
         password: &Bound<'_, PyAny>,
         username: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let password = Utf8::read(password, "password")?;
-        let username = username.map(|username| Utf8::read(username, "username")).transpose()?;
-        guarded(py, || self.limiter.set_credentials(username.as_deref(), &password))
+        limiter_classes::set_credentials(py, self.core(), password, username)
     }
 
-    /// The synchronous face of the same limiter.
+    /// The same limiter as a ``Limiter``.
     #[getter]
     fn blocking(&self) -> PyLimiter {
-        PyLimiter::of(&self.limiter)
+        PyLimiter::from_core(self.core())
     }
 
-    /// Ends its use, at once: what comes after it raises ``ClosedError``, and connections are closed. Closing it again does
-    /// nothing. There is nothing to await, and awaiting it does no harm.
+    /// Closes the limiter and its connections at once; later operations raise ``ClosedError``. Closing it again does nothing. The
+    /// result may be awaited and need not be.
     fn close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.close_now(py)
+        limiter_classes::close(py, self.core())?;
+        operation_type::create(py, State::Ready(py.None()))
     }
 
     fn __aenter__(this: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        operation_type::create(py, State::Done(this.into_any()))
+        operation_type::create(py, State::Ready(this.into_any()))
     }
 
     #[pyo3(signature = (*_exception))]
     fn __aexit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        self.close_now(py)
+        self.close(py)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err(NOT_COPIED))
+        Err(limiter_classes::not_copyable())
     }
 
     fn __repr__(&self) -> String {
-        settings::shown("AsyncLimiter", &self.limiter)
+        limiter_classes::repr("AsyncLimiter", self.core())
     }
 }

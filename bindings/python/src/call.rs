@@ -1,4 +1,4 @@
-//! One operation with all that it is asked, and its answer as a Python object.
+//! Calls to the core: `Request`, the arguments of each operation, and the conversion of its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -8,22 +8,19 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
+use crate::convert::{Key, Utf8Text, read_cost};
 use crate::decision::{PyDecision, PyUsage};
-use crate::doctor::PyFinding;
-use crate::error::{guarded, invalid_argument, to_python, unpanicked};
-use crate::event;
-use crate::key::{self, Key};
-use crate::quota::PyQuota;
-use crate::request::PyRequest;
-use crate::utf8::Utf8;
+use crate::error::{call_core, invalid_argument, raise_panic, to_exception};
+use crate::events::{self, PyFinding};
+use crate::policy::PyQuota;
 
-/// A policy's name or quotas, as a caller gives them.
-pub(crate) enum PolicyText {
-    Text(Utf8),
+/// The argument `policy`: a name, or quotas as text or as a `Quota`.
+pub(crate) enum PolicyArgument {
+    Text(Utf8Text),
     Quota(Box<str>),
 }
 
-impl PolicyText {
+impl PolicyArgument {
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -32,12 +29,12 @@ impl PolicyText {
     }
 }
 
-impl<'py> FromPyObject<'_, 'py> for PolicyText {
+impl<'py> FromPyObject<'_, 'py> for PolicyArgument {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(text) = value.cast::<PyString>() {
-            return Ok(Self::Text(Utf8::of(&text, "policy")?));
+            return Ok(Self::Text(Utf8Text::new(&text, "policy")?));
         }
         if let Ok(quota) = value.cast::<PyQuota>() {
             return Ok(Self::Quota(quota.get().0.to_string().into()));
@@ -49,23 +46,23 @@ impl<'py> FromPyObject<'_, 'py> for PolicyText {
     }
 }
 
-/// A request that keeps the caller's texts.
-pub(crate) struct Asked {
+/// A request that owns its key and policy, so that it can outlive the Python call that made it.
+pub(crate) struct OwnedRequest {
     pub(crate) key: Key,
-    pub(crate) policy: Option<PolicyText>,
+    pub(crate) policy: Option<PolicyArgument>,
     pub(crate) cost: u64,
 }
 
-impl Asked {
+impl OwnedRequest {
     pub(crate) fn new(
         key: Key,
-        policy: Option<PolicyText>,
+        policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        Ok(Self { key, policy, cost: cost.map_or(Ok(1), key::cost)? })
+        Ok(Self { key, policy, cost: cost.map_or(Ok(1), read_cost)? })
     }
 
-    fn request(&self) -> Request<'_> {
+    fn as_core(&self) -> Request<'_> {
         let request = Request::new(self.key.as_bytes()).cost(self.cost);
         match &self.policy {
             Some(policy) => request.policy(policy.as_str()),
@@ -74,7 +71,74 @@ impl Asked {
     }
 }
 
-/// An operation on one key.
+/// A key, the policy that is applied to it, and the units that the request spends; for ``check_many`` and ``check_together``.
+///
+/// Parameters
+/// ----------
+/// key
+///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+/// policy
+///     A policy's name, or quotas; it may be left out where the limiter has one policy.
+/// cost
+///     Units, from 0 to 10**12.
+#[pyclass(name = "Request", module = "polylimit", frozen)]
+pub(crate) struct PyRequest {
+    key: Py<PyAny>,
+    policy: Option<Py<PyAny>>,
+    cost: u64,
+}
+
+#[pymethods]
+impl PyRequest {
+    #[new]
+    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    fn new(
+        key: &Bound<'_, PyAny>,
+        policy: Option<&Bound<'_, PyAny>>,
+        cost: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        key.extract::<Key>()?;
+        policy.map(|policy| policy.extract::<PolicyArgument>().map(drop)).transpose()?;
+        let cost = cost.map_or(Ok(1), read_cost)?;
+        Ok(Self { key: key.clone().unbind(), policy: policy.map(|policy| policy.clone().unbind()), cost })
+    }
+
+    /// The client or resource that is limited.
+    #[getter]
+    fn key(&self, py: Python<'_>) -> Py<PyAny> {
+        self.key.clone_ref(py)
+    }
+
+    /// The policy's name or quotas, if it was given.
+    #[getter]
+    fn policy(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.policy.as_ref().map(|policy| policy.clone_ref(py))
+    }
+
+    /// The units that the request spends.
+    #[getter]
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Omits the key, which may be a secret or a person's name.
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let policy = match &self.policy {
+            Some(policy) => policy.bind(py).repr()?.to_string(),
+            None => "None".to_owned(),
+        };
+        Ok(format!("Request(key=..., policy={policy}, cost={})", self.cost))
+    }
+}
+
+impl PyRequest {
+    fn owned(&self, py: Python<'_>) -> PyResult<OwnedRequest> {
+        let policy = self.policy.as_ref().map(|policy| policy.extract::<PolicyArgument>(py)).transpose()?;
+        Ok(OwnedRequest { key: self.key.extract(py)?, policy, cost: self.cost })
+    }
+}
+
+/// The operations that take one key.
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
     Check,
@@ -86,7 +150,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The call as the core takes it.
+    /// The core's form of this operation on a request.
     #[inline]
     pub(crate) fn call(self, request: Request<'_>) -> Call<'_> {
         match self {
@@ -100,46 +164,46 @@ impl Operation {
     }
 }
 
-/// A call that outlives the Python call that made it.
-pub(crate) enum Job {
-    One(Operation, Asked),
-    CheckMany { requests: Vec<Asked>, return_exceptions: bool },
-    CheckTogether(Vec<Asked>),
-    Acquire(Asked, Duration),
+/// A call with arguments of its own, which can outlive the Python call that made it.
+pub(crate) enum OwnedCall {
+    OneKey(Operation, OwnedRequest),
+    CheckMany { requests: Vec<OwnedRequest>, return_exceptions: bool },
+    CheckTogether(Vec<OwnedRequest>),
+    Acquire(OwnedRequest, Duration),
     Ready(Duration),
     Doctor,
 }
 
-impl Job {
+impl OwnedCall {
     pub(crate) fn check_many(requests: &Bound<'_, PyAny>, return_exceptions: bool) -> PyResult<Self> {
-        Ok(Self::CheckMany { requests: several(requests)?, return_exceptions })
+        Ok(Self::CheckMany { requests: read_requests(requests)?, return_exceptions })
     }
 
     pub(crate) fn check_together(requests: &Bound<'_, PyAny>) -> PyResult<Self> {
-        several(requests).map(Self::CheckTogether)
+        read_requests(requests).map(Self::CheckTogether)
     }
 
-    /// Hands out the call as the core takes it.
-    pub(crate) fn with<R>(&self, hand: impl FnOnce(&Call<'_>) -> R) -> R {
+    /// Passes the core's form of this call to a function.
+    pub(crate) fn with<R>(&self, use_call: impl FnOnce(&Call<'_>) -> R) -> R {
         match self {
-            Self::One(operation, asked) => hand(&operation.call(asked.request())),
-            Self::CheckMany { requests, .. } => hand(&Call::CheckMany(&each(requests))),
-            Self::CheckTogether(requests) => hand(&Call::CheckTogether(&each(requests))),
-            Self::Acquire(asked, timeout) => hand(&Call::Acquire(asked.request(), *timeout)),
-            Self::Ready(timeout) => hand(&Call::Ready(*timeout)),
-            Self::Doctor => hand(&Call::Doctor),
+            Self::OneKey(operation, request) => use_call(&operation.call(request.as_core())),
+            Self::CheckMany { requests, .. } => use_call(&Call::CheckMany(&borrow_all(requests))),
+            Self::CheckTogether(requests) => use_call(&Call::CheckTogether(&borrow_all(requests))),
+            Self::Acquire(request, timeout) => use_call(&Call::Acquire(request.as_core(), *timeout)),
+            Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
+            Self::Doctor => use_call(&Call::Doctor),
         }
     }
 
-    /// Whether errors stand in the list of answers.
+    /// Whether errors are returned in the list of decisions instead of raised.
     pub(crate) fn return_exceptions(&self) -> bool {
         matches!(self, Self::CheckMany { return_exceptions: true, .. })
     }
 }
 
-/// Requests as `Request` or as keys.
-fn several(requests: &Bound<'_, PyAny>) -> PyResult<Vec<Asked>> {
-    // Each of its letters would be taken for a key.
+/// Reads a list of `Request` objects and keys.
+fn read_requests(requests: &Bound<'_, PyAny>) -> PyResult<Vec<OwnedRequest>> {
+    // Iterating over text would take each character for a key.
     if requests.is_instance_of::<PyString>() || requests.is_instance_of::<PyBytes>() {
         let kind = requests.get_type().name()?;
         return Err(PyTypeError::new_err(format!("requests are of type {kind}: allowed is a list of them")));
@@ -147,37 +211,40 @@ fn several(requests: &Bound<'_, PyAny>) -> PyResult<Vec<Asked>> {
     let requests = requests.try_iter()?.map(|request| {
         let request = request?;
         if let Ok(request) = request.cast::<PyRequest>() {
-            return request.get().asked(request.py());
+            return request.get().owned(request.py());
         }
-        Asked::new(request.extract()?, None, None)
+        OwnedRequest::new(request.extract()?, None, None)
     });
     requests.collect()
 }
 
-fn each(requests: &[Asked]) -> Vec<Request<'_>> {
-    requests.iter().map(Asked::request).collect()
+fn borrow_all(requests: &[OwnedRequest]) -> Vec<Request<'_>> {
+    requests.iter().map(OwnedRequest::as_core).collect()
 }
 
-/// The answer to a call if that is known at once. Nothing that pyo3 counts is dropped here before it attaches.
-pub(crate) fn known(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Option<PyResult<Py<PyAny>>> {
+/// Makes a call that needs no waiting; `None` if it would have to wait.
+///
+/// The caller may have attached to the interpreter without pyo3 knowing, so no Python reference may be dropped here outside of
+/// `Python::attach`: pyo3 would defer the release.
+pub(crate) fn try_call(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Option<PyResult<Py<PyAny>>> {
     let tried = catch_unwind(AssertUnwindSafe(|| limiter.try_call(call)));
-    event::tell();
+    events::deliver_pending();
     match tried {
         Ok(None) => None,
         Ok(Some(Ok(Answer::Decision(decision)))) => Some(Py::new(py, PyDecision(decision)).map(Py::into_any)),
-        Ok(Some(other)) => Some(Python::attach(|py| answer(py, other, false))),
-        Err(panic) => Some(Python::attach(|py| unpanicked(py, Err(panic)))),
+        Ok(Some(other)) => Some(Python::attach(|py| answer_to_python(py, other, false))),
+        Err(panic) => Some(Python::attach(|py| raise_panic(py, Err(panic)))),
     }
 }
 
-/// The answer as a Python object.
-pub(crate) fn answer(
+/// Converts the core's answer to a Python object, or to an exception.
+pub(crate) fn answer_to_python(
     py: Python<'_>,
     answer: Result<Answer, Error>,
     return_exceptions: bool,
 ) -> PyResult<Py<PyAny>> {
-    event::tell();
-    match guarded(py, || answer)? {
+    events::deliver_pending();
+    match call_core(py, || answer)? {
         Answer::Decision(decision) => Ok(Py::new(py, PyDecision(decision))?.into_any()),
         Answer::Usage(usage) => Ok(Py::new(py, PyUsage(usage))?.into_any()),
         Answer::Decisions(decisions) => {
@@ -185,8 +252,10 @@ pub(crate) fn answer(
             for decision in decisions {
                 match decision {
                     Ok(decision) => list.append(Py::new(py, PyDecision(decision))?)?,
-                    Err(error) if return_exceptions => list.append(to_python(py, &error).into_value(py))?,
-                    Err(error) => return Err(to_python(py, &error)),
+                    Err(error) if return_exceptions => {
+                        list.append(to_exception(py, &error).into_value(py))?;
+                    }
+                    Err(error) => return Err(to_exception(py, &error)),
                 }
             }
             Ok(list.into_any().unbind())
@@ -196,6 +265,6 @@ pub(crate) fn answer(
             Ok(PyList::new(py, findings.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
         }
         Answer::Ready => Ok(py.None()),
-        _ => Err(invalid_argument(py, "an answer of a kind that this binding does not know")),
+        _ => Err(invalid_argument(py, "the core returned a kind of answer that this binding does not know")),
     }
 }

@@ -1,4 +1,4 @@
-//! `Decision`, `Usage` and `QuotaUsage`: what an operation answers.
+//! `Decision`, `Usage` and `QuotaUsage`: the results of operations.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use polylimit::{Decision, Degradation, QuotaUsage, Source, Usage};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::duration::seconds;
+use crate::convert::seconds;
 
-/// The answer to a check, a peek or an acquire; true when the request is allowed.
+/// The result of a check, a peek or an acquire; true when the request is allowed.
 #[pyclass(name = "Decision", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyDecision(pub(crate) Decision);
@@ -21,14 +21,14 @@ impl PyDecision {
         self.0.allowed()
     }
 
-    /// Whole units that can still be spent right now, after this decision: the least over the quotas.
+    /// Whole units that can be spent right after this decision: the minimum over the quotas.
     #[getter]
     fn remaining(&self) -> u64 {
         self.0.remaining()
     }
 
-    /// Seconds until the same request, alone, would be admitted: exactly then, and not earlier. 0 when allowed; ``None``
-    /// is never: the cost exceeds what a quota can ever admit.
+    /// Seconds until the same request would be admitted if no other arrives: exactly then, and not earlier. 0 when allowed;
+    /// ``None`` when the cost exceeds what a quota can ever admit.
     #[getter]
     fn retry_after(&self) -> Option<f64> {
         self.0.retry_after_us().map(seconds)
@@ -40,7 +40,7 @@ impl PyDecision {
         self.0.retry_after_us()
     }
 
-    /// Seconds until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+    /// Seconds until nothing counts as used if no other request arrives: the maximum over the quotas.
     #[getter]
     fn reset_after(&self) -> f64 {
         seconds(self.0.reset_after_us())
@@ -64,23 +64,22 @@ impl PyDecision {
         self.0.delay_us()
     }
 
-    /// Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
+    /// Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
     #[getter]
     fn source(&self) -> &'static str {
         self.0.source().name()
     }
 
-    /// Why this is not what a healthy store would have answered for this key alone, such as ``"timeout"``; ``None`` when
-    /// it is.
+    /// Why this may differ from the decision of a healthy store, such as ``"timeout"``; ``None`` when it does not.
     #[getter]
     fn degraded(&self) -> Option<&'static str> {
         self.0.degraded().map(Degradation::name)
     }
 
-    /// Each quota's own view, in the policy's order.
+    /// The usage of each quota, in the policy's order.
     #[getter]
     fn quotas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        quotas(py, self.0.quotas())
+        quota_usages(py, self.0.quotas())
     }
 
     fn __bool__(&self) -> bool {
@@ -91,7 +90,7 @@ impl PyDecision {
         let decision = &self.0;
         let mut text = format!(
             "Decision(allowed={}, remaining={}, retry_after={}, reset_after={:?}",
-            truth(decision.allowed()),
+            python_bool(decision.allowed()),
             decision.remaining(),
             decision.retry_after_us().map_or("None".to_owned(), |us| format!("{:?}", seconds(us))),
             seconds(decision.reset_after_us()),
@@ -103,20 +102,20 @@ impl PyDecision {
     }
 }
 
-/// The answer to a take, a charge, a refund or a reset: what is left after it.
+/// The result of a take, a charge, a refund or a reset: what is left after it.
 #[pyclass(name = "Usage", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyUsage(pub(crate) Usage);
 
 #[pymethods]
 impl PyUsage {
-    /// Whole units that can still be spent right now: the least over the quotas.
+    /// Whole units that can be spent right now: the minimum over the quotas.
     #[getter]
     fn remaining(&self) -> u64 {
         self.0.remaining()
     }
 
-    /// Seconds until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+    /// Seconds until nothing counts as used if no other request arrives: the maximum over the quotas.
     #[getter]
     fn reset_after(&self) -> f64 {
         seconds(self.0.reset_after_us())
@@ -128,28 +127,28 @@ impl PyUsage {
         self.0.reset_after_us()
     }
 
-    /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+    /// The units that a take spent from every quota, from 0 to its cost; 0 for every other operation.
     #[getter]
     fn taken(&self) -> u64 {
         self.0.taken()
     }
 
-    /// Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
+    /// Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
     #[getter]
     fn source(&self) -> &'static str {
         self.0.source().name()
     }
 
-    /// Why this is not what a healthy store would have answered for this key alone; ``None`` when it is.
+    /// Why this may differ from the result of a healthy store, such as ``"timeout"``; ``None`` when it does not.
     #[getter]
     fn degraded(&self) -> Option<&'static str> {
         self.0.degraded().map(Degradation::name)
     }
 
-    /// Each quota's own view, in the policy's order.
+    /// The usage of each quota, in the policy's order.
     #[getter]
     fn quotas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        quotas(py, self.0.quotas())
+        quota_usages(py, self.0.quotas())
     }
 
     fn __repr__(&self) -> String {
@@ -164,13 +163,13 @@ impl PyUsage {
     }
 }
 
-/// A decision whose units were given back, with what is left by now.
+/// A decision whose units were refunded, with what is left after the refund.
 #[pyfunction]
 pub(crate) fn refunded(decision: &PyDecision, usage: &PyUsage) -> PyDecision {
     PyDecision(decision.0.clone().refunded(usage.0.clone()))
 }
 
-/// One quota's own view of a key, after the operation.
+/// The usage of one quota by a key, after the operation.
 #[pyclass(name = "QuotaUsage", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyQuotaUsage(QuotaUsage);
@@ -183,13 +182,13 @@ impl PyQuotaUsage {
         self.0.limit
     }
 
-    /// Whole units that this quota would still admit right now.
+    /// Whole units that this quota would admit right now.
     #[getter]
     fn remaining(&self) -> u64 {
         self.0.remaining
     }
 
-    /// Seconds until nothing counts as used under this quota if nothing else arrives.
+    /// Seconds until nothing counts as used under this quota if no other request arrives.
     #[getter]
     fn reset_after(&self) -> f64 {
         seconds(self.0.reset_after_us)
@@ -207,16 +206,16 @@ impl PyQuotaUsage {
     }
 }
 
-fn quotas<'py>(py: Python<'py>, quotas: &[QuotaUsage]) -> PyResult<Bound<'py, PyTuple>> {
+fn quota_usages<'py>(py: Python<'py>, quotas: &[QuotaUsage]) -> PyResult<Bound<'py, PyTuple>> {
     let each = quotas.iter().map(|usage| Py::new(py, PyQuotaUsage(*usage))).collect::<PyResult<Vec<_>>>()?;
     PyTuple::new(py, each)
 }
 
-const fn truth(value: bool) -> &'static str {
+const fn python_bool(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// Shown only where it is not the ordinary one.
+/// The part of a `repr` that is shown only when the store did not decide as usual.
 fn origin(source: Source, degraded: Option<Degradation>) -> String {
     let mut text = String::new();
     if source != Source::Store {

@@ -1,20 +1,22 @@
-//! Errors as Python exceptions: `PolylimitError`, and one subclass for each kind of the core's table.
+//! Errors as Python exceptions: `PolylimitError`, and one subclass for each kind of error in the core's table.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 
 use polylimit::{Error, ErrorKind};
 use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// The exception of every kind, in the order of [`ErrorKind::ALL`], after that of all.
+/// The base class, followed by the class of each kind in the order of [`ErrorKind::ALL`].
 static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
 
-const BASE_DOC: &str = "Why no decision could be made. A denial is a value and raises nothing.\n\n\
+const BASE_DOC: &str = "Raised when no decision could be made. A denial is a value and raises nothing.\n\n\
     ``code`` is the kind of error, the same text in every language.";
 
-/// Adds the exceptions to the module.
+/// Adds the exception classes to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     for class in classes(py)? {
@@ -27,7 +29,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyType>>> {
     CLASSES.get_or_try_init(py, || {
         let exception = py.get_type::<PyException>();
-        let base = class(py, "PolylimitError", BASE_DOC, None, PyTuple::new(py, [exception])?)?;
+        let base = new_class(py, "PolylimitError", BASE_DOC, None, PyTuple::new(py, [exception])?)?;
         let mut classes = vec![base.clone().unbind()];
         for kind in ErrorKind::ALL {
             let bases = match kind {
@@ -36,13 +38,14 @@ fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyType>>> {
                 }
                 _ => PyTuple::new(py, [base.clone()])?,
             };
-            classes.push(class(py, &class_name(kind), about(kind), Some(kind.code()), bases)?.unbind());
+            let class = new_class(py, &class_name(kind), class_doc(kind), Some(kind.code()), bases)?;
+            classes.push(class.unbind());
         }
         Ok(classes)
     })
 }
 
-fn class<'py>(
+fn new_class<'py>(
     py: Python<'py>,
     name: &str,
     doc: &str,
@@ -69,18 +72,18 @@ fn class_name(kind: ErrorKind) -> String {
     name + "Error"
 }
 
-fn about(kind: ErrorKind) -> &'static str {
+fn class_doc(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::InvalidArgument => "Something that is not allowed was passed; the same input fails again.",
-        ErrorKind::StoreUnavailable => "The store could not be reached in time; it may be later.",
+        ErrorKind::InvalidArgument => "An argument is not valid; the same arguments fail again.",
+        ErrorKind::StoreUnavailable => "The store could not be reached in time; a later call may succeed.",
         ErrorKind::StoreFailed => "The store was reached and could not decide.",
         ErrorKind::Closed => "The limiter was closed.",
         _ => "A defect in polylimit itself.",
     }
 }
 
-/// An exception of a kind.
-pub(crate) fn raise(py: Python<'_>, kind: ErrorKind, message: &str) -> PyErr {
+/// A new exception of a kind.
+pub(crate) fn exception(py: Python<'_>, kind: ErrorKind, message: &str) -> PyErr {
     let class = classes(py).map(|classes| {
         let at = ErrorKind::ALL.iter().position(|other| *other == kind).map_or(0, |at| at + 1);
         classes[at].bind(py).clone()
@@ -91,25 +94,36 @@ pub(crate) fn raise(py: Python<'_>, kind: ErrorKind, message: &str) -> PyErr {
     }
 }
 
-/// The one conversion of the core's errors.
-pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
-    raise(py, error.kind(), error.message())
+/// Converts an error of the core.
+pub(crate) fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
+    exception(py, error.kind(), error.message())
 }
 
 pub(crate) fn invalid_argument(py: Python<'_>, message: &str) -> PyErr {
-    raise(py, ErrorKind::InvalidArgument, message)
+    exception(py, ErrorKind::InvalidArgument, message)
 }
 
-/// Calls the core; its errors become exceptions, and a panic becomes `InternalError`.
-pub(crate) fn guarded<R>(py: Python<'_>, call: impl FnOnce() -> Result<R, Error>) -> PyResult<R> {
-    unpanicked(py, catch_unwind(AssertUnwindSafe(call)))?.map_err(|error| to_python(py, &error))
+/// Calls the core: an error becomes an exception, and a panic becomes `InternalError`.
+pub(crate) fn call_core<R>(py: Python<'_>, call: impl FnOnce() -> Result<R, Error>) -> PyResult<R> {
+    raise_panic(py, catch_unwind(AssertUnwindSafe(call)))?.map_err(|error| to_exception(py, &error))
 }
 
-/// What was called, unless it panicked.
-pub(crate) fn unpanicked<R>(py: Python<'_>, result: std::thread::Result<R>) -> PyResult<R> {
+/// Converts a caught panic to `InternalError`.
+pub(crate) fn raise_panic<R>(py: Python<'_>, result: std::thread::Result<R>) -> PyResult<R> {
     result.map_err(|panic| {
-        let said = panic.downcast_ref::<&str>().copied();
-        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
-        raise(py, ErrorKind::Internal, &format!("polylimit panicked, please report it: {said}"))
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
+        exception(py, ErrorKind::Internal, &format!("polylimit panicked, please report it: {text}"))
     })
+}
+
+/// Returns a result as functions of the C API do: the object, or null with the exception set.
+pub(crate) fn into_ptr(py: Python<'_>, result: PyResult<Py<PyAny>>) -> *mut ffi::PyObject {
+    match result {
+        Ok(object) => object.into_ptr(),
+        Err(error) => {
+            error.restore(py);
+            null_mut()
+        }
+    }
 }

@@ -1,21 +1,130 @@
-//! A decision as HTTP: response fields, and what to answer to a denied request.
+//! HTTP: the address of a client, the header fields of a response, and the response to a denied request.
 
+use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use polylimit::headers::{self, HeaderSettings, HeaderStyle, Problem, ResetForm};
+use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
+use crate::convert::{read_cost, read_integer};
 use crate::decision::PyDecision;
-use crate::error::guarded;
-use crate::key;
+use crate::error::{call_core, invalid_argument};
 use crate::policy::PyPolicy;
+
+/// Finds the client of a request: which proxies are trusted to name it, and how much of an address counts as one client.
+///
+/// Parameters
+/// ----------
+/// trusted
+///     The networks of the proxies: addresses, networks such as ``"10.0.0.0/8"``, and the names ``"loopback"``,
+///     ``"link-local"`` and ``"private"``. By default no proxy is trusted, and the peer of the socket is the client.
+/// header
+///     The one header that the proxies write: ``"x-forwarded-for"`` or ``"forwarded"``.
+/// ipv4_prefix, ipv6_prefix
+///     How many leading bits of an address count as one client; the defaults are 32 and 64.
+///
+/// Raises
+/// ------
+/// InvalidArgumentError
+///     When a network cannot be read, a prefix is out of range, or networks are trusted without a header.
+#[pyclass(name = "ClientAddressRules", module = "polylimit", frozen)]
+pub(crate) struct PyClientAddressRules(ClientAddressRules);
+
+#[pymethods]
+impl PyClientAddressRules {
+    #[new]
+    #[pyo3(signature = (trusted = Vec::new(), header = None, *, ipv4_prefix = None, ipv6_prefix = None), text_signature = "(trusted=(), header=None, *, ipv4_prefix=None, ipv6_prefix=None)")]
+    fn new(
+        py: Python<'_>,
+        trusted: Vec<String>,
+        header: Option<&str>,
+        ipv4_prefix: Option<&Bound<'_, PyAny>>,
+        ipv6_prefix: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let ipv4_prefix = ipv4_prefix.map(|bits| read_integer("ipv4_prefix", bits)).transpose()?;
+        let ipv6_prefix = ipv6_prefix.map(|bits| read_integer("ipv6_prefix", bits)).transpose()?;
+        let build = || {
+            let mut rules =
+                trusted.iter().fold(ClientAddressRules::builder(), |rules, network| rules.trust(network));
+            if let Some(header) = header {
+                rules = rules.header(header.parse::<ForwardingHeader>()?);
+            }
+            if let Some(bits) = ipv4_prefix {
+                rules = rules.ipv4_prefix(bits);
+            }
+            if let Some(bits) = ipv6_prefix {
+                rules = rules.ipv6_prefix(bits);
+            }
+            rules.build()
+        };
+        call_core(py, build).map(Self)
+    }
+
+    /// The header whose lines ``resolve`` needs; ``None`` if no proxy is trusted.
+    #[getter]
+    fn header(&self) -> Option<&'static str> {
+        self.0.header().map(ForwardingHeader::name)
+    }
+
+    /// The client of a request that came from ``peer`` with these lines of the header, in the order they were received.
+    ///
+    /// ``peer`` is the address of the peer of the socket; for a Unix socket, ``"127.0.0.1"``.
+    #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
+    fn resolve(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<PyClientAddress> {
+        // A link-local address may end in a zone such as `%eth0`, which names an interface of this host.
+        let peer: IpAddr = peer.split('%').next().unwrap_or(peer).parse().map_err(|_| {
+            invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
+        })?;
+        call_core(py, || Ok(self.0.resolve(peer, lines.iter().map(|line| &**line)))).map(PyClientAddress)
+    }
+
+    /// The ``key`` of the client that ``resolve`` returns, for a peer that may be any text.
+    ///
+    /// A port, brackets and a zone are ignored. Text that is no address counts as ``"unknown"``, and then no line is read.
+    #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
+    fn key(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<String> {
+        call_core(py, || Ok(self.0.key_of(peer, lines.iter().map(|line| &**line))))
+    }
+}
+
+impl PyClientAddressRules {
+    pub(crate) fn rules(&self) -> &ClientAddressRules {
+        &self.0
+    }
+}
+
+/// The address of a client, and the key that it counts by.
+#[pyclass(name = "ClientAddress", module = "polylimit", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct PyClientAddress(ClientAddress);
+
+#[pymethods]
+impl PyClientAddress {
+    /// The exact address.
+    #[getter]
+    fn address(&self) -> String {
+        self.0.address().to_string()
+    }
+
+    /// The key to limit by: the same text for all addresses that count together, such as ``2001:db8:1:2::/64``.
+    #[getter]
+    fn key(&self) -> String {
+        self.0.key()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ClientAddress(key='{}')", self.0.key())
+    }
+}
 
 type Outcomes<'py> = Vec<(Bound<'py, PyPolicy>, Bound<'py, PyDecision>)>;
 
-fn with<R>(outcomes: &Outcomes<'_>, hand: impl FnOnce(&[headers::Outcome<'_>]) -> R) -> R {
+fn with_outcomes<R>(outcomes: &Outcomes<'_>, use_them: impl FnOnce(&[headers::Outcome<'_>]) -> R) -> R {
     let outcomes: Vec<_> =
         outcomes.iter().map(|(policy, decision)| (&policy.get().0, &decision.get().0)).collect();
-    hand(&outcomes)
+    use_them(&outcomes)
 }
 
 /// The fields of the response to a request, as pairs of a lower-case name and a value.
@@ -23,12 +132,12 @@ fn with<R>(outcomes: &Outcomes<'_>, hand: impl FnOnce(&[headers::Outcome<'_>]) -
 /// Parameters
 /// ----------
 /// outcomes
-///     Pairs of a policy and what it decided about the request.
+///     Pairs of a policy and its decision.
 /// style
 ///     ``"ietf"`` for ``ratelimit`` and ``ratelimit-policy``, ``"legacy"`` for ``x-ratelimit-*``, ``"both"`` or ``"none"``.
-///     A denial has ``retry-after`` in any style, unless it is for ever.
+///     A denial has ``retry-after`` in every style, unless the request can never be admitted.
 /// reset_form
-///     How ``x-ratelimit-reset`` tells a time: ``"seconds"`` from now, or since the ``"epoch"``.
+///     How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
 #[pyfunction]
 #[pyo3(signature = (outcomes, *, style = "ietf", reset_form = "seconds"))]
 pub(crate) fn header_fields(
@@ -37,27 +146,29 @@ pub(crate) fn header_fields(
     style: &str,
     reset_form: &str,
 ) -> PyResult<Vec<(&'static str, String)>> {
-    let settings = settings(py, style, reset_form)?;
+    let settings = header_settings(py, style, reset_form)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
-    let fields = guarded(py, || Ok(with(&outcomes, |outcomes| headers::fields(outcomes, settings, now_us))))?;
+    let fields = call_core(py, || {
+        Ok(with_outcomes(&outcomes, |outcomes| headers::fields(outcomes, settings, now_us)))
+    })?;
     Ok(fields.into_iter().map(|field| (field.name, field.value)).collect())
 }
 
-/// Reads what fields a response gets.
-pub(crate) fn settings(py: Python<'_>, style: &str, reset_form: &str) -> PyResult<HeaderSettings> {
-    guarded(py, || {
+/// Reads the style of header fields.
+pub(crate) fn header_settings(py: Python<'_>, style: &str, reset_form: &str) -> PyResult<HeaderSettings> {
+    call_core(py, || {
         let (style, form) = (style.parse::<HeaderStyle>()?, reset_form.parse::<ResetForm>()?);
         Ok(HeaderSettings::default().style(style).reset_form(form))
     })
 }
 
-/// What to answer to a request that was denied by at least one of these policies; ``None`` when all admit it.
+/// The response to a request that at least one of these policies denied; ``None`` when all admit it.
 ///
 /// Parameters
 /// ----------
 /// outcomes
-///     Pairs of a policy and what it decided about the request.
+///     Pairs of a policy and its decision.
 /// cost
 ///     The units that the request asked for.
 #[pyfunction]
@@ -67,11 +178,11 @@ pub(crate) fn problem(
     outcomes: Outcomes<'_>,
     cost: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Option<PyProblem>> {
-    let cost = cost.map_or(Ok(1), key::cost)?;
-    guarded(py, || Ok(with(&outcomes, |outcomes| headers::problem(outcomes, cost)).map(PyProblem)))
+    let cost = cost.map_or(Ok(1), read_cost)?;
+    call_core(py, || Ok(with_outcomes(&outcomes, |outcomes| headers::problem(outcomes, cost)).map(PyProblem)))
 }
 
-/// What to answer to a denied request: a problem document (RFC 9457), or its text.
+/// The response to a denied request: a problem document (RFC 9457), or its text.
 #[pyclass(name = "Problem", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyProblem(Problem);
@@ -84,13 +195,13 @@ impl PyProblem {
         self.0.status()
     }
 
-    /// What the problem type says in words.
+    /// The title of the problem type.
     #[getter]
     fn title(&self) -> &'static str {
         self.0.title()
     }
 
-    /// What a person can do about this denial: one sentence.
+    /// One sentence for people: why the request was denied and what to do.
     #[getter]
     fn detail(&self) -> &str {
         self.0.detail()
@@ -108,7 +219,7 @@ impl PyProblem {
         self.0.json()
     }
 
-    /// The detail and an end of line, for clients that read text.
+    /// The detail and a line feed, for clients that prefer text.
     #[getter]
     fn text(&self) -> String {
         self.0.text()

@@ -1,8 +1,8 @@
-//! The calls that one event loop waits for: one descriptor that the loop watches, one callback for all that finished.
+//! The pending calls of one event loop: the loop watches one descriptor, and one callback handles all finished calls.
 //!
-//! No thread of ours attaches to the interpreter. A finished call makes the descriptor readable; the loop's own thread
+//! Threads of the core never attach to the interpreter. A finished call makes the descriptor readable; the loop's own thread
 //! takes the results and resumes the tasks that wait for them, one after the other in that callback. Calls that these tasks
-//! start are sent together. For 64 tasks both take half the processor time of one loop callback and one message a call.
+//! start are sent together. For 64 tasks that takes half of the processor time of one loop callback and one message per call.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
-use crate::call::answer;
-use crate::error::{guarded, unpanicked};
+use crate::call::answer_to_python;
+use crate::error::{call_core, raise_panic};
 use crate::operation_future::{OperationFuture, finish};
 use crate::wake_up::WakeUp;
 
-/// What became of a call that was handed to a queue.
+/// The result of submitting a call.
 pub(crate) enum Submission {
     Known(Py<PyAny>),
     Pending(Py<OperationFuture>),
@@ -35,7 +35,7 @@ pub(crate) struct LoopQueue {
     completions: Completions<u64>,
     pending: Mutex<PendingCalls>,
     wake_up: Arc<WakeUp>,
-    /// Whether tasks are being resumed that may start calls together.
+    /// Whether tasks are being resumed, whose calls are sent together.
     is_draining: AtomicBool,
     /// Whether the loop will start the deferred calls.
     is_scheduled: AtomicBool,
@@ -53,7 +53,7 @@ struct PendingCall {
 }
 
 thread_local! {
-    /// The loop that this thread ran last, and its queue; neither is kept alive by that.
+    /// Weak references to the loop that this thread used last and to its queue.
     static LAST: RefCell<Option<[Py<PyWeakrefReference>; 2]>> = const { RefCell::new(None) };
 }
 
@@ -83,7 +83,7 @@ impl LoopQueue {
         };
         let is_acquire = matches!(call, Call::Acquire(..));
         let is_deferred = !is_acquire && (!is_alone || queue.is_draining.load(Ordering::Relaxed));
-        let known = guarded(py, || {
+        let known = call_core(py, || {
             let Self { completions, .. } = queue;
             Ok(if is_deferred {
                 completions.hold(limiter, call, number)
@@ -92,19 +92,20 @@ impl LoopQueue {
             })
         })?;
         if let Some(known) = known {
-            return answer(py, known, return_exceptions).map(Submission::Known);
+            return answer_to_python(py, known, return_exceptions).map(Submission::Known);
         }
-        // Also while draining: a loop may be run inside of one of the tasks that are resumed.
+        // Needed while draining, too: a resumed task may run the loop itself.
         if is_deferred && !queue.is_scheduled.load(Ordering::Relaxed) {
             let start = this.getattr(intern!(py, "start_deferred"))?;
             event_loop.call_method1(intern!(py, "call_soon"), (start,))?;
             queue.is_scheduled.store(true, Ordering::Relaxed);
         }
         let ends_call = is_acquire || matches!(call, Call::Ready(_));
-        let future = OperationFuture::new(event_loop.unbind(), this.unbind(), number, ends_call);
+        let future =
+            OperationFuture::new(event_loop.unbind(), this.clone().into_any().unbind(), number, ends_call);
         let future = Bound::new(py, future)?;
         let call = PendingCall { future: future.clone().unbind(), return_exceptions };
-        future.get().queue().pending.lock().by_number.insert(number, call);
+        queue.pending.lock().by_number.insert(number, call);
         Ok(Submission::Pending(future.unbind()))
     }
 
@@ -120,7 +121,7 @@ impl LoopQueue {
         if let Some(queue) = last {
             return Ok(queue);
         }
-        // The loop keeps its queue, so that both end together.
+        // The loop keeps its queue alive in an attribute.
         let name = intern!(py, "_polylimit_queue");
         let kept = event_loop.getattr(name).ok().and_then(|kept| kept.cast_into::<Self>().ok());
         let queue = if let Some(queue) = kept.filter(|kept| kept.get().completions.is_here()) {
@@ -150,10 +151,20 @@ impl LoopQueue {
         })
     }
 
-    /// Ends a call that only waits, when its operation gives up.
-    pub(crate) fn cancel(&self, py: Python<'_>, number: u64) {
+    /// Ends the waiting of an operation, and the call itself if it only waits.
+    pub(crate) fn abandon(py: Python<'_>, future: &Py<OperationFuture>) {
+        let future = future.get();
+        future.abandon();
+        if let Some((queue, number)) = future.cancellable_call()
+            && let Ok(queue) = queue.bind(py).cast::<Self>()
+        {
+            queue.get().cancel(py, number);
+        }
+    }
+
+    fn cancel(&self, py: Python<'_>, number: u64) {
         if self.pending.lock().by_number.remove(&number).is_some() {
-            // A panic there leaves the call running, which is what happens without this, too.
+            // A panic leaves the call running, as if it had not been cancelled.
             let _ = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.completions.abandon(&number))));
         }
     }
@@ -161,35 +172,35 @@ impl LoopQueue {
 
 #[pymethods]
 impl LoopQueue {
-    /// For when the descriptor is readable: resumes the tasks that wait for the calls that finished.
+    /// Called when the descriptor is readable: resumes the tasks whose calls have finished.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.wake_up.clear();
         let mut finished = Vec::new();
         let drain = || self.completions.drain(|number, answer| finished.push((number, answer)));
-        unpanicked(py, catch_unwind(AssertUnwindSafe(drain)))?;
-        // All of them are done before the first task goes on, which may cancel others.
+        raise_panic(py, catch_unwind(AssertUnwindSafe(drain)))?;
+        // All futures are finished before the first task is resumed, because that task may cancel others.
         let mut due = Vec::with_capacity(finished.len());
         for (number, answered) in finished {
             let call = self.pending.lock().by_number.remove(&number);
             let Some(PendingCall { future, return_exceptions }) = call else { continue };
-            finish(py, &future, || answer(py, answered, return_exceptions), &mut due);
+            finish(py, &future, || answer_to_python(py, answered, return_exceptions), &mut due);
         }
         self.is_draining.store(due.len() > 1, Ordering::Relaxed);
         let mut due = due.iter();
         let mut raised = due.try_for_each(|callback| callback.run(py));
-        // `KeyboardInterrupt` and `SystemExit` end the loop. The other tasks go on if it is run again.
+        // `KeyboardInterrupt` and `SystemExit` end the loop. The other tasks are resumed if it is run again.
         for callback in due {
             raised = raised.and(callback.schedule(py));
         }
         self.is_draining.store(false, Ordering::Relaxed);
-        // What the tasks asked for together goes now, and not behind what else the loop has to do.
+        // The calls of the resumed tasks start now and not after other callbacks of the loop.
         raised.and(self.start_deferred(py))
     }
 
-    /// Starts the calls that were deferred.
+    /// Starts the deferred calls as one batch.
     fn start_deferred(&self, py: Python<'_>) -> PyResult<()> {
         self.is_scheduled.store(false, Ordering::Relaxed);
-        guarded(py, || {
+        call_core(py, || {
             self.completions.start_held();
             Ok(())
         })

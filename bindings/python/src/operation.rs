@@ -1,8 +1,7 @@
-//! What an asynchronous call does, step by step.
+//! The steps of an asynchronous operation. [`operation_type`](crate::operation_type) makes an awaitable Python object of them.
 //!
-//! An answer that is known at once is the result of its first step, so that the event loop is not touched. Otherwise it waits
-//! for an [`OperationFuture`], which the queue of the loop finishes. [`operation_type`](crate::operation_type) makes a coroutine
-//! of it.
+//! An operation that needs no waiting ends in its first step and never touches the event loop. Any other waits for an
+//! [`OperationFuture`], which the loop's [`LoopQueue`] finishes.
 
 use std::cell::Cell;
 
@@ -11,48 +10,48 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::async_limiter::PyAsyncLimiter;
-use crate::call::{Job, Operation, answer, known};
-use crate::error::guarded;
+use crate::call::{Operation, OwnedCall, answer_to_python, try_call};
+use crate::convert::Utf8Text;
+use crate::error::call_core;
+use crate::limiter_classes::PyAsyncLimiter;
 use crate::loop_queue::{LoopQueue, Submission};
 use crate::operation_future::OperationFuture;
-use crate::utf8::Utf8;
 
-/// How far an operation is.
+/// The progress of an operation.
 pub(crate) enum State {
-    /// What nearly everybody asks, kept as briefly as can be.
-    Plain(PlainOperation),
-    New(Py<PyAsyncLimiter>, Box<Job>),
-    /// The result is there, whoever asks for it or not.
-    Done(Py<PyAny>),
-    /// The call was started.
+    /// Not started, with the most frequent arguments in a form that allocates nothing.
+    Fast(FastOperation),
+    NotStarted(Py<PyAsyncLimiter>, Box<OwnedCall>),
+    /// The result is known before the operation is awaited.
+    Ready(Py<PyAny>),
     Waiting(Py<OperationFuture>),
-    Over,
+    Finished,
 }
 
-/// An operation on one key that has not begun.
-pub(crate) struct PlainOperation {
+/// An operation on one key, given as text, with an optional policy, given as text.
+pub(crate) struct FastOperation {
     pub(crate) limiter: Py<PyAsyncLimiter>,
     pub(crate) operation: Operation,
-    pub(crate) key: Utf8,
-    pub(crate) policy: Option<Utf8>,
+    pub(crate) key: Utf8Text,
+    pub(crate) policy: Option<Utf8Text>,
     pub(crate) cost: u64,
 }
 
-/// What came of a step.
+/// The result of one step.
 pub(crate) enum Step {
-    /// The operation waits, and the event loop gets this.
-    Yields(Py<PyAny>),
-    Ends(Py<PyAny>),
+    /// The operation waits; the event loop receives this object.
+    Yield(Py<PyAny>),
+    Return(Py<PyAny>),
 }
 
-impl PlainOperation {
-    fn with<R>(&self, hand: impl FnOnce(&Limiter, &Call<'_>) -> R) -> R {
+impl FastOperation {
+    fn with<R>(&self, use_call: impl FnOnce(&Limiter, &Call<'_>) -> R) -> R {
         let request = Request::new(&*self.key).cost(self.cost);
         let request = self.policy.as_ref().map_or(request, |policy| request.policy(policy));
-        hand(self.limiter.get().face(), &self.operation.call(request))
+        use_call(self.limiter.get().core(), &self.operation.call(request))
     }
 
+    /// Drops the references; see [`Utf8Text::release`].
     fn release(self, py: Python<'_>) {
         self.limiter.drop_ref(py);
         self.key.release(py);
@@ -62,82 +61,82 @@ impl PlainOperation {
     }
 }
 
-/// Goes on until the operation waits or is over. Nothing of pyo3's may be dropped here without its attaching: it does not know
-/// that this thread is attached to the interpreter.
+/// Runs the operation until it waits or is finished.
+///
+/// The interpreter calls this without pyo3 knowing that the thread is attached, so a Python reference must be dropped inside of
+/// `Python::attach` or by `drop_ref`.
 pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
-    let now = state.replace(State::Over);
-    if let State::Plain(plain) = &now
-        && let Some(known) = plain.with(|limiter, call| known(py, limiter, call))
+    let current = state.replace(State::Finished);
+    if let State::Fast(fast) = &current
+        && let Some(result) = fast.with(|limiter, call| try_call(py, limiter, call))
     {
-        if let State::Plain(plain) = now {
-            plain.release(py);
+        if let State::Fast(fast) = current {
+            fast.release(py);
         }
-        return known.map(Step::Ends);
+        return result.map(Step::Return);
     }
-    Python::attach(|py| go_on(state, now, py))
+    Python::attach(|py| step_attached(state, current, py))
 }
 
-fn go_on(state: &Cell<State>, now: State, py: Python<'_>) -> PyResult<Step> {
-    let future = match now {
-        State::Plain(plain) => {
-            match plain.with(|limiter, call| LoopQueue::submit(py, limiter, call, false))? {
-                Submission::Known(result) => return Ok(Step::Ends(result)),
-                Submission::Pending(future) => future,
-            }
-        }
-        State::New(limiter, job) => match begin(py, &limiter, &job)? {
-            Submission::Known(result) => return Ok(Step::Ends(result)),
+fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResult<Step> {
+    let future = match current {
+        State::Fast(fast) => match fast.with(|limiter, call| LoopQueue::submit(py, limiter, call, false))? {
+            Submission::Known(result) => return Ok(Step::Return(result)),
+            Submission::Pending(future) => future,
+        },
+        State::NotStarted(limiter, call) => match start(py, &limiter, &call)? {
+            Submission::Known(result) => return Ok(Step::Return(result)),
             Submission::Pending(future) => future,
         },
         State::Waiting(future) => match future.get().take(py) {
-            Some(result) => return result.map(Step::Ends),
+            Some(result) => return result.map(Step::Return),
             None => future,
         },
-        State::Done(result) => return Ok(Step::Ends(result)),
-        State::Over => {
+        State::Ready(result) => return Ok(Step::Return(result)),
+        State::Finished => {
             return Err(PyRuntimeError::new_err("cannot reuse an operation that was awaited already"));
         }
     };
     let yielded = future.clone_ref(py).into_any();
     state.set(State::Waiting(future));
-    Ok(Step::Yields(yielded))
+    Ok(Step::Yield(yielded))
 }
 
-/// Answers at once, or hands the call to the running loop's queue.
-fn begin(py: Python<'_>, limiter: &Py<PyAsyncLimiter>, job: &Job) -> PyResult<Submission> {
-    let limiter = limiter.get().face();
-    job.with(|call| {
-        if let Some(known) = guarded(py, || Ok(limiter.try_call(call)))? {
-            return answer(py, known, job.return_exceptions()).map(Submission::Known);
+/// Decides at once where the store allows it, and otherwise submits the call to the queue of the running loop.
+fn start(py: Python<'_>, limiter: &Py<PyAsyncLimiter>, owned: &OwnedCall) -> PyResult<Submission> {
+    let limiter = limiter.get().core();
+    owned.with(|call| {
+        if let Some(answer) = call_core(py, || Ok(limiter.try_call(call)))? {
+            return answer_to_python(py, answer, owned.return_exceptions()).map(Submission::Known);
         }
-        LoopQueue::submit(py, limiter, call, job.return_exceptions())
+        LoopQueue::submit(py, limiter, call, owned.return_exceptions())
     })
 }
 
-/// Ends the waiting with an exception. What was sent to a store is counted all the same.
+/// Ends the operation with an exception. A request that was already sent to the store is counted there.
 pub(crate) fn throw(
     state: &Cell<State>,
     py: Python<'_>,
     exception: &Bound<'_, PyTuple>,
 ) -> PyResult<Py<PyAny>> {
-    match state.replace(State::Over) {
-        State::Waiting(future) => future.get().abandon(py),
-        State::Plain(_) | State::New(..) | State::Done(_) | State::Over => {}
+    match state.replace(State::Finished) {
+        State::Waiting(future) => LoopQueue::abandon(py, &future),
+        State::Fast(_) | State::NotStarted(..) | State::Ready(_) | State::Finished => {}
     }
-    Err(raised(exception)?)
+    Err(exception_of(exception)?)
 }
 
-/// Gives up waiting.
+/// Ends the operation without a result.
 pub(crate) fn close(state: &Cell<State>, py: Python<'_>) {
-    if let State::Waiting(future) = state.replace(State::Over) {
-        future.get().abandon(py);
+    if let State::Waiting(future) = state.replace(State::Finished) {
+        LoopQueue::abandon(py, &future);
     }
 }
 
-/// The exception of `throw`'s one, two or three arguments.
-fn raised(exception: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
-    let first = exception.get_item(0)?;
-    match exception.get_item(1) {
+/// The exception that the one, two or three arguments of `throw` describe.
+fn exception_of(arguments: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
+    let first = arguments.get_item(0)?;
+    match arguments.get_item(1) {
         Ok(value) if !value.is_none() && first.is_callable() && !value.is_instance(&first)? => {
             Ok(PyErr::from_value(first.call1((value,))?))
         }
@@ -147,18 +146,19 @@ fn raised(exception: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
     }
 }
 
-/// Whoever forgets to await limits nothing, so it is said as for a coroutine.
-pub(crate) fn forget(state: State, py: Python<'_>) {
-    if !matches!(state, State::Plain(_) | State::New(..)) {
+/// Warns about an operation that is freed without having been awaited, as Python does for a coroutine.
+pub(crate) fn warn_if_not_awaited(state: State, py: Python<'_>) {
+    if !matches!(state, State::Fast(_) | State::NotStarted(..)) {
         return;
     }
-    let raised = PyErr::take(py);
+    // An exception may be set while the object is freed; it is restored afterwards.
+    let current = PyErr::take(py);
     let category = py.get_type::<PyRuntimeWarning>();
-    let said = PyErr::warn(py, &category, c"an operation of an AsyncLimiter was never awaited", 1);
-    if let Err(error) = said {
+    let warned = PyErr::warn(py, &category, c"an operation of an AsyncLimiter was never awaited", 1);
+    if let Err(error) = warned {
         error.write_unraisable(py, None);
     }
-    if let Some(raised) = raised {
-        raised.restore(py);
+    if let Some(current) = current {
+        current.restore(py);
     }
 }

@@ -1,7 +1,7 @@
-//! `OperationFuture`: what an operation that waits hands to the event loop.
+//! `OperationFuture`, the object that a waiting operation yields to the event loop.
 //!
-//! It has what `asyncio.Task` asks of a future. `asyncio.Future` has the loop call back each task on its own; here the loop's
-//! queue calls back the tasks of all finished calls.
+//! It has the interface that `asyncio.Task` requires of a future. With `asyncio.Future`, the loop would run one callback for each
+//! task; here the loop's queue resumes the tasks of all finished calls in one callback.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,18 +12,18 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::loop_queue::LoopQueue;
-
 /// A future of an event loop, which is done when a call has finished.
 #[pyclass(name = "OperationFuture", module = "polylimit._core", frozen)]
 pub(crate) struct OperationFuture {
     event_loop: Py<PyAny>,
-    queue: Py<LoopQueue>,
+    /// The queue of the loop, as an object: this module is below that of the queue.
+    queue: Py<PyAny>,
     /// The number of the call in the queue.
     number: u64,
-    /// Whether the call ends when its operation gives up: an acquire does, and what was asked of a store is counted there.
+    /// Whether the call is cancelled when its operation ends early, as an acquire is. A check that was sent to the store is
+    /// counted there.
     ends_call: bool,
-    /// Set by the operation when it waits; a task resets it when it has registered its callback.
+    /// Set by the operation when it waits; the task resets it after registering its callback.
     is_blocking: AtomicBool,
     state: Mutex<State>,
 }
@@ -37,9 +37,9 @@ struct State {
 enum Outcome {
     Pending,
     Finished(PyResult<Py<PyAny>>),
-    /// The operation has taken the result, or has given up.
+    /// The operation has taken the result, or has ended early.
     Taken,
-    /// With the message of the task that was cancelled.
+    /// With the message of the cancellation.
     Cancelled(Option<Py<PyAny>>),
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct DueCallback {
 }
 
 impl DueCallback {
-    /// Calls it as the loop would: in its context. The caller is a callback of the loop itself, outside of any task.
+    /// Calls the callback in its context, as the loop would. The caller is a callback of the loop, outside of any task.
     pub(crate) fn run(&self, py: Python<'_>) -> PyResult<()> {
         let Callback { function, context } = &self.callback;
         context.call_method1(py, intern!(py, "run"), (function, &self.future)).map(drop)
     }
 
-    /// Has the loop call it.
+    /// Lets the loop call the callback.
     pub(crate) fn schedule(&self, py: Python<'_>) -> PyResult<()> {
         let Callback { function, context } = &self.callback;
         let named = PyDict::new(py);
@@ -71,7 +71,7 @@ impl DueCallback {
     }
 }
 
-/// Keeps the result of a call for its operation, unless that was cancelled, and adds the callbacks to those that are due.
+/// Stores the result of a call for its operation, unless that was cancelled, and adds its callbacks to those that are due.
 pub(crate) fn finish(
     py: Python<'_>,
     future: &Py<OperationFuture>,
@@ -82,7 +82,7 @@ pub(crate) fn finish(
     if this.done() {
         return;
     }
-    // Not under the lock: a hook of the limiter may be called.
+    // Without the lock, because a hook of the limiter may be called.
     let result = result();
     let callbacks = {
         let mut state = this.state.lock();
@@ -97,16 +97,17 @@ pub(crate) fn finish(
 }
 
 impl OperationFuture {
-    pub(crate) fn new(event_loop: Py<PyAny>, queue: Py<LoopQueue>, number: u64, ends_call: bool) -> Self {
+    pub(crate) fn new(event_loop: Py<PyAny>, queue: Py<PyAny>, number: u64, ends_call: bool) -> Self {
         let state = Mutex::new(State { outcome: Outcome::Pending, callbacks: Vec::new() });
         Self { event_loop, queue, number, ends_call, is_blocking: AtomicBool::new(true), state }
     }
 
-    pub(crate) fn queue(&self) -> &LoopQueue {
-        self.queue.get()
+    /// The queue and the number of the call, if the call is cancelled when its operation ends early.
+    pub(crate) fn cancellable_call(&self) -> Option<(&Py<PyAny>, u64)> {
+        self.ends_call.then_some((&self.queue, self.number))
     }
 
-    /// The result, for the operation; `None` while it has to wait.
+    /// Takes the result for the operation; `None` while it has to wait.
     pub(crate) fn take(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.outcome, Outcome::Taken) {
@@ -121,18 +122,15 @@ impl OperationFuture {
         }
     }
 
-    /// The operation gives up waiting.
-    pub(crate) fn abandon(&self, py: Python<'_>) {
+    /// Called when the operation ends early.
+    pub(crate) fn abandon(&self) {
         let abandoned = {
             let mut state = self.state.lock();
             let outcome = std::mem::replace(&mut state.outcome, Outcome::Taken);
             (outcome, std::mem::take(&mut state.callbacks))
         };
-        // Not under the lock: it may run any destructor.
+        // Without the lock, because a destructor may run any code.
         drop(abandoned);
-        if self.ends_call {
-            self.queue().cancel(py, self.number);
-        }
     }
 }
 
@@ -181,7 +179,7 @@ impl OperationFuture {
         DueCallback { callback, future: this.clone().unbind() }.schedule(py)
     }
 
-    /// Cancels it unless it is done. The loop resumes the task, which throws the error into the operation.
+    /// Cancels the future unless it is done. The loop then resumes the task, which throws the error into the operation.
     #[pyo3(signature = (msg = None))]
     fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let callbacks = {
@@ -206,7 +204,7 @@ impl OperationFuture {
         !matches!(self.state.lock().outcome, Outcome::Pending)
     }
 
-    /// Raises when it was cancelled or is pending. What the call came to is returned or raised by the operation.
+    /// Raises if the future is cancelled or pending. The operation itself returns or raises the result of the call.
     fn result(&self, py: Python<'_>) -> PyResult<()> {
         match &self.state.lock().outcome {
             Outcome::Pending => Err(InvalidStateError::new_err("the result is not there yet")),

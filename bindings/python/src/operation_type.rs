@@ -1,7 +1,7 @@
-//! `Operation`: what an asynchronous call returns, to be awaited. It is a coroutine in all but its type.
+//! `Operation`, the awaitable object that a method of `AsyncLimiter` returns. It behaves as a coroutine.
 //!
-//! The type is made by hand: the interpreter's way of ending a coroutine without an exception is not in pyo3, and an exception
-//! takes longer than a decision.
+//! The type is built with the C API because pyo3 does not offer `am_send`, with which a coroutine returns its result without
+//! raising `StopIteration`: raising an exception takes longer than a decision in memory.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -15,11 +15,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::error::unpanicked;
+use crate::error::{into_ptr, raise_panic};
 use crate::operation::{self, State, Step};
-use crate::plain_call::given;
 
-/// An object of the type.
+/// The memory layout of an `Operation`.
 #[repr(C)]
 struct Object {
     head: ffi::PyObject,
@@ -27,19 +26,19 @@ struct Object {
     state: Cell<State>,
 }
 
-/// The type, once it is made; it is never freed.
+/// The type, which is created with the module and never freed.
 static TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 
-const DOC: &str = "An operation under way: await it.\0";
+const DOC: &str = "An operation that has to be awaited.\0";
 
-/// The slot and the answers of a coroutine that ends without an exception, from 3.10 on.
+/// The slot `am_send` and its results, from Python 3.10 on.
 const AM_SEND: c_int = 81;
 const RETURNED: c_int = 0;
 const FAILED: c_int = -1;
 const YIELDED: c_int = 1;
 
-/// Makes the type.
-pub(crate) fn make(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+/// Creates the type.
+pub(crate) fn create_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let slot = |slot, pfunc: *mut c_void| ffi::PyType_Slot { slot, pfunc };
     let mut members = [
         ffi::PyMemberDef {
@@ -51,11 +50,11 @@ pub(crate) fn make(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         },
         ffi::PyMemberDef::default(),
     ];
-    // They last as long as the type.
+    // The methods have to live as long as the type.
     let methods = Box::leak(Box::new([
-        method(c"send", send, ffi::METH_O, c"send($self, value, /)\n--\n\nGoes on until the operation waits or is over; for event loops."),
-        method(c"throw", throw, ffi::METH_VARARGS, c"throw($self, /, *exception)\n--\n\nEnds the waiting with an exception; for event loops. What was sent to a store is counted all the same."),
-        method(c"close", close, ffi::METH_NOARGS, c"close($self, /)\n--\n\nGives up waiting."),
+        method(c"send", send, ffi::METH_O, c"send($self, value, /)\n--\n\nRuns the operation until it waits or is finished; for event loops."),
+        method(c"throw", throw, ffi::METH_VARARGS, c"throw($self, /, *exception)\n--\n\nEnds the operation with an exception; for event loops. A request that was already sent to the store is counted there."),
+        method(c"close", close, ffi::METH_NOARGS, c"close($self, /)\n--\n\nEnds the operation without a result."),
         ffi::PyMethodDef::zeroed(),
     ]));
     let mut slots = vec![
@@ -66,9 +65,9 @@ pub(crate) fn make(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         slot(ffi::Py_tp_clear, clear as *mut c_void),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
         slot(ffi::Py_tp_methods, methods.as_mut_ptr().cast()),
-        slot(ffi::Py_tp_iter, itself as *mut c_void),
+        slot(ffi::Py_tp_iter, return_self as *mut c_void),
         slot(ffi::Py_tp_iternext, next as *mut c_void),
-        slot(ffi::Py_am_await, itself as *mut c_void),
+        slot(ffi::Py_am_await, return_self as *mut c_void),
         slot(ffi::Py_nb_bool, refuse_bool as *mut c_void),
     ];
     if py.version_info() >= (3, 10) {
@@ -82,10 +81,10 @@ pub(crate) fn make(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         flags: c_uint::try_from(ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC)?,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: the slots are what their numbers say, and whatever the type keeps of them is never freed.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?;
-    TYPE.store(made.clone().into_ptr().cast(), Ordering::Release);
-    Ok(made)
+    // SAFETY: each slot holds the kind of value that its number requires, and what the type keeps of them is never freed.
+    let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?;
+    TYPE.store(class.clone().into_ptr().cast(), Ordering::Release);
+    Ok(class)
 }
 
 type Method = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
@@ -101,41 +100,41 @@ const fn method(name: &'static CStr, function: Method, flags: c_int, doc: &'stat
 
 /// A new operation.
 pub(crate) fn create(py: Python<'_>, state: State) -> PyResult<Py<PyAny>> {
-    // SAFETY: the type is made before anything that can have operations. Its fields are written before anybody sees it.
+    // SAFETY: the type exists before any limiter does. All fields are written before the object is returned.
     unsafe {
-        let made = ffi::PyObject_GC_New::<Object>(TYPE.load(Ordering::Acquire));
-        if made.is_null() {
+        let object = ffi::PyObject_GC_New::<Object>(TYPE.load(Ordering::Acquire));
+        if object.is_null() {
             return Err(PyErr::fetch(py));
         }
-        (&raw mut (*made).weak_references).write(null_mut());
-        (&raw mut (*made).state).write(Cell::new(state));
-        Ok(Bound::from_owned_ptr(py, made.cast()).unbind())
+        (&raw mut (*object).weak_references).write(null_mut());
+        (&raw mut (*object).state).write(Cell::new(state));
+        Ok(Bound::from_owned_ptr(py, object.cast()).unbind())
     }
 }
 
 /// # Safety
 /// `this` is an operation.
 unsafe fn state<'a>(this: *mut ffi::PyObject) -> &'a Cell<State> {
-    // SAFETY: as promised by the caller; it is referred to for as long as the interpreter's call lasts.
+    // SAFETY: as the caller guarantees; the interpreter holds a reference during its call.
     unsafe { &(*this.cast::<Object>()).state }
 }
 
 /// # Safety
-/// `this` is an operation, and the interpreter calls.
+/// `this` is an operation, and the interpreter makes the call.
 unsafe fn step(py: Python<'_>, this: *mut ffi::PyObject) -> PyResult<Step> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: as the caller guarantees.
     let state = unsafe { state(this) };
-    let stepped = catch_unwind(AssertUnwindSafe(|| operation::step(state, py)));
-    let stepped = unpanicked(py, stepped)??;
-    if matches!(stepped, Step::Yields(_)) {
-        // SAFETY: only an operation that waits can be part of a cycle, and it says so once.
+    let result = catch_unwind(AssertUnwindSafe(|| operation::step(state, py)));
+    let result = raise_panic(py, result)??;
+    if matches!(result, Step::Yield(_)) {
+        // SAFETY: only a waiting operation can be part of a reference cycle; it is tracked once.
         unsafe {
             if ffi::PyObject_GC_IsTracked(this) == 0 {
                 ffi::PyObject_GC_Track(this.cast());
             }
         }
     }
-    Ok(stepped)
+    Ok(result)
 }
 
 unsafe extern "C" fn am_send(
@@ -143,43 +142,43 @@ unsafe extern "C" fn am_send(
     _value: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> c_int {
-    // SAFETY: the interpreter calls it.
+    // SAFETY: the interpreter calls this function.
     unsafe {
         let py = Python::assume_attached();
-        let (object, said) = match step(py, this) {
-            Ok(Step::Ends(object)) => (object.into_ptr(), RETURNED),
-            Ok(Step::Yields(object)) => (object.into_ptr(), YIELDED),
+        let (object, status) = match step(py, this) {
+            Ok(Step::Return(object)) => (object.into_ptr(), RETURNED),
+            Ok(Step::Yield(object)) => (object.into_ptr(), YIELDED),
             Err(error) => {
                 error.restore(py);
                 (null_mut(), FAILED)
             }
         };
         *result = object;
-        said
+        status
     }
 }
 
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls it.
+    // SAFETY: the interpreter calls this function.
     unsafe {
         let py = Python::assume_attached();
         match step(py, this) {
-            Ok(Step::Yields(object)) => object.into_ptr(),
-            Ok(Step::Ends(object)) => {
-                stop(py, object);
+            Ok(Step::Yield(object)) => object.into_ptr(),
+            Ok(Step::Return(object)) => {
+                raise_stop_iteration(py, object);
                 null_mut()
             }
-            Err(error) => given(py, Err(error)),
+            Err(error) => into_ptr(py, Err(error)),
         }
     }
 }
 
-/// Ends an iteration with a value.
-fn stop(py: Python<'_>, value: Py<PyAny>) {
-    let is_plain = value.bind(py).cast::<crate::decision::PyDecision>().is_ok();
-    // SAFETY: the interpreter takes both references. It takes any value but a tuple and an exception as it is.
+/// Raises `StopIteration` with a result.
+fn raise_stop_iteration(py: Python<'_>, value: Py<PyAny>) {
+    let is_decision = value.bind(py).cast::<crate::decision::PyDecision>().is_ok();
+    // SAFETY: the interpreter takes both references. It wraps any value but a tuple or an exception without calling the class.
     unsafe {
-        if is_plain {
+        if is_decision {
             ffi::Py_IncRef(ffi::PyExc_StopIteration);
             ffi::PyErr_Restore(ffi::PyExc_StopIteration, value.into_ptr(), null_mut());
             return;
@@ -188,8 +187,8 @@ fn stop(py: Python<'_>, value: Py<PyAny>) {
     Python::attach(|py| PyStopIteration::new_err((value,)).restore(py));
 }
 
-unsafe extern "C" fn itself(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls it.
+unsafe extern "C" fn return_self(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls this function.
     unsafe {
         ffi::Py_IncRef(this);
     }
@@ -197,36 +196,36 @@ unsafe extern "C" fn itself(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
 }
 
 unsafe extern "C" fn send(this: *mut ffi::PyObject, _value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls it.
+    // SAFETY: the interpreter calls this function.
     unsafe { next(this) }
 }
 
 unsafe extern "C" fn throw(this: *mut ffi::PyObject, exception: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls it, with a tuple.
+    // SAFETY: the interpreter calls this function with a tuple.
     let (state, exception) = unsafe {
         let py = Python::assume_attached();
         (state(this), Borrowed::from_ptr(py, exception).cast_unchecked::<PyTuple>())
     };
     Python::attach(|py| {
-        let thrown = catch_unwind(AssertUnwindSafe(|| operation::throw(state, py, &exception)));
-        given(py, unpanicked(py, thrown).and_then(|thrown| thrown))
+        let result = catch_unwind(AssertUnwindSafe(|| operation::throw(state, py, &exception)));
+        into_ptr(py, raise_panic(py, result).and_then(|result| result))
     })
 }
 
-unsafe extern "C" fn close(this: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls it.
+unsafe extern "C" fn close(this: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls this function.
     let state = unsafe { state(this) };
     Python::attach(|py| {
         let closed = catch_unwind(AssertUnwindSafe(|| operation::close(state, py)));
-        given(py, unpanicked(py, closed).map(|()| py.None()))
+        into_ptr(py, raise_panic(py, closed).map(|()| py.None()))
     })
 }
 
-/// An operation is no answer: this is what `if limiter.check(...)` without `await` runs into.
+/// Refuses the truth value of an operation, so that `if limiter.check(...)` without `await` fails.
 unsafe extern "C" fn refuse_bool(_this: *mut ffi::PyObject) -> c_int {
     Python::attach(|py| {
-        let said = "an operation of an AsyncLimiter has to be awaited: its answer is not here yet";
-        PyTypeError::new_err(said).restore(py);
+        let message = "an operation of an AsyncLimiter has to be awaited: its answer is not here yet";
+        PyTypeError::new_err(message).restore(py);
     });
     -1
 }
@@ -245,39 +244,39 @@ unsafe extern "C" fn traverse(
     visit: ffi::visitproc,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: the collector calls it, and nothing else runs meanwhile.
+    // SAFETY: the garbage collector calls this function, and no other code runs meanwhile.
     unsafe {
         let visited = visit(ffi::Py_TYPE(this).cast(), argument);
         if visited != 0 {
             return visited;
         }
         match &*state(this).as_ptr() {
-            State::Waiting(held) => visit(held.as_ptr(), argument),
-            State::Done(held) => visit(held.as_ptr(), argument),
-            State::Plain(_) | State::New(..) | State::Over => 0,
+            State::Waiting(future) => visit(future.as_ptr(), argument),
+            State::Ready(object) => visit(object.as_ptr(), argument),
+            State::Fast(_) | State::NotStarted(..) | State::Finished => 0,
         }
     }
 }
 
 unsafe extern "C" fn clear(this: *mut ffi::PyObject) -> c_int {
-    // SAFETY: the collector calls it.
-    let held = unsafe { state(this) }.replace(State::Over);
-    Python::attach(|_| drop(held));
+    // SAFETY: the garbage collector calls this function.
+    let state = unsafe { state(this) }.replace(State::Finished);
+    Python::attach(|_| drop(state));
     0
 }
 
 unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls it for what nobody refers to any more. Nothing of it is used after it is freed.
+    // SAFETY: the interpreter calls this function when no reference is left. The object is not used after it is freed.
     unsafe {
         let class = ffi::Py_TYPE(this);
         ffi::PyObject_GC_UnTrack(this.cast());
         if !(*this.cast::<Object>()).weak_references.is_null() {
             ffi::PyObject_ClearWeakRefs(this);
         }
-        let held = state(this).replace(State::Over);
-        if !matches!(held, State::Over) {
-            // The interpreter may be ending.
-            Python::try_attach(|py| operation::forget(held, py));
+        let state = state(this).replace(State::Finished);
+        if !matches!(state, State::Finished) {
+            // Attaching fails while the interpreter shuts down.
+            Python::try_attach(|py| operation::warn_if_not_awaited(state, py));
         }
         ffi::PyObject_GC_Del(this.cast());
         ffi::Py_DecRef(class.cast());

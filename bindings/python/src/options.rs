@@ -1,9 +1,18 @@
-//! The list of the store's options.
+//! The arguments of a limiter: its options, its clock, and its construction from both.
 
-use polylimit::{LimiterBuilder, OptionKind, StoreOption, Suggestion};
+use std::ops::Deref;
+
+use polylimit::{Clock, Limiter, LimiterBuilder, ManualClock, OptionKind, StoreOption, Suggestion};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
 
-/// Every option of a limiter that is given by its name.
+use crate::convert::{Utf8Text, read_duration, seconds};
+use crate::error::{call_core, invalid_argument};
+use crate::events;
+use crate::policy::read_policies;
+
+/// Every option of a limiter that is given by name.
 #[pyfunction]
 pub(crate) fn options() -> Vec<PyOption> {
     LimiterBuilder::options().into_iter().map(PyOption).collect()
@@ -28,13 +37,13 @@ impl PyOption {
         self.0.about
     }
 
-    /// Which values it may have.
+    /// Which values are allowed.
     #[getter]
     fn allowed(&self) -> &'static str {
         self.0.allowed
     }
 
-    /// The value that it has unless told otherwise, as text; ``None`` when there is none.
+    /// The default value, as text; ``None`` when there is none.
     #[getter]
     fn default(&self) -> Option<&'static str> {
         self.0.default
@@ -46,7 +55,7 @@ impl PyOption {
         self.0.secret
     }
 
-    /// What its values are: ``"duration"``, ``"number"`` or ``"text"``.
+    /// The kind of its values: ``"duration"``, ``"number"`` or ``"text"``.
     #[getter]
     fn kind(&self) -> &'static str {
         match self.0.kind {
@@ -61,9 +70,196 @@ impl PyOption {
     }
 }
 
-/// What to use in place of an option of another rate limiter, such as ``"use key"`` for ``key_func``.
+/// What to use instead of an option of another rate limiter, such as ``"use key"`` for ``key_func``.
 #[pyfunction]
 pub(crate) fn suggestion(name: &str) -> Option<String> {
-    let ours = Suggestion::for_option(name)?;
-    Some(if ours.name == "store" { "use the URL of the limiter".to_owned() } else { ours.to_string() })
+    let suggestion = Suggestion::for_option(name)?;
+    Some(if suggestion.name == "store" {
+        "use the URL of the limiter".to_owned()
+    } else {
+        suggestion.to_string()
+    })
+}
+
+/// A clock for tests: it moves only when it is set or advanced, and it may go back.
+///
+/// Parameters
+/// ----------
+/// now
+///     The time: seconds since the Unix epoch, or a ``timedelta`` since then, up to the year 2255.
+///
+/// Raises
+/// ------
+/// InvalidArgumentError
+///     When the time is after the year 2255.
+#[pyclass(name = "ManualClock", module = "polylimit", frozen)]
+pub(crate) struct PyManualClock(ManualClock);
+
+#[pymethods]
+impl PyManualClock {
+    #[new]
+    fn new(py: Python<'_>, now: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let now_us = read_us("now", now)?;
+        Ok(Self(call_core(py, || ManualClock::new(now_us))?))
+    }
+
+    /// The time in seconds since the Unix epoch.
+    #[getter]
+    fn now(&self) -> f64 {
+        seconds(self.0.now_us())
+    }
+
+    /// The time in whole microseconds since the Unix epoch, exact.
+    #[getter]
+    fn now_us(&self) -> u64 {
+        self.0.now_us()
+    }
+
+    /// Sets the time, in seconds since the Unix epoch or as a ``timedelta`` since then; it may go back.
+    fn set(&self, py: Python<'_>, now: &Bound<'_, PyAny>) -> PyResult<()> {
+        let now_us = read_us("now", now)?;
+        call_core(py, || self.0.set(now_us))
+    }
+
+    /// Moves the time forward, by seconds or a ``timedelta``.
+    fn advance(&self, py: Python<'_>, by: &Bound<'_, PyAny>) -> PyResult<()> {
+        let by = read_duration("by", by)?;
+        call_core(py, || self.0.advance(by))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ManualClock({:?})", self.now())
+    }
+}
+
+fn read_us(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    Ok(u64::try_from(read_duration(name, value)?.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Reads the argument `clock`.
+fn read_clock(clock: &Bound<'_, PyAny>) -> PyResult<Clock> {
+    if let Ok(clock) = clock.cast::<PyManualClock>() {
+        return Ok(clock.get().0.clone().into());
+    }
+    let name = clock.cast::<PyString>().map_err(|_| {
+        PyTypeError::new_err("clock is neither a ManualClock nor one of \"system\" and \"coarse\"")
+    })?;
+    match &*name.to_cow()? {
+        "system" => Ok(Clock::system()),
+        "coarse" => Ok(Clock::coarse()),
+        _ => Err(invalid_argument(
+            clock.py(),
+            "clock is not known: allowed are system, coarse and a ManualClock",
+        )),
+    }
+}
+
+/// The URL of a store; the default is the memory store. An explicit `None` is refused, because it usually comes from a missing
+/// environment variable.
+#[derive(Default)]
+pub(crate) struct Url(Option<Utf8Text>);
+
+impl<'py> FromPyObject<'_, 'py> for Url {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let text = value.cast::<PyString>().map_err(|_| {
+            let kind = value.get_type().name().map_or_else(|_| "another".to_owned(), |kind| kind.to_string());
+            PyTypeError::new_err(format!(
+                "url is of type {kind}: allowed is str, such as \"memory:\", \"local:name\" or \"redis://host:port\""
+            ))
+        })?;
+        Utf8Text::new(&text, "url").map(|url| Self(Some(url)))
+    }
+}
+
+impl Deref for Url {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_deref().unwrap_or("memory:")
+    }
+}
+
+/// Builds a limiter from the arguments of `Limiter(...)` and `AsyncLimiter(...)`.
+pub(crate) fn build_limiter(
+    py: Python<'_>,
+    url: &str,
+    policies: Option<&Bound<'_, PyAny>>,
+    clock: Option<&Bound<'_, PyAny>>,
+    on_degraded: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Limiter> {
+    let mut builder = events::queue_events(Limiter::builder().store(url), on_degraded)?;
+    if let Some(policies) = policies {
+        for policy in read_policies(policies)? {
+            builder = builder.policy(policy);
+        }
+    }
+    if let Some(clock) = clock {
+        builder = builder.clock(read_clock(clock)?);
+    }
+    for (name, value) in options.into_iter().flatten() {
+        let name = name.cast_into::<PyString>()?;
+        let name = Utf8Text::new(&name, "option")?;
+        if value.is_none() {
+            continue;
+        }
+        builder = match value.cast::<PyMapping>() {
+            Ok(values) if matches!(&*name, "outage" | "lease") => add_policy_options(builder, &name, values)?,
+            // The core refuses an unknown name, whatever the type of its value.
+            _ if !is_known(&name) => builder.option(&name, ""),
+            _ => builder.option(&name, &option_text(&name, &value)?),
+        };
+    }
+    call_core(py, || builder.build())
+}
+
+/// Whether the core knows an option of this name, or one for a single policy such as `outage.login`.
+fn is_known(name: &str) -> bool {
+    let known = LimiterBuilder::options();
+    name.starts_with("outage.")
+        || name.starts_with("lease.")
+        || known.iter().any(|option| option.name == name)
+}
+
+/// Adds the values of an option for single policies.
+fn add_policy_options(
+    mut builder: LimiterBuilder,
+    name: &str,
+    values: &Bound<'_, PyMapping>,
+) -> PyResult<LimiterBuilder> {
+    let dict = PyDict::new(values.py());
+    dict.update(values)?;
+    for (policy, value) in &dict {
+        let (policy, value): (String, String) = (policy.extract()?, value.extract()?);
+        builder = builder.option(&format!("{name}.{policy}"), &value);
+    }
+    Ok(builder)
+}
+
+/// The text form of an option's value, which the core parses.
+fn option_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Utf8Text::new(text, name)?.to_string());
+    }
+    let is_number = (value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>())
+        && !value.is_instance_of::<PyBool>();
+    if !is_number && !value.is_instance_of::<PyDelta>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "option {name} is of type {kind}: allowed are str, numbers, and timedelta for durations"
+        )));
+    }
+    let is_duration = LimiterBuilder::options()
+        .iter()
+        .any(|option| option.name == name && option.kind == OptionKind::Duration);
+    if is_duration || value.is_instance_of::<PyDelta>() {
+        return Ok(format!("{}us", read_duration(name, value)?.as_micros()));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        // The core reads at most six decimals.
+        return Ok(format!("{:.6}", value.extract::<f64>()?));
+    }
+    Ok(value.str()?.to_string())
 }

@@ -1,15 +1,199 @@
-//! `Policy`: a named list of quotas, and how a caller gives several.
+//! `Quota` and `Policy`, and the forms in which callers write them.
 
-use polylimit::Policy;
+use polylimit::{Algorithm, Policy, Quota};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
-use crate::error::guarded;
-use crate::quota::{self, PyQuota};
-use crate::utf8::Utf8;
+use crate::convert::{Utf8Text, read_duration, read_integer};
+use crate::error::call_core;
 
-/// A named list of one or more quotas: a request is admitted by all of them, or nothing is taken from any.
+/// At most ``limit`` units per ``period``, counted by an algorithm.
+///
+/// ``Quota("100/minute")`` reads the text form; ``Quota(100, 60)`` and ``Quota(100, timedelta(minutes=1))`` take numbers.
+/// ``str(quota)`` is the text form.
+///
+/// Parameters
+/// ----------
+/// limit
+///     The text form, or units per period from 0 to 10**12; 0 admits nothing.
+/// period
+///     Seconds or a ``timedelta``, from 1 ms to 366 days, in whole microseconds.
+/// algorithm
+///     ``"sliding_window"`` (the default), ``"token_bucket"``, ``"leaky_bucket"``, ``"fixed_window"`` or ``"sliding_log"``.
+/// burst
+///     The capacity of the two buckets in units, from 1 to 10**12; the default is ``limit``.
+/// step
+///     Token bucket only: how many tokens arrive at a time.
+/// buckets
+///     Sliding window only: into how many sub-windows the period is divided, from 1 to 60.
+/// aligned
+///     Fixed window only: windows start at multiples of the period since the Unix epoch.
+/// count_denied
+///     Denied requests are charged as well.
+///
+/// Raises
+/// ------
+/// InvalidArgumentError
+///     When a number is out of bounds, or a setting does not belong to the algorithm.
+#[pyclass(name = "Quota", module = "polylimit", frozen, eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct PyQuota(pub(crate) Quota);
+
+#[pymethods]
+impl PyQuota {
+    #[new]
+    #[pyo3(signature = (limit, period = None, *, algorithm = None, burst = None, step = None, buckets = None, aligned = None, count_denied = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
+    fn new(
+        py: Python<'_>,
+        limit: &Bound<'_, PyAny>,
+        period: Option<&Bound<'_, PyAny>>,
+        algorithm: Option<&Bound<'_, PyAny>>,
+        burst: Option<&Bound<'_, PyAny>>,
+        step: Option<&Bound<'_, PyAny>>,
+        buckets: Option<&Bound<'_, PyAny>>,
+        aligned: Option<&Bound<'_, PyAny>>,
+        count_denied: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let Some(period) = period else {
+            let is_only_text = algorithm.is_none() && burst.or(step).is_none() && buckets.is_none();
+            if !is_only_text || aligned.or(count_denied).is_some() {
+                return Err(PyTypeError::new_err(
+                    "a quota of numbers needs a period, and a text has all settings in it",
+                ));
+            }
+            let text = limit.cast::<PyString>().map_err(|_| {
+                PyTypeError::new_err("a quota of numbers needs a period; without one a text is read")
+            })?;
+            let text = Utf8Text::new(text, "quota")?;
+            return Ok(Self(call_core(py, || text.parse())?));
+        };
+        let limit = read_integer("limit", limit)?;
+        let period = read_duration("period", period)?;
+        let algorithm = algorithm.map(|name| Utf8Text::read(name, "algorithm")).transpose()?;
+        let algorithm = algorithm.map(|name| call_core(py, || name.parse::<Algorithm>())).transpose()?;
+        let mut builder = Quota::builder(limit, period);
+        if let Some(algorithm) = algorithm {
+            builder = builder.algorithm(algorithm);
+        }
+        if let Some(burst) = burst {
+            builder = builder.burst(read_integer("burst", burst)?);
+        }
+        if let Some(step) = step {
+            builder = builder.step(read_integer("step", step)?);
+        }
+        if let Some(buckets) = buckets {
+            builder = builder.buckets(read_integer("buckets", buckets)?);
+        }
+        if let Some(aligned) = aligned {
+            builder = builder.aligned(read_bool("aligned", aligned)?);
+        }
+        if let Some(count_denied) = count_denied {
+            builder = builder.count_denied(read_bool("count_denied", count_denied)?);
+        }
+        Ok(Self(call_core(py, || builder.build())?))
+    }
+
+    /// Units per period.
+    #[getter]
+    fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+
+    /// The period in seconds.
+    #[getter]
+    fn period(&self) -> f64 {
+        self.0.period().as_secs_f64()
+    }
+
+    /// The name of the algorithm.
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.0.algorithm().name()
+    }
+
+    /// The most units that can be spent at once.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    /// How many tokens arrive in a stepped token bucket at a time; ``None`` for every other quota.
+    #[getter]
+    fn step(&self) -> Option<u64> {
+        self.0.step()
+    }
+
+    /// How many sub-windows a sliding window has; ``None`` for every other algorithm.
+    #[getter]
+    fn buckets(&self) -> Option<u32> {
+        self.0.buckets()
+    }
+
+    /// Whether a fixed window starts at multiples of the period since the Unix epoch.
+    #[getter]
+    fn aligned(&self) -> bool {
+        self.0.aligned()
+    }
+
+    /// Whether denied requests are charged as well.
+    #[getter]
+    fn count_denied(&self) -> bool {
+        self.0.count_denied()
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Quota('{}')", self.0)
+    }
+
+    fn __getnewargs__(&self) -> (String,) {
+        (self.0.to_string(),)
+    }
+}
+
+fn read_bool(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let kind = value.get_type().name()?;
+    value.extract().map_err(|_| PyTypeError::new_err(format!("{name} is of type {kind}: allowed is bool")))
+}
+
+/// The text form of quotas, which are given as a `str`, a `Quota`, or a list or tuple of them.
+fn quotas_text(quotas: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Some(text) = quota_text(quotas)? {
+        return Ok(text);
+    }
+    let wrong_type = |value: &Bound<'_, PyAny>, allowed: &str| {
+        let kind = value.get_type().name()?;
+        Err(PyTypeError::new_err(format!("quotas are of type {kind}: allowed are {allowed}")))
+    };
+    if !quotas.is_instance_of::<PyList>() && !quotas.is_instance_of::<PyTuple>() {
+        return wrong_type(quotas, "str, Quota, and a list or tuple of them");
+    }
+    let mut text = String::new();
+    for quota in quotas.try_iter()? {
+        let quota = quota?;
+        // Nested lists are refused: a list that contains itself would recurse without end.
+        let Some(one) = quota_text(&quota)? else { return wrong_type(&quota, "str and Quota within a list") };
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(&one);
+    }
+    Ok(text)
+}
+
+fn quota_text(quota: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if let Ok(text) = quota.cast::<PyString>() {
+        return Ok(Some(Utf8Text::new(text, "quota")?.to_string()));
+    }
+    Ok(quota.cast::<PyQuota>().ok().map(|quota| quota.get().0.to_string()))
+}
+
+/// A named list of one or more quotas: a request is admitted by all of them, or spends nothing under any.
 ///
 /// Parameters
 /// ----------
@@ -30,7 +214,7 @@ pub(crate) struct PyPolicy(pub(crate) Policy);
 impl PyPolicy {
     #[new]
     fn new(py: Python<'_>, name: &Bound<'_, PyAny>, quotas: &Bound<'_, PyAny>) -> PyResult<Self> {
-        read(py, &Utf8::read(name, "name")?, quotas).map(Self)
+        read_policy(py, &Utf8Text::read(name, "name")?, quotas).map(Self)
     }
 
     /// The name.
@@ -55,23 +239,23 @@ impl PyPolicy {
     }
 }
 
-/// A policy of quotas in any form.
-pub(crate) fn read(py: Python<'_>, name: &str, quotas: &Bound<'_, PyAny>) -> PyResult<Policy> {
-    let quotas = quota::text_of(quotas)?;
-    guarded(py, || Policy::parse(name, &quotas))
+/// Makes a policy of quotas in any of their forms.
+pub(crate) fn read_policy(py: Python<'_>, name: &str, quotas: &Bound<'_, PyAny>) -> PyResult<Policy> {
+    let quotas = quotas_text(quotas)?;
+    call_core(py, || Policy::parse(name, &quotas))
 }
 
-/// Policies by name.
-pub(crate) fn read_all(policies: &Bound<'_, PyAny>) -> PyResult<Vec<Policy>> {
+/// Reads a mapping of names to quotas.
+pub(crate) fn read_policies(policies: &Bound<'_, PyAny>) -> PyResult<Vec<Policy>> {
     let py = policies.py();
-    let refused = || PyTypeError::new_err("policies are given as a dict of names with their quotas");
-    let policies = policies.cast::<PyMapping>().map_err(|_| refused())?;
+    let wrong_type = || PyTypeError::new_err("policies are given as a dict of names with their quotas");
+    let policies = policies.cast::<PyMapping>().map_err(|_| wrong_type())?;
     let dict = PyDict::new(py);
     dict.update(policies)?;
     dict.iter()
         .map(|(name, quotas)| {
-            let name = name.cast_into().map_err(|_| refused())?;
-            read(py, &Utf8::of(&name, "policy")?, &quotas)
+            let name = name.cast_into().map_err(|_| wrong_type())?;
+            read_policy(py, &Utf8Text::new(&name, "policy")?, &quotas)
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! A descriptor that an event loop watches, and that any thread makes readable.
+//! A file descriptor that an event loop watches and that any thread can make readable.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,12 +13,12 @@ impl WakeUp {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Makes it readable. Its count is far from full: it is read before it is written again.
+    /// Makes the descriptor readable. The counter cannot overflow, because the loop reads it between two writes.
     pub(crate) fn wake(&self) {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Makes it unreadable.
+    /// Makes the descriptor unreadable again.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
     }
@@ -43,12 +43,12 @@ impl WakeUp {
         Ok(Self { written, read })
     }
 
-    /// Makes it readable.
+    /// Makes the descriptor readable.
     pub(crate) fn wake(&self) {
         let _ = io::Write::write(&mut &self.written, &[1]);
     }
 
-    /// Makes it unreadable.
+    /// Makes the descriptor unreadable again.
     pub(crate) fn clear(&self) {
         let _ = io::Read::read(&mut &self.read, &mut [0_u8; 64]);
     }

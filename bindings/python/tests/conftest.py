@@ -15,13 +15,13 @@ def session_redis():
 
 @pytest.fixture
 def redis(session_redis):
-    """A server that other tests use, too: keys have to differ."""
+    """A server that is shared by tests, so their keys have to differ."""
     return session_redis.url + "?deadline=10s"
 
 
 @pytest.fixture
 def own_redis():
-    """A server that may be stopped."""
+    """A server of one test, which may stop it."""
     server = RedisServer()
     yield server
     server.close()

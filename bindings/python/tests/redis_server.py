@@ -42,7 +42,7 @@ class RedisServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop its process, whose system goes on taking what is sent."""
+        """Suspend the process; the system goes on accepting connections and data."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -53,7 +53,7 @@ class RedisServer:
         self._process.send_signal(number)
 
     def command(self, *words: str) -> bytes | None:
-        """Send a command; the beginning of its reply, or nothing from a server that is not there."""
+        """Send a command; return the start of the reply, or None if the server is down."""
         text = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             connection.sendall(text.encode())
@@ -72,8 +72,8 @@ def _free_port() -> int:
 
 
 def until(condition, what: str, seconds: float = 20) -> None:
-    """Wait until something is so, with a bound."""
+    """Wait until the condition is true, for a limited time."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"waited {seconds} s in vain: {what}"
+        assert time.monotonic() < end, f"waited {seconds} s in vain until {what}"
         time.sleep(0.01)

@@ -16,7 +16,7 @@ from polylimit import AsyncLimiter, InvalidArgumentError, ManualClock, Request
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request):
-    """Runs a coroutine in a new loop of either kind."""
+    """Runs a coroutine in a new event loop of asyncio or uvloop."""
 
     def run(main):
         loop = asyncio.new_event_loop() if request.param == "asyncio" else uvloop.new_event_loop()
@@ -50,7 +50,7 @@ def test_every_operation_on_every_store(run, store, key):
     run(main())
 
 
-def test_what_is_known_at_once_is_the_first_step():
+def test_operation_without_waiting_ends_in_its_first_step():
     operation = AsyncLimiter().check("a", "1/day")
     with pytest.raises(StopIteration) as stopped:
         operation.send(None)
@@ -59,7 +59,7 @@ def test_what_is_known_at_once_is_the_first_step():
         operation.send(None)
 
 
-def test_many_at_once_are_counted_exactly(run, redis, key):
+def test_concurrent_checks_are_counted_exactly(run, redis, key):
     async def main():
         async with AsyncLimiter(redis, {"api": "100/day"}) as limiter:
             decisions = await asyncio.gather(*(limiter.check(key) for _ in range(500)))
@@ -71,7 +71,7 @@ def test_many_at_once_are_counted_exactly(run, redis, key):
     run(main())
 
 
-def test_loops_in_several_threads(redis, key):
+def test_one_limiter_serves_event_loops_in_several_threads(redis, key):
     limiter = AsyncLimiter(redis, {"api": "300/day"})
     allowed = []
 
@@ -96,7 +96,7 @@ def test_loops_in_several_threads(redis, key):
     assert (len(allowed), sum(allowed)) == (12, 300)
 
 
-def test_who_is_cancelled_is_counted_and_nothing_is_left(run, own_redis, key):
+def test_cancelled_check_is_counted_and_leaves_nothing_behind(run, own_redis, key):
     async def main():
         async with AsyncLimiter(own_redis.url, {"api": "100/day fixed_window"}, deadline=30) as limiter:
             await limiter.ready(10)
@@ -118,7 +118,7 @@ def test_who_is_cancelled_is_counted_and_nothing_is_left(run, own_redis, key):
     run(main())
 
 
-def test_a_cancelled_acquire_gives_up_its_place(run):
+def test_cancelled_acquire_leaves_the_wait_queue(run):
     async def main():
         clock = ManualClock(0)
         limiter = AsyncLimiter(policies={"api": "1/minute fixed_window"}, clock=clock)
@@ -133,11 +133,11 @@ def test_a_cancelled_acquire_gives_up_its_place(run):
     run(main())
 
 
-def test_errors_come_where_it_is_awaited_or_sooner(run):
+def test_invalid_arguments_raise_at_the_call_or_at_the_await(run):
     async def main():
         limiter = AsyncLimiter()
         with pytest.raises(InvalidArgumentError):
-            await limiter.check("a", "nobody")
+            await limiter.check("a", "unknown")
         with pytest.raises(InvalidArgumentError):
             await limiter.check("a", "1/s", cost=-1)
         with pytest.raises(TypeError):
@@ -146,7 +146,7 @@ def test_errors_come_where_it_is_awaited_or_sooner(run):
     run(main())
 
 
-def test_who_forgets_to_await_is_told():
+def test_operation_that_is_never_awaited_warns():
     limiter = AsyncLimiter()
     with pytest.warns(RuntimeWarning, match="never awaited"):
         limiter.check("a", "1/s")
@@ -159,7 +159,7 @@ def test_who_forgets_to_await_is_told():
         limiter.close()
 
 
-def test_a_loop_that_has_gone_leaves_nothing(redis, key):
+def test_closed_event_loop_is_freed(redis, key):
     limiter = AsyncLimiter(redis, {"api": "1000/day"})
 
     class Loop(asyncio.SelectorEventLoop):
@@ -168,7 +168,7 @@ def test_a_loop_that_has_gone_leaves_nothing(redis, key):
     def use():
         loop = Loop()
         loop.run_until_complete(limiter.check(key))
-        # One that is on its way when the loop ends.
+        # This operation is under way when the loop ends.
         task = loop.create_task(limiter.check(key))
         loop.run_until_complete(asyncio.sleep(0))
         task.cancel()
@@ -181,7 +181,7 @@ def test_a_loop_that_has_gone_leaves_nothing(redis, key):
     assert [loop() for loop in loops] == [None] * 5
 
 
-def test_a_loop_that_is_closed_while_something_waits_leaves_nothing(own_redis, key):
+def test_event_loop_closed_with_waiting_operations_is_freed(own_redis, key):
     own_redis.command("CLIENT", "PAUSE", "60000")
     remote = AsyncLimiter(own_redis.url, {"api": "1000/day"}, deadline=60)
     memory = AsyncLimiter(policies={"api": "1/day"})
@@ -208,7 +208,7 @@ def test_a_loop_that_is_closed_while_something_waits_leaves_nothing(own_redis, k
     assert [loop() for loop in loops] == [None] * 9
 
 
-def test_an_exception_that_ends_the_loop_takes_no_answer_from_other_tasks(redis, key):
+def test_exception_that_ends_the_loop_loses_no_other_decision(redis, key):
     class RaisedBySignalError(Exception):
         pass
 
@@ -228,7 +228,7 @@ def test_an_exception_that_ends_the_loop_takes_no_answer_from_other_tasks(redis,
         assert await limiter.check(key)
         done.append(number)
         if len(done) == 1:
-            # The loop ends and has to call the other tasks back. A signal's handler raises in the first of these calls.
+            # The loop ends and has to schedule the other tasks. A signal handler raises in the first of these calls.
             loop.is_interrupted = True
             raise KeyboardInterrupt
 
@@ -237,7 +237,7 @@ def test_an_exception_that_ends_the_loop_takes_no_answer_from_other_tasks(redis,
             await limiter.ready(10)
             tasks = [asyncio.ensure_future(check(limiter, number)) for number in range(50)]
             await asyncio.sleep(0)
-            # All answers are there when the loop comes next.
+            # All replies have arrived when the loop runs again.
             time.sleep(0.2)  # noqa: ASYNC251
             finished, _ = await asyncio.wait(tasks, timeout=2)
             assert sum(type(task.exception()) is KeyboardInterrupt for task in finished) == 1
@@ -254,7 +254,7 @@ def test_an_exception_that_ends_the_loop_takes_no_answer_from_other_tasks(redis,
         loop.close()
 
 
-def test_answers_resume_tasks_in_their_own_contexts_and_outside_of_others(run, redis, key):
+def test_task_is_resumed_in_its_own_context(run, redis, key):
     number = contextvars.ContextVar("number")
 
     async def check(limiter, own):
@@ -274,7 +274,7 @@ def test_answers_resume_tasks_in_their_own_contexts_and_outside_of_others(run, r
     run(main())
 
 
-def test_a_task_that_is_resumed_cancels_others_that_are_answered(run, redis, key):
+def test_resumed_task_can_cancel_tasks_with_a_decision(run, redis, key):
     async def main():
         async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
             await limiter.ready(10)
@@ -290,13 +290,13 @@ def test_a_task_that_is_resumed_cancels_others_that_are_answered(run, redis, key
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert results.count(None) == 1
             assert sum(isinstance(result, asyncio.CancelledError) for result in results) == 19
-            # Each was counted.
+            # Every check was counted.
             assert (await limiter.peek(key)).remaining == 980
 
     run(main())
 
 
-def test_a_loop_inside_of_a_resumed_task_gets_its_answers(redis, key):
+def test_nested_loop_in_a_resumed_task_gets_its_decisions(redis, key):
     """As with nest_asyncio: the outer callback of the loop has not returned."""
     loop = asyncio.new_event_loop()
     answers = []
@@ -333,7 +333,7 @@ def test_a_loop_inside_of_a_resumed_task_gets_its_answers(redis, key):
     assert len(answers) == 3
 
 
-def test_an_operation_is_no_future_until_it_waits(redis, key):
+def test_waiting_operation_yields_a_future(redis, key):
     async def main():
         async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
             operation = limiter.check(key)
@@ -344,7 +344,7 @@ def test_an_operation_is_no_future_until_it_waits(redis, key):
             assert not future.done()
             with pytest.raises(asyncio.InvalidStateError):
                 future.result()
-            # Resumed too soon, it goes on waiting.
+            # An operation that is resumed too early continues to wait.
             assert operation.send(None) is future
             called = []
             future.add_done_callback(called.append)
@@ -373,32 +373,32 @@ def test_an_operation_is_no_future_until_it_waits(redis, key):
     asyncio.run(main())
 
 
-def test_both_faces_share_their_states():
+def test_blocking_and_asynchronous_limiter_share_states():
     limiter = AsyncLimiter(policies={"api": "2/day"})
     assert limiter.blocking.check("a").remaining == 1
     assert asyncio.run(limiter.check("a")).remaining == 0
     assert not limiter.blocking.asynchronous.blocking.check("a")
 
 
-def test_outside_of_a_loop_it_says_so(redis):
+def test_operation_outside_of_an_event_loop_raises(redis):
     with pytest.raises(RuntimeError, match="no running event loop"):
         AsyncLimiter(redis).check("a", "1/day").send(None)
 
 
-def test_what_belongs_together_is_spent_together(run, store, key):
+def test_check_together_spends_all_or_nothing(run, store, key):
     async def main():
         async with AsyncLimiter(store, {"wide": "90/day fixed_window"}) as limiter:
             both = [Request(key, "wide"), Request(key, "10/day fixed_window")]
             decided = await asyncio.gather(*(limiter.check_together(both) for _ in range(40)))
             assert sum(all(decisions) for decisions in decided) == 10
             with pytest.raises(InvalidArgumentError):
-                await limiter.check_together([Request(key, "wide"), Request(key, "nobody")])
+                await limiter.check_together([Request(key, "wide"), Request(key, "unknown")])
             assert (await limiter.peek(key, "wide")).remaining == 80
 
     run(main())
 
 
-def test_operations_leave_nothing_behind():
+def test_operations_leak_no_references():
     async def main():
         limiter = AsyncLimiter(policies={"api": "1000000/day"})
         gc.collect()
@@ -411,7 +411,7 @@ def test_operations_leave_nothing_behind():
             assert (await limiter.charge(key)).taken == 0
             assert (await limiter.check_many([key]))[0]
             with pytest.raises(InvalidArgumentError):
-                await limiter.check(key, "nobody")
+                await limiter.check(key, "unknown")
         gc.collect()
         after = sys.getrefcount(limiter), sys.getrefcount(None)
         assert sys.getrefcount(key) == held

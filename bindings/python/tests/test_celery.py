@@ -13,7 +13,7 @@ from web_server import APPS
 
 @contextlib.contextmanager
 def worker(environment):
-    """A worker with four processes, for as long as a test needs one."""
+    """A worker with four processes that runs until the end of the block."""
     command = [
         sys.executable,
         "-m",
@@ -51,7 +51,7 @@ def worker(environment):
         assert "Traceback" not in printed, printed
 
 
-#: Asks for decisions as a service would, and prints how many were admitted and by how many processes.
+#: Sends tasks to the worker, and prints how many requests were admitted and by how many processes.
 ASK = """
 import sys
 from celery import group
@@ -62,7 +62,7 @@ print(sum(allowed for _, allowed in results), len({process for process, _ in res
 
 
 @pytest.mark.parametrize("kind", ["local", "redis"])
-def test_a_pool_of_processes(kind, request, own_redis, key):
+def test_prefork_pool_shares_one_budget(kind, request, own_redis, key):
     environment = {"STORE": request.getfixturevalue(kind), "BROKER": own_redis.url}
     with worker(environment) as process:
         command = [sys.executable, "-c", ASK, key]

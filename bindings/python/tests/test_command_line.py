@@ -7,7 +7,7 @@ def run(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_check(local, redis, key):
+def test_check_exits_with_0_or_1(local, redis, key):
     for url in (local, redis):
         statuses = [run("check", url, key, "2/day")[0] for _ in range(3)]
         assert statuses == [0, 0, 1]
@@ -15,9 +15,9 @@ def test_check(local, redis, key):
         assert (status, out[:37]) == (0, "Decision(allowed=True, remaining=4, r")
 
 
-def test_check_where_the_store_cannot_be_asked(key):
+def test_check_during_an_outage_exits_with_2(key):
     for outage, found in [
-        ("local", "True, remaining=1"),
+        ("fallback", "True, remaining=1"),
         ("allow", "True, remaining=2"),
         ("deny", "False, remaining=0"),
     ]:
@@ -27,7 +27,7 @@ def test_check_where_the_store_cannot_be_asked(key):
         assert f"source='{outage}'" in out
 
 
-def test_doctor(local, own_redis):
+def test_doctor_reports_findings(local, own_redis):
     assert run("doctor", local) == (0, "fine: the store answers\n", "")
     status, out, err = run("doctor", own_redis.url)
     assert (status, err) == (0, "")
@@ -38,7 +38,7 @@ def test_doctor(local, own_redis):
     assert out.startswith("problem: connection: ")
 
 
-def test_what_it_cannot_read():
+def test_invalid_arguments_exit_with_2():
     for arguments in (
         ["check", "memory:", "key", "100/month"],
         ["check", "http://user:hunter2@host", "key", "1/s"],

@@ -1,4 +1,4 @@
-"""What the documentation shows has to run, and the wheel has to hold all that it needs."""
+"""The code in the documentation runs, and the wheel is complete."""
 
 import ast
 import doctest
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory):
 CAPTURED = {"capture_output": True, "text": True, "check": False}
 
 
-# The oldest and the newest that the system has, beside the one of the tests.
+# The interpreter of the tests, and the oldest and newest ones that are installed.
 INTERPRETERS = [sys.executable, *filter(shutil.which, ("python3.9", "python3.13", "python3.14"))]
 
 
@@ -51,7 +51,7 @@ def runs(interpreter):
 
 
 @pytest.mark.parametrize("interpreter", [*filter(runs, INTERPRETERS)])
-def test_the_wheel_in_a_fresh_environment(wheel, tmp_path, interpreter):
+def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, interpreter):
     assert "-cp39-abi3-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"polylimit/py.typed", "polylimit/_core.pyi", "polylimit/__main__.py", "polylimit/django.py"} <= names
@@ -72,17 +72,17 @@ def test_the_wheel_in_a_fresh_environment(wheel, tmp_path, interpreter):
 @pytest.mark.parametrize(
     ("page", "number", "snippet"), SNIPPETS, ids=[f"{page} {number}" for page, number, _ in SNIPPETS]
 )
-def test_a_snippet_of_the_documentation(page, number, snippet, redis, tmp_path):
+def test_documentation_snippet_runs(page, number, snippet, redis, tmp_path):
     snippet = snippet.replace("redis://localhost:6379", redis)
     (tmp_path / "snippet.py").write_text(snippet)
-    # slowapi uses what newer versions of Python have other names for.
+    # slowapi uses functions that newer versions of Python deprecate.
     warnings = ["-W", "error", *(["-W", "ignore::DeprecationWarning"] if "slowapi" in snippet else [])]
     command = [sys.executable, *warnings, "-c", snippet]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_there_are_snippets():
+def test_documentation_has_snippets():
     counts = {name: sum(name == page for page, *_ in SNIPPETS) for name in PAGES}
     assert counts["README.md"] >= 6
     assert counts["from-flask-limiter.md"] == 3
@@ -90,18 +90,18 @@ def test_there_are_snippets():
 
 
 @pytest.mark.parametrize("page", MIGRATION, ids=lambda page: page.stem)
-def test_what_a_page_of_migration_says_of_options(page):
-    """Each option of another library that takes one word here is answered with that word."""
+def test_migration_page_agrees_with_option_suggestions(page):
+    """The suggestion for an option of another library is the one that the page gives."""
     from polylimit._core import suggestion
 
     rows = re.findall(r"^\| `(\w+)`[^|]*\| `(\w+)`", page.read_text(), re.MULTILINE)
     options = [*inspect.signature(RateLimit).parameters, *(option.name for option in polylimit.options())]
-    told = {theirs: ours for theirs, ours in rows if theirs != ours and ours in options}
-    assert {"key_func", "limit_value", "exempt_when"} <= told.keys()
-    assert {theirs: ours for theirs, ours in told.items() if f"use {ours}" not in (suggestion(theirs) or "")} == {}
+    page = {theirs: ours for theirs, ours in rows if theirs != ours and ours in options}
+    assert {"key_func", "limit_value", "exempt_when"} <= page.keys()
+    assert {theirs: ours for theirs, ours in page.items() if f"use {ours}" not in (suggestion(theirs) or "")} == {}
 
 
-def test_every_option_is_in_the_readme():
+def test_readme_lists_every_option():
     from polylimit import options
 
     readme = (PACKAGE / "README.md").read_text()
@@ -109,13 +109,13 @@ def test_every_option_is_in_the_readme():
 
 
 @pytest.mark.parametrize("name", ["polylimit", "polylimit.flask", "polylimit.fastapi"])
-def test_the_examples_of_a_module(name):
+def test_module_docstring_examples_run(name):
     tested = doctest.testmod(importlib.import_module(name))
     assert tested.attempted > 0
     assert tested.failed == 0
 
 
-def test_the_wheel_tells_where_the_project_is_and_its_licences(wheel):
+def test_wheel_metadata_has_homepage_and_licences(wheel):
     with zipfile.ZipFile(wheel) as files:
         (name,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = files.read(name).decode()
@@ -126,7 +126,7 @@ def test_the_wheel_tells_where_the_project_is_and_its_licences(wheel):
     assert "TERMS AND CONDITIONS" in notices
 
 
-def test_links_of_the_readme_hold_outside_of_the_repository():
+def test_readme_links_are_absolute():
     links = re.findall(r"\]\(([^)]*)\)", (PACKAGE / "README.md").read_text())
     assert links
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
@@ -137,7 +137,7 @@ def stubs():
     return ast.parse((PACKAGE / "python" / "polylimit" / "_core.pyi").read_text())
 
 
-def test_the_stubs_have_docstrings():
+def test_stubs_have_docstrings():
     for node in stubs().body:
         if isinstance(node, ast.ClassDef) and node.name in polylimit.__all__ and node.name != "Operation":
             assert ast.get_docstring(node), node.name
@@ -148,7 +148,7 @@ def test_the_stubs_have_docstrings():
     assert {name for name in undocumented if not name.startswith("_")} <= {"check_many"}, "an overload has none"
 
 
-def test_options_are_typed(tmp_path):
+def test_option_types_are_checked_by_mypy(tmp_path):
     program = """
 from datetime import timedelta
 from polylimit import AsyncLimiter, Limiter

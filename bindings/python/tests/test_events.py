@@ -6,13 +6,13 @@ import time
 import pytest
 from polylimit import AsyncLimiter, DegradedEvent, Limiter
 
-PASSWORD = "p4ssw0rd-nobody-sees"
-KEY = "a key that nobody sees"
+PASSWORD = "p4ssw0rd-that-is-secret"
+KEY = "a key that is secret"
 SECONDS = 20
 
 
 class Sync:
-    """Asks a limiter on this thread."""
+    """Uses a `Limiter` on this thread."""
 
     def __init__(self, *arguments, **options):
         self.limiter = Limiter(*arguments, **options)
@@ -25,7 +25,7 @@ class Sync:
 
 
 class Async:
-    """Asks a limiter in an event loop."""
+    """Uses an `AsyncLimiter` in an event loop."""
 
     def __init__(self, *arguments, **options):
         self.limiter = AsyncLimiter(*arguments, **options)
@@ -44,13 +44,13 @@ class Async:
 
 
 @pytest.fixture(params=[Sync, Async])
-def face(request):
+def limiter_class(request):
     return request.param
 
 
 @pytest.fixture
 def server(own_redis):
-    """A server that asks for a password, and forgets keys when it is full; it may be paused."""
+    """A server with a password and with an eviction policy that the doctor reports."""
     own_redis.command("CONFIG", "SET", "maxmemory", "100mb")
     own_redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     own_redis.command("CONFIG", "SET", "requirepass", PASSWORD)
@@ -62,7 +62,7 @@ def server(own_redis):
 def check_until(limiter, told):
     end = time.monotonic() + SECONDS
     while not told():
-        assert time.monotonic() < end, "it was not told"
+        assert time.monotonic() < end, "no event arrived"
         limiter.check()
         time.sleep(0.01)
 
@@ -71,10 +71,10 @@ def lines(caplog):
     return [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "polylimit"]
 
 
-def test_an_outage_is_logged_when_it_begins_and_when_it_ends(face, server, caplog):
+def test_outage_start_and_end_are_logged(limiter_class, server, caplog):
     events = []
     policies = {"api": "1000000/hour"}
-    limiter = face(server.url_with_password, policies, deadline=0.5, doctor_after=0, on_degraded=events.append)
+    limiter = limiter_class(server.url_with_password, policies, deadline=0.5, doctor_after=0, on_degraded=events.append)
     assert limiter.check().source == "store"
     server.pause()
     for _ in range(10):
@@ -96,13 +96,15 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(face, server, caplo
     assert "decides without its store" in str(started)
     for text in (str(started), repr(started), str(ended), repr(ended)):
         assert PASSWORD not in text
-        assert "nobody" not in text
+        assert "secret" not in text
 
 
-def test_what_the_doctor_finds_is_logged(face, server, caplog):
+def test_doctor_finding_is_logged(limiter_class, server, caplog):
     events = []
     policies = {"api": "1000000/hour"}
-    limiter = face(server.url_with_password, policies, deadline=10, doctor_after=0.001, on_degraded=events.append)
+    limiter = limiter_class(
+        server.url_with_password, policies, deadline=10, doctor_after=0.001, on_degraded=events.append
+    )
     check_until(limiter, lambda: events)
     limiter.close()
     (event,) = events
@@ -113,7 +115,7 @@ def test_what_the_doctor_finds_is_logged(face, server, caplog):
     assert PASSWORD not in str(event)
 
 
-def test_a_hook_that_raises_disturbs_no_decision(face, own_redis, caplog, monkeypatch):
+def test_exception_of_hook_does_not_reach_the_caller(limiter_class, own_redis, caplog, monkeypatch):
     own_redis.stop()
     raised = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: raised.append(unraisable.exc_value))
@@ -121,14 +123,14 @@ def test_a_hook_that_raises_disturbs_no_decision(face, own_redis, caplog, monkey
     def on_degraded(event):
         raise RuntimeError(event.kind)
 
-    limiter = face(own_redis.url, {"api": "1000000/hour"}, on_degraded=on_degraded)
+    limiter = limiter_class(own_redis.url, {"api": "1000000/hour"}, on_degraded=on_degraded)
     assert limiter.check().source == "fallback"
     limiter.close()
     assert [str(error) for error in raised] == ["started"]
     assert len(lines(caplog)) == 1
 
 
-def test_a_full_store_is_logged(caplog):
+def test_full_store_is_logged(caplog):
     limiter = Limiter(policies={"api": "5/hour"}, max_keys=1)
     for key in ("one", "another", "a third"):
         limiter.check(key)
@@ -137,7 +139,7 @@ def test_a_full_store_is_logged(caplog):
     ]
 
 
-def test_a_hook_is_a_function():
+def test_hook_that_is_not_callable_is_refused():
     for wrong in ("print", 5):
         with pytest.raises(TypeError, match=r"on_degraded is of type .*: allowed is a function"):
             Limiter(on_degraded=wrong)

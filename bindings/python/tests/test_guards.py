@@ -1,4 +1,4 @@
-"""What the options of a limit may be, the same for every framework."""
+"""Validation of the options of a limit, which is the same in every framework."""
 
 import asyncio
 import math
@@ -48,28 +48,28 @@ WRONG = [
 ]
 
 
-def of_options(options, face):
-    """The options with a limiter, unless they have one."""
+def with_limiter(options, limiter_class):
+    """Adds a limiter to the options, unless they have one."""
     limiter = options.get("limiter")
     if limiter in (None, "closed"):
         limiter = Limiter(policies=POLICIES)
         if "limiter" in options:
             limiter.close()
-        limiter = limiter if face is Limiter else limiter.asynchronous
+        limiter = limiter if limiter_class is Limiter else limiter.asynchronous
     return {"policy": "a", **options, "limiter": limiter}
 
 
 MAKERS = {
-    "asgi": lambda options: RateLimitMiddleware(None, **of_options(options, AsyncLimiter)),
-    "starlette": lambda options: MiddlewareOfStarlette(None, **of_options(options, AsyncLimiter)),
-    "fastapi": lambda options: Dependency(**of_options(options, AsyncLimiter)),
-    "flask": lambda options: RateLimit(flask.Flask("app"), **of_options(options, Limiter)),
-    "blueprint of flask": lambda options: RateLimit(flask.Blueprint("b", "app"), **of_options(options, Limiter)),
-    "view of flask": lambda options: limit(**of_options(options, Limiter)),
-    "view of django": lambda options: limit_of_django(**of_options(options, Limiter)),
+    "asgi": lambda options: RateLimitMiddleware(None, **with_limiter(options, AsyncLimiter)),
+    "starlette": lambda options: MiddlewareOfStarlette(None, **with_limiter(options, AsyncLimiter)),
+    "fastapi": lambda options: Dependency(**with_limiter(options, AsyncLimiter)),
+    "flask": lambda options: RateLimit(flask.Flask("app"), **with_limiter(options, Limiter)),
+    "blueprint of flask": lambda options: RateLimit(flask.Blueprint("b", "app"), **with_limiter(options, Limiter)),
+    "view of flask": lambda options: limit(**with_limiter(options, Limiter)),
+    "view of django": lambda options: limit_of_django(**with_limiter(options, Limiter)),
 }
 
-FACES = {
+GUARDS = {
     "asgi": lambda policy, **others: RateLimitMiddleware(
         None, limiter=AsyncLimiter(policies=POLICIES), policy=policy, **others
     ),
@@ -102,15 +102,15 @@ class Blocking:
         pass
 
 
-@pytest.fixture(params=FACES)
-def face(request):
-    return FACES[request.param]
+@pytest.fixture(params=GUARDS)
+def make_guard(request):
+    return GUARDS[request.param]
 
 
 @pytest.mark.parametrize("none", [[], ()])
-def test_no_policy_at_all_is_refused(face, none):
+def test_empty_policy_list_is_refused(make_guard, none):
     with pytest.raises(InvalidArgumentError, match=r"^policy is (\[\]|\(\)): allowed are a policy's name, quotas"):
-        face(none)
+        make_guard(none)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_no_policy_at_all_is_refused(face, none):
         (["100/minute", "a", "100/60s"], "'100/60s'"),
         (["100/minute", Quota(100, 60)], r"Quota\('100/m"),
         (["10/s; 100/minute", "10/s;100/m"], "'10/s;100/m'"),
-        # What requests for this policy make of it.
+        # Both texts are the same policy, which requests name by its text.
         (["3/day", "3/day", "a"], "'3/day'"),
     ],
 )
-def test_a_policy_that_is_there_twice_is_refused(face, policies, again):
+def test_duplicate_policy_is_refused(make_guard, policies, again):
     with pytest.raises(InvalidArgumentError, match=f"^policy is .*, where {again}.* is there before: allowed are"):
-        face(policies)
+        make_guard(policies)
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_a_policy_that_is_there_twice_is_refused(face, policies, again):
         "a",
         ["a"],
         ["a", "b"],
-        # The same numbers by two names are two budgets.
+        # Two policies with the same quotas have separate budgets.
         ["a", "3/day"],
         ["3/day", "3/day sliding_log"],
         [Quota(100, 60), Quota(100, 61)],
     ],
 )
-def test_different_policies_are_allowed(face, policies):
-    face(policies)
+def test_different_policies_are_accepted(make_guard, policies):
+    make_guard(policies)
 
 
 @pytest.mark.parametrize(
@@ -157,36 +157,36 @@ def test_different_policies_are_allowed(face, policies):
     ],
     ids=["function", "partial", "object", "method", "partial of an object"],
 )
-def test_a_count_that_would_have_to_be_awaited_is_refused(face, count, called):
+def test_asynchronous_count_is_refused(make_guard, count, called):
     refused = f"^count is {called}, which is asynchronous: allowed is a function that gives true or false at once$"
     with pytest.raises(InvalidArgumentError, match=refused):
-        face("a", count=count)
+        make_guard("a", count=count)
 
 
 @pytest.mark.parametrize("count", [None, bool, lambda _response: False, Blocking(), partial(Blocking())])
-def test_a_count_that_is_called_is_allowed(face, count):
-    face("a", count=count)
+def test_synchronous_count_is_accepted(make_guard, count):
+    make_guard("a", count=count)
 
 
 @pytest.mark.parametrize("made", MAKERS)
-@pytest.mark.parametrize(("options", "kind", "said"), WRONG, ids=lambda value: str(value)[:30])
-def test_a_mistake_in_the_options_is_refused_when_they_are_given(made, options, kind, said):
-    with pytest.raises(kind, match=said):
+@pytest.mark.parametrize(("options", "kind", "message"), WRONG, ids=lambda value: str(value)[:30])
+def test_invalid_option_is_refused_at_construction(made, options, kind, message):
+    with pytest.raises(kind, match=message):
         MAKERS[made](options)
 
 
 @pytest.mark.parametrize("made", ["flask", "blueprint of flask", "view of flask", "view of django"])
-def test_an_asynchronous_limiter_where_a_blocking_one_belongs_is_refused(made):
+def test_async_limiter_is_refused_by_blocking_framework(made):
     with pytest.raises(TypeError, match=r"^limiter is an AsyncLimiter: allowed is a Limiter, such as its \.blocking$"):
         MAKERS[made]({"limiter": AsyncLimiter(policies=POLICIES)})
 
 
-def test_a_policy_without_a_limiter_is_refused():
+def test_policy_without_limiter_is_refused():
     with pytest.raises(TypeError, match=r"^policy needs a limiter"):
         RateLimitMiddleware(None, policy="1/s")
 
 
-def test_the_setting_of_django_is_refused_when_the_site_starts():
+def test_invalid_django_setting_is_refused_at_startup():
     printed = python(
         """
         from django.conf import settings
@@ -208,14 +208,14 @@ def test_the_setting_of_django_is_refused_when_the_site_starts():
                     print(error)
         """
     )
-    said = ["not known", "minut", "cost is -1", "is an AsyncLimiter", '"key_func": use key', "is of type int"]
-    assert len(printed.splitlines()) == len(said)
-    for line, words in zip(printed.splitlines(), said):
+    message = ["not known", "minut", "cost is -1", "is an AsyncLimiter", '"key_func": use key', "is of type int"]
+    assert len(printed.splitlines()) == len(message)
+    for line, words in zip(printed.splitlines(), message):
         assert line.startswith("the setting POLYLIMIT: ")
         assert words in line
 
 
-def test_an_application_of_starlette_with_a_mistake_does_not_start():
+def test_starlette_application_with_invalid_option_does_not_start():
     app = FastAPI()
     app.add_middleware(MiddlewareOfStarlette, limiter=AsyncLimiter(), policy="1/minut")
 

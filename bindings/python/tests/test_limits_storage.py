@@ -1,4 +1,4 @@
-"""The public behaviour of `limits`, Flask-Limiter and slowapi over our storage."""
+"""The public behaviour of `limits`, Flask-Limiter and slowapi with the storage of polylimit."""
 
 import asyncio
 import os
@@ -18,10 +18,10 @@ from polylimit.limits import AsyncPolylimitStorage, PolylimitStorage
 NAMES = ["FixedWindowRateLimiter", "MovingWindowRateLimiter", "SlidingWindowCounterRateLimiter"]
 NOWHERE = "polylimit+redis://127.0.0.1:1"
 
-#: What a process admits of 12 by a quarter; the limit of a fixed window is not told.
+#: How many of 12 requests the fallback admits with a share of a quarter; for a fixed window it does not know the limit.
 SHARES = dict(zip(NAMES, [12, 3, 3]))
 
-#: What is called of a storage, but for what tells whether the store answers.
+#: The methods of a storage that need the store, with arguments.
 CALLS = {
     "incr": (60, 1),
     "get": (),
@@ -41,7 +41,7 @@ def uri(store):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_strategy(name, uri, key):
+def test_strategy_counts_and_clears(name, uri, key):
     storage = storage_from_string(uri)
     assert isinstance(storage, PolylimitStorage)
     assert storage.check()
@@ -65,7 +65,7 @@ def test_a_strategy(name, uri, key):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_asynchronous_strategy(name, uri, key):
+def test_asynchronous_strategy_counts_and_clears(name, uri, key):
     async def main():
         storage = storage_from_string(f"async+{uri}")
         assert isinstance(storage, AsyncPolylimitStorage)
@@ -87,7 +87,7 @@ def test_an_asynchronous_strategy(name, uri, key):
     asyncio.run(main())
 
 
-def test_errors_are_wrapped_as_those_of_other_storages():
+def test_errors_are_wrapped_on_request():
     storage = storage_from_string("polylimit+memory://", wrap_exceptions=True)
     with pytest.raises(StorageError):
         storage.acquire_entry("k" * 2**21, 1, 1)
@@ -95,12 +95,12 @@ def test_errors_are_wrapped_as_those_of_other_storages():
         storage_from_string("polylimit+memory://").acquire_entry("k" * 2**21, 1, 1)
 
 
-def test_a_store_that_is_not_there():
+def test_check_of_unreachable_store_is_false():
     assert not storage_from_string(NOWHERE).check()
 
 
 @pytest.mark.parametrize(("name", "share"), SHARES.items())
-def test_a_share_of_the_limit_without_the_store(name, share, key):
+def test_fallback_admits_its_share_of_the_limit(name, share, key):
     limiter = getattr(strategies, name)(storage_from_string(f"{NOWHERE}?fallback_share=0.25"))
     item = limits.parse("12/hour")
     assert limiter.get_window_stats(item, key).remaining == share
@@ -117,7 +117,7 @@ def test_a_share_of_the_limit_without_the_store(name, share, key):
 
 
 @pytest.mark.parametrize(("name", "share"), SHARES.items())
-def test_an_asynchronous_share_of_the_limit_without_the_store(name, share, key):
+def test_asynchronous_fallback_admits_its_share_of_the_limit(name, share, key):
     async def main():
         limiter = getattr(aio_strategies, name)(storage_from_string(f"async+{NOWHERE}?fallback_share=0.25"))
         item = limits.parse("12/hour")
@@ -130,7 +130,7 @@ def test_an_asynchronous_share_of_the_limit_without_the_store(name, share, key):
     asyncio.run(main())
 
 
-def test_a_fixed_window_goes_on_without_its_store(own_redis, key):
+def test_fixed_window_continues_during_an_outage(own_redis, key):
     storage = storage_from_string(f"polylimit+{own_redis.url}?fallback_share=0.25&deadline=5s")
     assert storage.check()
     limiter = strategies.FixedWindowRateLimiter(storage)
@@ -142,7 +142,7 @@ def test_a_fixed_window_goes_on_without_its_store(own_redis, key):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_where_the_outage_policy_denies_the_store_is_unavailable(name):
+def test_outage_policy_deny_raises_store_unavailable(name):
     uri = f"{NOWHERE}?outage=deny"
     arguments = ("LIMITER/key/5/1/minute", *CALLS[name])
     with pytest.raises(StoreUnavailableError, match=r"^the store cannot be asked: unreachable$"):
@@ -155,7 +155,7 @@ def test_where_the_outage_policy_denies_the_store_is_unavailable(name):
         asyncio.run(getattr(storage_from_string(f"async+{uri}", wrap_exceptions=True), name)(*arguments))
 
 
-def test_flask_limiter(redis):
+def test_flask_limiter_uses_the_storage(redis):
     import flask
     from flask_limiter import Limiter
 
@@ -187,7 +187,7 @@ def test_flask_limiter(redis):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_slowapi(redis):
+def test_slowapi_uses_the_storage(redis):
     from fastapi import FastAPI, Request
     from fastapi.testclient import TestClient
     from slowapi import Limiter, _rate_limit_exceeded_handler
@@ -211,7 +211,7 @@ def test_slowapi(redis):
     ("options", "statuses"),
     [({"in_memory_fallback": ["2/hour"]}, [200, 200, 429]), ({"swallow_errors": True}, [200, 200, 200])],
 )
-def test_flask_limiter_goes_on_where_the_outage_policy_denies(options, statuses):
+def test_flask_limiter_fallback_works_with_outage_policy_deny(options, statuses):
     import flask
     from flask_limiter import Limiter
 
@@ -227,9 +227,9 @@ def test_flask_limiter_goes_on_where_the_outage_policy_denies(options, statuses)
 
 
 @pytest.mark.parametrize(
-    ("uri", "said"),
+    ("uri", "message"),
     [
-        # Each is read as the URL of a limiter: only those of sentinels need the name of a service.
+        # A URL of sentinels needs the name of a service.
         ("redis+sentinel://127.0.0.1:1/service", None),
         ("rediss+sentinel://127.0.0.1:1/service", None),
         ("redis-sentinel://127.0.0.1:1/service", None),
@@ -240,16 +240,16 @@ def test_flask_limiter_goes_on_where_the_outage_policy_denies(options, statuses)
         ("redis+unix:///nowhere", None),
     ],
 )
-def test_urls_of_other_storages_with_polylimit_before_them(uri, said):
+def test_urls_in_the_form_of_limits_are_accepted(uri, message):
     for prefix in ("polylimit+", "async+polylimit+"):
-        if said is None:
+        if message is None:
             assert storage_from_string(f"{prefix}{uri}").limiter.policies() == []
         else:
-            with pytest.raises(InvalidArgumentError, match=said):
+            with pytest.raises(InvalidArgumentError, match=message):
                 storage_from_string(f"{prefix}{uri}")
 
 
-def test_a_storage_in_a_file(tmp_path):
+def test_storage_in_a_file_is_shared(tmp_path):
     uri = f"polylimit+file://{tmp_path}/counts?size=1MiB"
     item = limits.parse("2/hour")
     one, two = (strategies.FixedWindowRateLimiter(storage_from_string(uri)) for _ in range(2))
@@ -262,16 +262,16 @@ ODD = ["odd-key", "", "a/b/c/d", "LIMITER/a/1/1/month of sundays", "LIMITER/a/x/
 
 @pytest.mark.parametrize("name", ["get", "get_expiry", "clear", "get_sliding_window", "clear_sliding_window"])
 @pytest.mark.parametrize("odd", ODD)
-def test_a_key_that_is_none_of_limits(name, odd):
+def test_key_in_another_format_is_refused(name, odd):
     arguments = () if name in ("get", "get_expiry", "clear") else (60,)
-    said = r"^the key is none of limits: allowed are those that end in amount, multiples and unit"
-    with pytest.raises(InvalidArgumentError, match=said):
+    message = r"^the key was not made by limits: allowed are those that end in amount, multiples and unit"
+    with pytest.raises(InvalidArgumentError, match=message):
         getattr(storage_from_string("polylimit+memory://"), name)(odd, *arguments)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         asyncio.run(getattr(storage_from_string("async+polylimit+memory://"), name)(odd, *arguments))
 
 
-def test_the_commands_of_flask_limiter(redis, tmp_path):
+def test_flask_limiter_commands_run(redis, tmp_path):
     (tmp_path / "app.py").write_text(
         f"""
 import flask, polylimit.limits

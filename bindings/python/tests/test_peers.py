@@ -1,4 +1,4 @@
-"""What counts as the client where a server says by text who that is: whatever a header held, if that was believed."""
+"""The client address when the server or a middleware reports a peer that is no IP address."""
 
 import textwrap
 
@@ -12,7 +12,7 @@ from test_process import python
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-#: None is an address, and each could be written by a client.
+#: Texts that are no addresses, as a client may send them in a header.
 MADE_UP = ["one", "two", "unix:", "127.0.0.1x", "\xff"]
 BEHIND_PROXIES = keys.client_address(["loopback"], "forwarded")
 LIMITED = [200] * 3 + [429] * 2
@@ -76,29 +76,29 @@ def service(request):
 
 
 @pytest.mark.parametrize("options", [{}, {"key": BEHIND_PROXIES}, {"skip": lambda _request: False}])
-def test_who_makes_up_an_address_has_no_budget_for_each(service, options):
+def test_made_up_peer_addresses_share_one_budget(service, options):
     service = service(**options)
     assert [service.status(text) for text in MADE_UP] == LIMITED
     remaining = Limiter.peek if isinstance(service, Flask) else lambda limiter, key: limiter.blocking.peek(key)
     assert remaining(service.limiter, "unknown").remaining == 0
-    # Nobody else pays for it, such as those who come by a Unix socket.
+    # Other clients are not affected, and neither are requests by a Unix socket.
     assert service.status("198.51.100.1") == 200
     assert remaining(service.limiter, "127.0.0.1").remaining == 3
 
 
-def test_a_port_beside_an_address_is_left_out(service):
+def test_port_of_a_peer_address_is_ignored(service):
     service = service()
     assert [service.status(f"198.51.100.1:{port}") for port in range(1, 6)] == LIMITED
 
 
-def test_who_comes_by_a_unix_socket_is_on_this_host(service):
+def test_unix_socket_counts_as_local_host(service):
     service = service()
     peer = "" if isinstance(service, Flask) else None
     assert [service.status(None, peer) for _ in range(5)] == LIMITED
     assert service.status("127.0.0.1", peer) == 429
 
 
-def test_peers_of_django():
+def test_django_peer_addresses():
     printed = python(
         textwrap.dedent(
             f"""

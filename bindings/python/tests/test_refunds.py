@@ -1,4 +1,4 @@
-"""What clients are told once units were given back: what is left by then."""
+"""The header fields after a refund show what is left then."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ FIRST = {"a": "3/day", "more": "10/day; 5/day token_bucket"}
 
 
 def told(fields):
-    """The policies with what is left of each."""
+    """The policies of a `ratelimit` field, each with what is left."""
     return [one.strip().rsplit(";t=", 1)[0] for one in fields.split(",")]
 
 
@@ -35,7 +35,7 @@ async def asked(app):
 
 
 @pytest.mark.parametrize("store", ["memory:", "redis"])
-def test_who_is_denied_by_another_limit_is_told_what_is_left(store, request, key):
+def test_asgi_fields_show_what_is_left_after_refund(store, request, key):
     store = store if store == "memory:" else request.getfixturevalue(store)
 
     async def main():
@@ -50,13 +50,13 @@ def test_who_is_denied_by_another_limit_is_told_what_is_left(store, request, key
     asyncio.run(main())
 
 
-def test_the_same_of_flask():
+def test_flask_fields_show_what_is_left_after_refund():
     first, second = Limiter(policies=FIRST), Limiter(policies={"b": "1/day"})
     app = flask.Flask(__name__)
-    told_to_handler = []
+    handled = []
 
     def answer(_request, denial):
-        told_to_handler.extend(decision.remaining for _, decision in denial.outcomes)
+        handled.extend(decision.remaining for _, decision in denial.outcomes)
         return "denied", 429
 
     @app.route("/")
@@ -69,10 +69,10 @@ def test_the_same_of_flask():
     for status in (200, 429, 429):
         response = client.get("/")
         assert (response.status_code, told(response.headers["ratelimit"])) == (status, ['"a";r=2', '"b";r=0'])
-    assert told_to_handler == [2, 0, 2, 0]
+    assert handled == [2, 0, 2, 0]
 
 
-def test_the_same_of_django():
+def test_django_fields_show_what_is_left_after_refund():
     printed = in_django(
         """
         other = Limiter(policies={"b": "1/day"})
@@ -87,7 +87,7 @@ def test_the_same_of_django():
     assert printed == str(['"login";r=2'] * 3) + "\n"
 
 
-def test_who_does_not_count_is_told_what_is_left():
+def test_fields_of_uncounted_request_show_what_is_left():
     limiter = Limiter(policies=FIRST)
     app = flask.Flask(__name__)
 
@@ -105,7 +105,7 @@ def test_who_does_not_count_is_told_what_is_left():
     ]
 
 
-def test_what_a_store_that_is_gone_does_not_say_is_not_made_up(own_redis):
+def test_fields_keep_the_decision_when_the_refund_gets_no_answer(own_redis):
     first = Limiter(own_redis.url + "?deadline=1s", {"a": "3/day"}, outage={"a": "allow"})
     first.ready(10)
     app = flask.Flask(__name__)

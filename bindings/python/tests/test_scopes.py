@@ -1,4 +1,4 @@
-"""Whose budget a request spends: that of its route, of a scope, or of a policy with a name; each once in a request."""
+"""Budgets: one for each route, scope or named policy, charged once in a request."""
 
 import asyncio
 import textwrap
@@ -17,7 +17,7 @@ POLICIES = {"api": "10/day", "other": "5/day"}
 
 
 class Flask:
-    """An application with `/one`, `/two` and `/part/three`, each with limits of its own."""
+    """An application with the routes `/one`, `/two` and `/part/three` and limits on each."""
 
     def __init__(self, application=None, one=(), two=(), part=None):
         self.limiter = Limiter(policies=POLICIES)
@@ -45,7 +45,7 @@ class Flask:
 
 
 class FastApi:
-    """The same of routes with dependencies, where the part is a router."""
+    """The same routes, with dependencies as limits; `/part` is a router."""
 
     def __init__(self, application=None, one=(), two=(), part=None):
         self.asynchronous = AsyncLimiter(policies=POLICIES)
@@ -84,15 +84,15 @@ def statuses(service, path, times):
     return [service.get(path).status_code for _ in range(times)]
 
 
-def test_two_routes_with_the_same_quotas_have_two_budgets(service):
+def test_routes_with_the_same_quotas_have_separate_budgets(service):
     service = service(one=[{"policy": "3/day"}], two=[{"policy": "3/day"}])
     assert statuses(service, "/one", 4) == [200] * 3 + [429]
     assert statuses(service, "/two", 4) == [200] * 3 + [429]
-    # Requests for the quotas alone count elsewhere.
+    # The quotas without a scope have another budget.
     assert remaining(service, "3/day") == 3
 
 
-def test_a_scope_is_shared(service):
+def test_routes_in_one_scope_share_a_budget(service):
     options = {"policy": "3/day", "scope": "both"}
     service = service(one=[options], two=[options])
     assert statuses(service, "/one", 2) == [200] * 2
@@ -100,13 +100,13 @@ def test_a_scope_is_shared(service):
     assert remaining(service, service.limiter.policy_for("3/day", "both").name) == 0
 
 
-def test_a_policy_with_a_name_is_shared(service):
+def test_named_policy_is_shared_by_routes(service):
     service = service(one=[{"policy": "other"}], two=[{"policy": "other", "scope": "alone"}])
     assert statuses(service, "/one", 3) == [200] * 3
     assert statuses(service, "/two", 3) == [200, 200, 429]
 
 
-def test_the_policy_of_the_application_and_of_a_view_is_charged_once(service):
+def test_policy_of_application_and_view_is_charged_once(service):
     service = service(
         application={"policy": "api"}, one=[{"policy": "api"}], two=[{"policy": "api"}, {"policy": "api"}]
     )
@@ -118,7 +118,7 @@ def test_the_policy_of_the_application_and_of_a_view_is_charged_once(service):
     assert remaining(service, "api") == 8
 
 
-def test_the_highest_of_the_costs_is_charged(service):
+def test_highest_cost_is_charged(service):
     service = service(
         application={"policy": "api"},
         one=[{"policy": "api", "cost": 4}],
@@ -129,25 +129,25 @@ def test_the_highest_of_the_costs_is_charged(service):
     assert "r=6" in response.headers["ratelimit"]
     service.get("/two")
     assert (remaining(service, "api"), remaining(service, "other")) == (3, 2)
-    # All of it or nothing.
+    # A denied request spends nothing under any policy.
     assert service.get("/one").status_code == 429
     assert remaining(service, "api") == 3
 
 
-def test_quotas_of_the_application_and_of_a_view_in_one_scope_are_charged_once(service):
+def test_quotas_of_application_and_view_in_one_scope_are_charged_once(service):
     options = {"policy": "10/day", "scope": "all"}
     service = service(application=options, one=[options])
     service.get("/one")
     assert remaining(service, service.limiter.policy_for("10/day", "all").name) == 9
 
 
-def test_other_keys_are_other_budgets(service):
+def test_different_keys_have_separate_budgets(service):
     service = service(application={"policy": "api"}, one=[{"policy": "api", "key": lambda _request: "another"}])
     service.get("/one")
     assert (remaining(service, "api"), service.limiter.peek("another", "api").remaining) == (9, 9)
 
 
-def test_what_is_shared_counts_when_one_of_them_says_so(service):
+def test_shared_policy_counts_if_one_count_is_true(service):
     never, always = {"count": lambda _response: False}, {"count": lambda _response: True}
     service = service(
         application={"policy": "api", **never},
@@ -161,7 +161,7 @@ def test_what_is_shared_counts_when_one_of_them_says_so(service):
     assert "r=8" in response.headers["ratelimit"]
 
 
-def test_a_blueprint_has_budgets_of_its_own_and_a_router_those_of_its_routes(service):
+def test_blueprint_has_its_own_budget_and_router_those_of_its_routes(service):
     service = service(application={"policy": "10/day"}, part={"policy": "10/day"})
     service.get("/part/three")
     assert remaining(service, "10/day") == 9
@@ -169,7 +169,7 @@ def test_a_blueprint_has_budgets_of_its_own_and_a_router_those_of_its_routes(ser
     assert remaining(service, service.limiter.policy_for("10/day", scope).name) == 9
 
 
-def test_the_route_of_flask_is_its_endpoint():
+def test_flask_route_is_its_endpoint():
     limiter = Limiter()
     app = flask.Flask(__name__)
     app.get("/users/<int:user>", endpoint="user")(limit(limiter, "3/day")(lambda user: f"user {user}"))
@@ -180,7 +180,7 @@ def test_the_route_of_flask_is_its_endpoint():
 
 @pytest.mark.parametrize("root", ["", "/behind/a/proxy"])
 @pytest.mark.parametrize("mount", ["", "/v1"])
-def test_the_route_of_fastapi_is_as_it_is_written(root, mount):
+def test_fastapi_route_is_its_declared_path(root, mount):
     asynchronous = AsyncLimiter()
     within = app = FastAPI()
 
@@ -202,16 +202,16 @@ def remaining_of(limiter, scope):
 
 
 @pytest.mark.parametrize("key", [lambda _request: None, keys.user()], ids=["function", "ready"])
-def test_an_anonymous_user_counts_for_the_address(service, key, monkeypatch):
+def test_anonymous_user_counts_by_address(service, key, monkeypatch):
     options = {"policy": "3/day", "scope": "x", "key": key}
     if service is Flask:
-        monkeypatch.setattr("polylimit.flask._Facts.user", lambda _facts: None)
+        monkeypatch.setattr("polylimit.flask._Info.user", lambda _info: None)
     for made in (service(one=[options]), service(application=options), service(one=[{**options, "cost": lambda _: 1}])):
         assert statuses(made, "/one", 4) == [200] * 3 + [429]
         assert remaining(made, made.limiter.policy_for("3/day", "x").name) == 0
 
 
-def test_a_key_that_is_a_number(service):
+def test_integer_key_is_accepted(service):
     made = service(
         one=[{"policy": "other", "key": lambda _request: 42}], application={"policy": "api", "key": lambda _: 7}
     )
@@ -220,7 +220,7 @@ def test_a_key_that_is_a_number(service):
     assert made.limiter.peek(7, "api").remaining == 9
 
 
-def test_an_error_of_the_key_stays_one(service):
+def test_exception_of_key_function_is_raised(service):
     def key(_request):
         raise LookupError("no user")
 
@@ -228,7 +228,7 @@ def test_an_error_of_the_key_stays_one(service):
         service(one=[{"policy": "api", "key": key}]).get("/one")
 
 
-def test_views_of_django():
+def test_django_views_have_scopes():
     printed = python(
         textwrap.dedent(
             """
@@ -281,8 +281,8 @@ def test_views_of_django():
     assert printed.splitlines() == [*each, *each, "1"]
 
 
-def test_the_same_policy_twice_at_once_is_charged_once():
-    # Both guards decide in one round trip, and both routes of a request go on while others come and go.
+def test_concurrent_requests_are_charged_once_each():
+    # The middleware and both dependencies share one policy while 50 requests run concurrently.
     asynchronous = AsyncLimiter(policies={"api": "1000/day"})
     app = FastAPI()
     app.add_middleware(RateLimitMiddleware, limiter=asynchronous, policy="api")

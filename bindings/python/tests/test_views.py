@@ -1,4 +1,4 @@
-"""Views that fail, are cancelled or have functions of an unexpected kind, in this process."""
+"""Views that fail or are cancelled, and options that are asynchronous or raise."""
 
 import asyncio
 import textwrap
@@ -39,7 +39,7 @@ def in_django(program: str) -> str:
     return python(textwrap.dedent(DJANGO) + textwrap.dedent(program))
 
 
-def test_a_view_of_django_that_raises_does_not_count():
+def test_django_view_that_raises_does_not_count():
     printed = in_django(
         """
         def raises(error):
@@ -67,7 +67,7 @@ def test_a_view_of_django_that_raises_does_not_count():
     assert printed == (f"{[404] * 5} {[403] * 5} {[500] * 5} {[403] * 5} {[404] * 3 + [429] * 2}\n{[403] * 5}\n")
 
 
-def test_a_client_of_django_that_goes_does_not_count():
+def test_django_client_that_disconnects_does_not_count():
     printed = in_django(
         """
         async def slow(request):
@@ -99,7 +99,7 @@ def test_a_client_of_django_that_goes_does_not_count():
     assert printed == "3\n3\n"
 
 
-def test_who_gives_no_response_to_a_denial_lets_nobody_through():
+def test_django_on_denied_without_response_admits_no_request():
     printed = in_django(
         """
         @limit(limiter, "one", on_denied=lambda request, denial: None, **by_path)
@@ -115,7 +115,7 @@ def test_who_gives_no_response_to_a_denial_lets_nobody_through():
     assert printed == f"{[200] + [500] * 4} {[200] + [500] * 4}\n"
 
 
-def test_asynchronous_functions_of_a_blocking_view_of_django():
+def test_django_blocking_view_accepts_asynchronous_functions():
     printed = in_django(
         """
         async def skip(request):
@@ -137,7 +137,7 @@ def test_asynchronous_functions_of_a_blocking_view_of_django():
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_asynchronous_skip_of_flask():
+def test_flask_accepts_asynchronous_skip():
     limiter = Limiter(policies={"one": "1/day"})
     app = flask.Flask(__name__)
 
@@ -180,7 +180,7 @@ def of_both(app, view, limiter, **options):
 @pytest.mark.parametrize("limited", [of_view, of_application, of_both])
 @pytest.mark.parametrize("config", ["TESTING", "PROPAGATE_EXCEPTIONS", "DEBUG", None])
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_a_view_of_flask_that_raises_does_not_count(limited, config, error):
+def test_flask_view_that_raises_does_not_count(limited, config, error):
     limiter = Limiter(policies={"login": "5/day", "other": "5/day"})
     app = flask.Flask(__name__)
     app.logger.disabled = True
@@ -199,7 +199,7 @@ def test_a_view_of_flask_that_raises_does_not_count(limited, config, error):
 
     options = {"limiter": limiter, "policy": "login", "key": lambda _request: "one", "count": count}
     app.add_url_rule("/", "view", limited(app, view, **options))
-    # The same client for all: its context may end more than once.
+    # One client for all requests: its context may be torn down more than once.
     with app.test_client() as client:
         answered = [client.get("/", query_string={"status": status}).status_code for status in (401, 401, 200)]
         assert answered == [401, 401, 200]
@@ -212,7 +212,7 @@ def test_a_view_of_flask_that_raises_does_not_count(limited, config, error):
     assert (limiter.peek("one", "login").remaining, statuses) == (3, [401, 401, 200, 500])
 
 
-def test_a_copy_of_a_context_of_flask_is_not_the_end_of_its_request():
+def test_flask_context_copy_does_not_end_the_request():
     limiter = Limiter(policies={"api": "5/day"})
     app = flask.Flask(__name__)
     statuses = []
@@ -233,7 +233,7 @@ def test_a_copy_of_a_context_of_flask_is_not_the_end_of_its_request():
     assert (limiter.peek("one", "api").remaining, statuses) == (4, [200])
 
 
-def test_an_application_of_flask_within_another_asks_about_its_own_response():
+def test_nested_flask_application_counts_its_own_response():
     limiter = Limiter(policies={"login": "5/day"})
     outer, inner = flask.Flask("outer"), flask.Flask("inner")
     statuses = []
@@ -253,7 +253,7 @@ def raises(_response):
     raise KeyError("count")
 
 
-def test_who_raises_about_a_response_of_flask_keeps_nobody_elses_units():
+def test_flask_count_that_raises_does_not_keep_units_of_others():
     limiter = Limiter(policies={"a": "3/day", "b": "3/day", "c": "3/day"})
     app = flask.Flask(__name__)
     app.testing = True
@@ -267,11 +267,11 @@ def test_who_raises_about_a_response_of_flask_keeps_nobody_elses_units():
 
     with pytest.raises(KeyError, match="count"):
         app.test_client().get("/")
-    # Nobody has said that the one of the second does not count.
+    # The `count` of the second raised, so its unit stays spent.
     assert [limiter.peek("one", name).remaining for name in "abc"] == [3, 2, 3]
 
 
-def test_who_raises_about_a_response_of_asgi_keeps_nobody_elses_units():
+def test_asgi_count_that_raises_does_not_keep_units_of_others():
     async def responds(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
@@ -287,7 +287,7 @@ def test_who_raises_about_a_response_of_asgi_keeps_nobody_elses_units():
     asyncio.run(main())
 
 
-def test_who_raises_about_a_response_of_django_keeps_nobody_elses_units():
+def test_django_count_that_raises_does_not_keep_units_of_others():
     printed = in_django(
         """
         def raises(response):
@@ -309,7 +309,7 @@ def test_who_raises_about_a_response_of_django_keeps_nobody_elses_units():
     assert printed == "500 [5, 0, 3]\n" * 2
 
 
-def test_who_is_cancelled_at_every_await_gives_all_of_it_back(redis, key):
+def test_request_cancelled_at_every_await_is_refunded(redis, key):
     async def waits(_scope, _receive, _send):
         await anyio.sleep(60)
 

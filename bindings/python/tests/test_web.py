@@ -1,4 +1,4 @@
-"""Real web servers of several processes, each with the same application in its framework."""
+"""The same service in each framework, under real web servers with several processes."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from web_server import APPS, WebServer
 SERVERS = {
     "flask": ("gunicorn", "--workers", "4", "flask_app:app"),
     "flask preloaded": ("gunicorn", "--workers", "4", "--threads", "4", "--preload", "flask_app:app"),
-    # An application is forked with what it has made, or made in each process.
+    # uWSGI forks the loaded application, or loads it in each process.
     "flask under uWSGI": ("uwsgi", "--processes", "4", "--module", "flask_app:app"),
     "flask under uWSGI, lazy": ("uwsgi", "--processes", "4", "--lazy-apps", "--module", "flask_app:app"),
     "fastapi": ("uvicorn", "--workers", "2", "fastapi_app:app"),
@@ -36,7 +36,7 @@ def client():
     return {"x-client": uuid.uuid4().hex}
 
 
-def test_a_service(server, shared):
+def test_service_under_a_real_server(server, shared):
     with WebServer(*server, store=shared) as web:
         exactly_the_limit(web)
         the_fields(web)
@@ -82,14 +82,14 @@ def several_policies(web):
     assert web.statuses("/api/small", 9, headers=headers) == {200: 4, 429: 5}
     denied = web.client.get("/api/small", headers=headers)
     assert json.loads(denied.content)["violated-policies"] == ["small"]
-    # What one denies is spent by none.
+    # A request that one policy denies spends nothing under the others.
     assert '"upload";r=94;' in web.client.get("/stream", headers=headers).headers["ratelimit"]
     assert web.client.get("/api", headers=headers).headers["ratelimit"].startswith('"api";r=14;')
 
 
 def what_counts(web):
     headers = client()
-    # One after another: what is reserved meanwhile counts for others.
+    # In sequence, because units reserved by a running request count for others.
     assert {web.client.get("/login/right", headers=headers).status_code for _ in range(10)} == {200}
     assert [web.client.get("/login/wrong", headers=headers).status_code for _ in range(5)] == [401, 401, 401, 429, 429]
     denied = web.client.get("/login/right", headers=headers)
@@ -113,7 +113,7 @@ def own_answers(web):
     assert (allowed.status_code, "ratelimit" in allowed.headers) == (200, False)
     denied = web.client.get("/own", headers=headers)
     assert denied.status_code == 418
-    # Quotas without a name belong to the route, whose name each framework has in its own form.
+    # Quotas without a name belong to the route, which each framework names differently.
     assert re.fullmatch(r"/own: \['1\|day\^\S*own'\]", denied.text), denied.text
     assert "retry-after" in denied.headers
 
@@ -135,7 +135,7 @@ def unlimited_paths(web):
 
 
 @pytest.mark.parametrize("name", ["flask preloaded", "fastapi", "django"])
-def test_redis_stopped_and_back(own_redis, name):
+def test_service_recovers_after_redis_restarts(own_redis, name):
     headers = client()
     with WebServer(*SERVERS[name], store=own_redis.url + "?deadline=1s") as web:
         assert web.statuses("/strict", 10, headers=headers) == {200: 10}
@@ -144,20 +144,20 @@ def test_redis_stopped_and_back(own_redis, name):
         assert denied.status_code == 503
         assert json.loads(denied.content)["type"].endswith("temporary-reduced-capacity")
         assert int(denied.headers["retry-after"]) >= 1
-        # The policies without an answer of their own go on in each process.
+        # The other policies have the outage policy `fallback`.
         assert web.client.get("/api", headers=headers).status_code == 200
         own_redis.start()
         until(lambda: web.statuses("/strict", 16, headers=headers) == {200: 16}, "decisions come from Redis again")
 
 
-def test_users_of_flask(local):
+def test_flask_users_have_separate_budgets(local):
     with WebServer(*SERVERS["flask"], store=local) as web:
         for name in ("ann", "bob"):
             assert web.statuses("/user", 5, headers={"x-user": name}) == {200: 2, 429: 3}
         assert web.statuses("/user", 5) == {200: 2, 429: 3}, "those without a user count by address"
 
 
-def test_asgi_without_a_framework(local):
+def test_asgi_application_without_framework(local):
     with WebServer("uvicorn", "--workers", "2", "fastapi_app:bare_alone", store=local) as web:
         assert web.statuses("/", 10, headers=client()) == {200: 5, 429: 5}
     with WebServer(*SERVERS["fastapi"], store=local) as web:
@@ -169,7 +169,7 @@ def test_asgi_without_a_framework(local):
             assert denied.headers["ratelimit"].startswith('"small";r=0')
 
 
-def test_a_dependency_without_the_middleware(local, monkeypatch):
+def test_dependency_works_without_middleware(local, monkeypatch):
     monkeypatch.setenv("STORE", local)
     from fastapi import Depends, FastAPI
     from fastapi.testclient import TestClient

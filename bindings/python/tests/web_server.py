@@ -1,4 +1,4 @@
-"""A real web server, with worker processes, for as long as a test needs one."""
+"""A real web server with worker processes, for tests."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import httpx
 
 APPS = Path(__file__).parent / "apps"
 
-#: It closes each connection after its response, and has to be told to say so.
+#: uWSGI closes each connection after its response, and announces that only with this header.
 UWSGI = ["--master", "--die-on-term", "--need-app", "--strict", "--add-header", "Connection: close"]
 
 
 class WebServer:
-    """gunicorn, uvicorn or uWSGI on a socket that is open before it starts, so that no request comes too early."""
+    """gunicorn, uvicorn or uWSGI on a socket that already listens, so that no connection is refused."""
 
     def __init__(self, module: str, *arguments: str, store: str) -> None:
         self._arguments = arguments
@@ -64,24 +64,24 @@ class WebServer:
         self.log.seek(0)
         log = self.log.read().decode()
         self.log.close()
-        # What it printed says why, if it did not end well.
+        # The log explains a failure.
         assert status in (0, -signal.SIGTERM), log
         assert "Traceback" not in log, log
 
     def _wait_for_workers(self) -> None:
-        """Wait until each worker of a lazy uWSGI has loaded the application: before that, to be stopped is to fail."""
+        """Wait until each worker of a lazy uWSGI has loaded the application; an earlier stop counts as a failure."""
         if "--lazy-apps" not in self._arguments:
             return
         loading = int(self._arguments[self._arguments.index("--processes") + 1])
         end = time.monotonic() + 30
         while self._process.poll() is None and time.monotonic() < end:
-            # The server goes on writing where it was.
+            # `pread` leaves the position at which the server writes.
             if os.pread(self.log.fileno(), 1 << 20, 0).count(b"WSGI app 0 ") >= loading:
                 return
             time.sleep(0.01)
 
     def statuses(self, path: str, times: int, **arguments) -> Counter[int]:
-        """How many responses of each status come to so many requests, 16 at a time."""
+        """Send requests, 16 at a time, and count the responses of each status."""
 
         def ask(_number: int) -> int:
             return self.client.get(path, **arguments).status_code

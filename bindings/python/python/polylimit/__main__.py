@@ -1,4 +1,4 @@
-"""``python -m polylimit``: looks at a store, or checks one key."""
+"""``python -m polylimit``: examines a store, or checks one key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 from polylimit import Limiter, PolylimitError, __version__
 
-#: The sources of a decision that the store was not asked for: the outage policy made it.
-_OUTAGES = ("fallback", "allow", "deny")
+#: The sources of decisions that the outage policy made.
+_OUTAGE_SOURCES = ("fallback", "allow", "deny")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -26,18 +26,18 @@ def _check(arguments: argparse.Namespace) -> int:
     with Limiter(arguments.url) as limiter:
         decision = limiter.check(arguments.key, arguments.quota, cost=arguments.cost)
     print(decision)
-    if decision.source in _OUTAGES:
+    if decision.source in _OUTAGE_SOURCES:
         print(f"polylimit: the store cannot be asked: {decision.degraded}", file=sys.stderr)
         return 2
     return 0 if decision else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the program: 0 when all is well or allowed, 1 when not, 2 when it could not be found out."""
-    parser = argparse.ArgumentParser(prog="python -m polylimit", description="Looks at a store, or checks one key.")
+    """Run the program. Return 0 if the store is healthy or the request allowed, 1 if not, and 2 if that is unknown."""
+    parser = argparse.ArgumentParser(prog="python -m polylimit", description="Examines a store, or checks one key.")
     parser.add_argument("--version", action="version", version=f"polylimit {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    doctor = commands.add_parser("doctor", help="say what an operator should know about a store")
+    doctor = commands.add_parser("doctor", help="report problems of a store")
     doctor.add_argument("url", metavar="URL", help="such as redis://localhost:6379 or local:web")
     doctor.set_defaults(run=_doctor)
     check = commands.add_parser("check", help="check a key once; it is counted")
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--cost", type=int, default=1, help="units (1)")
     check.set_defaults(run=_check)
     given = parser.parse_args(arguments)
-    # What the store did is said here, once.
+    # The output already reports the outage, so the log line is suppressed.
     logging.getLogger("polylimit").addHandler(logging.NullHandler())
     try:
         status: int = given.run(given)

@@ -12,21 +12,21 @@ __all__ = [
     "Decision",
     "DegradedEvent",
     "Finding",
+    "GuardResult",
     "InternalError",
     "InvalidArgumentError",
     "Limiter",
     "ManualClock",
     "Operation",
     "Option",
-    "Passed",
-    "PlainGuard",
     "Policy",
     "PolylimitError",
     "Problem",
     "Quota",
     "QuotaUsage",
     "Request",
-    "Sender",
+    "ResponseSender",
+    "SinglePolicyGuard",
     "StoreFailedError",
     "StoreUnavailableError",
     "Usage",
@@ -47,43 +47,43 @@ _Outage: TypeAlias = Literal["fallback", "allow", "deny"]
 
 class _Options(TypedDict, total=False):
     max_keys: str | float | None
-    """The most keys that are held in this process, over all policies. Allowed: 1 or more. ``1000000`` unless told otherwise."""
+    """The most keys that are held in this process, over all policies. Allowed: 1 or more. Default: ``1000000``."""
     local_size: str | None
-    """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. ``64MiB`` unless told otherwise."""
+    """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. Default: ``64MiB``."""
     deadline: str | float | timedelta | None
-    """How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is answered by the outage policy. Allowed: 1ms to 60s. ``50ms`` unless told otherwise."""
+    """How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is answered by the outage policy. Allowed: 1ms to 60s. Default: ``50ms``."""
     outage: _Outage | Mapping[str, _Outage] | None
-    """What a policy answers while Redis cannot be asked, unless the policy has an answer of its own. Allowed: fallback, allow or deny. ``fallback`` unless told otherwise."""
+    """What a policy answers while Redis cannot be asked, unless the policy has an answer of its own. Allowed: fallback, allow or deny. Default: ``fallback``."""
     fallback_share: str | float | None
-    """Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. ``1`` unless told otherwise."""
+    """Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
     first_connect_max: str | float | timedelta | None
-    """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. ``1s`` unless told otherwise."""
+    """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. Default: ``1s``."""
     denial_cache_max: str | float | timedelta | None
-    """For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. It ends at once when this process gives something back, and when the server tells that another one did, which may fail: then after this time at the latest. Allowed: 0 (never), or 1ms to 24h. ``1s`` unless told otherwise."""
+    """For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. It ends at once when this process gives something back, and when the server tells that another one did, which may fail: then after this time at the latest. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
     prefix: str | None
-    """What every key in Redis begins with. Limiters count together when prefix, policy and key are the same. Allowed: 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|. ``polylimit`` unless told otherwise."""
+    """What every key in Redis begins with. Limiters count together when prefix, policy and key are the same. Allowed: 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|. Default: ``polylimit``."""
     db: str | float | None
-    """The number of the database; a cluster has only 0. Allowed: 0 to 2147483647. ``0`` unless told otherwise."""
+    """The number of the database; a cluster has only 0. Allowed: 0 to 2147483647. Default: ``0``."""
     client_name: str | None
-    """The name of the connections, as CLIENT LIST of the server shows it. Allowed: 1 to 64 printable ASCII characters without spaces. ``polylimit`` unless told otherwise."""
+    """The name of the connections, as CLIENT LIST of the server shows it. Allowed: 1 to 64 printable ASCII characters without spaces. Default: ``polylimit``."""
     max_in_flight: str | float | None
-    """How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 1 to 1000000. ``16384`` unless told otherwise."""
+    """How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 1 to 1000000. Default: ``16384``."""
     max_outstanding_bytes: str | float | None
-    """How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 64KiB to 1024MiB. ``16MiB`` unless told otherwise."""
+    """How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 64KiB to 1024MiB. Default: ``16MiB``."""
     max_connection_age: str | float | timedelta | None
-    """How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at random. Allowed: 0 (never), or 1s to 24h. ``10m`` unless told otherwise."""
+    """How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at random. Allowed: 0 (never), or 1s to 24h. Default: ``10m``."""
     breaker_failures: str | float | None
-    """After how many failures in a row Redis is no longer asked, but probed now and then. Allowed: 1 to 1000. ``3`` unless told otherwise."""
+    """After how many failures in a row Redis is no longer asked, but probed now and then. Allowed: 1 to 1000. Default: ``3``."""
     reconnect_min: str | float | timedelta | None
-    """The longest wait before the first attempt to connect again; it doubles with each attempt, up to `reconnect_max`. Allowed: 1ms to 60s. ``5ms`` unless told otherwise."""
+    """The longest wait before the first attempt to connect again; it doubles with each attempt, up to `reconnect_max`. Allowed: 1ms to 60s. Default: ``5ms``."""
     reconnect_max: str | float | timedelta | None
-    """The longest wait between attempts to connect again; at least `reconnect_min`. Allowed: 1ms to 60s. ``200ms`` unless told otherwise."""
+    """The longest wait between attempts to connect again; at least `reconnect_min`. Allowed: 1ms to 60s. Default: ``200ms``."""
     keepalive: str | float | timedelta | None
-    """How long a connection may be silent before the system probes whether the other side is still there. Allowed: 1s to 1h. ``15s`` unless told otherwise."""
+    """How long a connection may be silent before the system probes whether the other side is still there. Allowed: 1s to 1h. Default: ``15s``."""
     doctor_after: str | float | timedelta | None
-    """How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event. Of limiters that share connections, the first to be due does so for all. Allowed: 0 (never), or 1ms to 24h. ``1s`` unless told otherwise."""
+    """How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event. Of limiters that share connections, the first to be due does so for all. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
     topology_refresh: str | float | timedelta | None
-    """How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with Sentinel or a cluster. Allowed: 1s to 1h. ``30s`` unless told otherwise."""
+    """How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with Sentinel or a cluster. Allowed: 1s to 1h. Default: ``30s``."""
     username: str | None
     """The user to authenticate as; needs a password. It is never shown. Allowed: 1 to 16384 bytes."""
     password: str | None
@@ -103,12 +103,12 @@ class _Options(TypedDict, total=False):
     sentinel_password: str | None
     """The password to authenticate with at the sentinels; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
     lease: Mapping[str, str] | None
-    """Which policies take units ahead from Redis: ``auto``, or such as ``100/500ms``."""
+    """The policies that lease units from Redis: ``auto``, or such as ``100/500ms``."""
 
-# The end of what document.py writes.
+# The end of the generated part.
 
 class PolylimitError(Exception):
-    """Why no decision could be made. A denial is a value and raises nothing.
+    """Raised when no decision could be made. A denial is a value and raises nothing.
 
     ``code`` is the kind of error, the same text in every language.
     """
@@ -116,10 +116,10 @@ class PolylimitError(Exception):
     code: str
 
 class InvalidArgumentError(PolylimitError, ValueError):
-    """Something that is not allowed was passed; the same input fails again."""
+    """An argument is not valid; the same arguments fail again."""
 
 class StoreUnavailableError(PolylimitError):
-    """The store could not be reached in time; it may be later."""
+    """The store could not be reached in time; a later call may succeed."""
 
 class StoreFailedError(PolylimitError):
     """The store was reached and could not decide."""
@@ -144,18 +144,19 @@ class Limiter:
     policies
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
     clock
-        ``"system"``, ``"coarse"`` or a ``ManualClock``; the server's clock for Redis unless told otherwise.
+        ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
     on_degraded
-        Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with it again, and
-        with what its doctor finds, on the thread of a call. The same is logged as a warning of the logger ``polylimit``.
+        Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with its store
+        again, and for each problem that its doctor finds, on the thread of a later call. The logger ``polylimit`` gets the same
+        events as warnings.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
-        durations. ``outage`` may be a dict of policies with their own.
+        durations. ``outage`` may be a dict of policy names and their outage policies.
 
     Raises
     ------
     InvalidArgumentError
-        When the URL, a policy or an option is not valid. A store that cannot be reached raises nothing here.
+        When the URL, a policy or an option is not valid. An unreachable store raises nothing here.
     """
     def __new__(
         cls,
@@ -172,11 +173,11 @@ class Limiter:
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -186,16 +187,16 @@ class Limiter:
             When the limiter was closed.
         """
     def peek(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Decision:
-        """The decision that a check would give now; leaves no trace.
+        """The decision that a check would make now; changes nothing.
 
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -210,11 +211,11 @@ class Limiter:
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -224,18 +225,18 @@ class Limiter:
             When the limiter was closed.
         """
     def charge(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Usage:
-        """Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+        """Spends the cost even where it does not fit, for a cost that is known only afterwards.
 
-        Use saturates at 8 times each quota's capacity.
+        Usage is capped at 8 times the capacity of each quota.
 
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -245,16 +246,16 @@ class Limiter:
             When the limiter was closed.
         """
     def refund(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Usage:
-        """Gives back up to what is used, the newest first.
+        """Gives back the cost, at most what is used, the most recent units first.
 
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -264,7 +265,7 @@ class Limiter:
             When the limiter was closed.
         """
     def reset(self, key: str | bytes | int, policy: str | Quota | None = None) -> Usage:
-        """Forgets the key under its policy."""
+        """Forgets the usage of the key under the policy."""
     def acquire(
         self,
         key: str | bytes | int,
@@ -275,26 +276,26 @@ class Limiter:
     ) -> Decision:
         """Waits until the request is admitted and, in a leaky bucket, until its turn has come.
 
-        Says at once that the timeout cannot be met: then the decision is a denial, and nothing was spent. Those who wait for
-        one key under one policy are served in the order in which they came.
+        If the request cannot be admitted within the timeout, it is denied at once and nothing is spent. Callers that wait for
+        the same key under the same policy are served in the order of their arrival.
 
         Parameters
         ----------
         timeout
-            Seconds or a ``timedelta``; ``math.inf`` waits for as long as it takes.
+            Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
         """
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
     ) -> list[Decision]:
-        """Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
+        """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
         ----------
         requests
-            Keys, or ``Request`` objects where policy or cost differ.
+            Keys, or ``Request`` objects where the policy or the cost differs.
         return_exceptions
-            Whether errors stand in the list, in the place of their decisions. Otherwise the first one is raised.
+            Whether errors are returned in the list, in the places of their decisions. Otherwise the first one is raised.
         """
     @overload
     def check_many(
@@ -302,9 +303,9 @@ class Limiter:
     ) -> list[Decision | PolylimitError]: ...
     def check_together(self, requests: Iterable[str | bytes | int | Request]) -> list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-        spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left.
+        spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
 
-        Each is decided on its own, so that for a moment others may find units missing that are then given back.
+        Each is decided on its own, so another caller may be denied because of units that are refunded a moment later.
 
         Parameters
         ----------
@@ -314,7 +315,7 @@ class Limiter:
         Returns
         -------
         list
-            A ``Decision`` for each request, in their order: all are true, or the requests are not admitted.
+            A ``Decision`` for each request, in the same order. The requests are admitted if all decisions are true.
 
         Raises
         ------
@@ -322,55 +323,55 @@ class Limiter:
             The first error of any request.
         """
     def ready(self, timeout: float | timedelta) -> None:
-        """Waits until the store answers, at most for ``timeout`` seconds or a ``timedelta``. Nothing needs it; a service that
-        starts may want it.
+        """Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
+        operation needs it.
 
         Raises
         ------
         StoreUnavailableError
-            When it does not answer in time.
+            When the store does not answer in time.
         """
     def doctor(self) -> list[Finding]:
-        """Looks at the store with the eyes of an operator: version, memory policy, rights, latency, clock."""
+        """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     def set_policy(self, name: str, quotas: _Quotas) -> None:
-        """Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
-        algorithm, period, step and buckets stay.
+        """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
+        period, step and buckets stay the same.
         """
     def policy(self, policy: str | Quota) -> Policy | None:
-        """The policy of that name, or of these quotas if somebody asked for them; ``None`` when there is none."""
+        """The policy of that name, or of these quotas if a request has used them; ``None`` if there is none."""
     def policy_for(self, policy: str | Quota | None = None, scope: str | None = None) -> Policy:
-        """The policy by which a request that names this one, these quotas, or none, is decided, with its current numbers. Its
-        ``name`` is what requests may use as their policy from then on.
+        """The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
+        policy from then on.
 
         Parameters
         ----------
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         scope
-            1 to 256 bytes of text, such as ``"/login"``. Quotas without a name get a budget of their own in each scope; a
-            policy with a name is shared by all scopes.
+            1 to 256 bytes of text, such as ``"/login"``. Quotas without a name have a separate budget in each scope; a policy
+            with a name is shared by all scopes.
 
         Raises
         ------
         InvalidArgumentError
-            When the policy is not known, its quotas cannot be read, none is named and there are several, or the scope is not
-            valid.
+            When the policy is not known, the quotas cannot be read, no policy is given though the limiter has several, or the
+            scope is not valid.
         ClosedError
             When the limiter was closed.
         """
     def policies(self) -> list[Policy]:
-        """All policies, in the order in which they were registered."""
+        """All policies, in the order of their registration."""
     def stats(self) -> dict[str, int]:
-        """What became of the operations so far, by name: counts that only grow."""
+        """Counters of the operations so far, by name; they only increase."""
     def keys(self) -> int | None:
-        """How many keys the memory store or the local one holds a state for; ``None`` for a store elsewhere."""
+        """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
     def set_credentials(self, password: str, *, username: str | None = None) -> None:
-        """Authenticates new connections with another password, and user name if there is one, from now on."""
+        """Changes the password, and the user name if given, with which new connections authenticate."""
     @property
     def asynchronous(self) -> AsyncLimiter:
-        """The asynchronous face of the same limiter."""
+        """The same limiter as an ``AsyncLimiter``."""
     def close(self) -> None:
-        """Ends its use: what comes after it raises ``ClosedError``, and connections are closed. Closing it again does nothing."""
+        """Closes the limiter and its connections; later operations raise ``ClosedError``. Closing it again does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
     def __reduce__(self) -> NoReturn: ...
@@ -379,9 +380,9 @@ class Limiter:
 class AsyncLimiter:
     """Decides whether requests may proceed, in an asyncio event loop.
 
-    The operations are awaited: each starts when it is first awaited, and one whose answer is known at once never waits.
+    Every operation is awaited. It starts when it is first awaited, and one that needs no waiting never yields to the event loop.
 
-    A denial is a value and raises nothing: ``if limiter.check("user:42"): ...``
+    A denial is a value and raises nothing: ``if await limiter.check("user:42"): ...``
 
     Parameters
     ----------
@@ -391,18 +392,19 @@ class AsyncLimiter:
     policies
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
     clock
-        ``"system"``, ``"coarse"`` or a ``ManualClock``; the server's clock for Redis unless told otherwise.
+        ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
     on_degraded
-        Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with it again, and
-        with what its doctor finds, on the thread of a call. The same is logged as a warning of the logger ``polylimit``.
+        Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with its store
+        again, and for each problem that its doctor finds, on the thread of a later call. The logger ``polylimit`` gets the same
+        events as warnings.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
-        durations. ``outage`` may be a dict of policies with their own.
+        durations. ``outage`` may be a dict of policy names and their outage policies.
 
     Raises
     ------
     InvalidArgumentError
-        When the URL, a policy or an option is not valid. A store that cannot be reached raises nothing here.
+        When the URL, a policy or an option is not valid. An unreachable store raises nothing here.
     """
     def __new__(
         cls,
@@ -421,11 +423,11 @@ class AsyncLimiter:
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -437,16 +439,16 @@ class AsyncLimiter:
     def peek(
         self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
     ) -> Coroutine[Any, Any, Decision]:
-        """The decision that a check would give now; leaves no trace.
+        """The decision that a check would make now; changes nothing.
 
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -463,11 +465,11 @@ class AsyncLimiter:
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -479,18 +481,18 @@ class AsyncLimiter:
     def charge(
         self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
     ) -> Coroutine[Any, Any, Usage]:
-        """Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+        """Spends the cost even where it does not fit, for a cost that is known only afterwards.
 
-        Use saturates at 8 times each quota's capacity.
+        Usage is capped at 8 times the capacity of each quota.
 
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -502,16 +504,16 @@ class AsyncLimiter:
     def refund(
         self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
     ) -> Coroutine[Any, Any, Usage]:
-        """Gives back up to what is used, the newest first.
+        """Gives back the cost, at most what is used, the most recent units first.
 
         Parameters
         ----------
         key
-            Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
-            Units, from 0 to 10**12; 1 unless told otherwise.
+            Units, from 0 to 10**12; the default is 1.
 
         Raises
         ------
@@ -521,7 +523,7 @@ class AsyncLimiter:
             When the limiter was closed.
         """
     def reset(self, key: str | bytes | int, policy: str | Quota | None = None) -> Coroutine[Any, Any, Usage]:
-        """Forgets the key under its policy."""
+        """Forgets the usage of the key under the policy."""
     def acquire(
         self,
         key: str | bytes | int,
@@ -532,26 +534,26 @@ class AsyncLimiter:
     ) -> Coroutine[Any, Any, Decision]:
         """Waits until the request is admitted and, in a leaky bucket, until its turn has come.
 
-        Says at once that the timeout cannot be met: then the decision is a denial, and nothing was spent. Those who wait for
-        one key under one policy are served in the order in which they came.
+        If the request cannot be admitted within the timeout, it is denied at once and nothing is spent. Callers that wait for
+        the same key under the same policy are served in the order of their arrival.
 
         Parameters
         ----------
         timeout
-            Seconds or a ``timedelta``; ``math.inf`` waits for as long as it takes.
+            Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
         """
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
     ) -> Coroutine[Any, Any, list[Decision]]:
-        """Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
+        """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
         ----------
         requests
-            Keys, or ``Request`` objects where policy or cost differ.
+            Keys, or ``Request`` objects where the policy or the cost differs.
         return_exceptions
-            Whether errors stand in the list, in the place of their decisions. Otherwise the first one is raised.
+            Whether errors are returned in the list, in the places of their decisions. Otherwise the first one is raised.
         """
     @overload
     def check_many(
@@ -559,9 +561,9 @@ class AsyncLimiter:
     ) -> Coroutine[Any, Any, list[Decision | PolylimitError]]: ...
     def check_together(self, requests: Iterable[str | bytes | int | Request]) -> Coroutine[Any, Any, list[Decision]]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-        spent. When one is denied or fails, what the others have spent is given back, and their decisions show what is left.
+        spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
 
-        Each is decided on its own, so that for a moment others may find units missing that are then given back.
+        Each is decided on its own, so another caller may be denied because of units that are refunded a moment later.
 
         Parameters
         ----------
@@ -571,7 +573,7 @@ class AsyncLimiter:
         Returns
         -------
         list
-            A ``Decision`` for each request, in their order: all are true, or the requests are not admitted.
+            A ``Decision`` for each request, in the same order. The requests are admitted if all decisions are true.
 
         Raises
         ------
@@ -579,56 +581,56 @@ class AsyncLimiter:
             The first error of any request.
         """
     def ready(self, timeout: float | timedelta) -> Coroutine[Any, Any, None]:
-        """Waits until the store answers, at most for ``timeout`` seconds or a ``timedelta``. Nothing needs it; a service that
-        starts may want it.
+        """Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
+        operation needs it.
 
         Raises
         ------
         StoreUnavailableError
-            When it does not answer in time.
+            When the store does not answer in time.
         """
     def doctor(self) -> Coroutine[Any, Any, list[Finding]]:
-        """Looks at the store with the eyes of an operator: version, memory policy, rights, latency, clock."""
+        """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     def set_policy(self, name: str, quotas: _Quotas) -> None:
-        """Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
-        algorithm, period, step and buckets stay.
+        """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
+        period, step and buckets stay the same.
         """
     def policy(self, policy: str | Quota) -> Policy | None:
-        """The policy of that name, or of these quotas if somebody asked for them; ``None`` when there is none."""
+        """The policy of that name, or of these quotas if a request has used them; ``None`` if there is none."""
     def policy_for(self, policy: str | Quota | None = None, scope: str | None = None) -> Policy:
-        """The policy by which a request that names this one, these quotas, or none, is decided, with its current numbers. Its
-        ``name`` is what requests may use as their policy from then on.
+        """The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
+        policy from then on.
 
         Parameters
         ----------
         policy
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         scope
-            1 to 256 bytes of text, such as ``"/login"``. Quotas without a name get a budget of their own in each scope; a
-            policy with a name is shared by all scopes.
+            1 to 256 bytes of text, such as ``"/login"``. Quotas without a name have a separate budget in each scope; a policy
+            with a name is shared by all scopes.
 
         Raises
         ------
         InvalidArgumentError
-            When the policy is not known, its quotas cannot be read, none is named and there are several, or the scope is not
-            valid.
+            When the policy is not known, the quotas cannot be read, no policy is given though the limiter has several, or the
+            scope is not valid.
         ClosedError
             When the limiter was closed.
         """
     def policies(self) -> list[Policy]:
-        """All policies, in the order in which they were registered."""
+        """All policies, in the order of their registration."""
     def stats(self) -> dict[str, int]:
-        """What became of the operations so far, by name: counts that only grow."""
+        """Counters of the operations so far, by name; they only increase."""
     def keys(self) -> int | None:
-        """How many keys the memory store or the local one holds a state for; ``None`` for a store elsewhere."""
+        """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
     def set_credentials(self, password: str, *, username: str | None = None) -> None:
-        """Authenticates new connections with another password, and user name if there is one, from now on."""
+        """Changes the password, and the user name if given, with which new connections authenticate."""
     @property
     def blocking(self) -> Limiter:
-        """The synchronous face of the same limiter."""
+        """The same limiter as a ``Limiter``."""
     def close(self) -> Coroutine[Any, Any, None]:
-        """Ends its use, at once: what comes after it raises ``ClosedError``, and connections are closed. Closing it again does
-        nothing. There is nothing to await, and awaiting it does no harm.
+        """Closes the limiter and its connections at once; later operations raise ``ClosedError``. Closing it again does nothing. The
+        result may be awaited and need not be.
         """
     def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
     def __aexit__(self, *_exception: object) -> Coroutine[Any, Any, None]: ...
@@ -636,38 +638,38 @@ class AsyncLimiter:
 
 @final
 class Operation(Coroutine[Any, Any, Any]):
-    """An operation under way: await it."""
+    """An operation that has to be awaited."""
     def __await__(self) -> Self: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
     def send(self, value: Any, /) -> Any:
-        """Goes on until the operation waits or is over; for event loops."""
+        """Runs the operation until it waits or is finished; for event loops."""
     def throw(self, *exception: Any) -> Any:
-        """Ends the waiting with an exception; for event loops. What was sent to a store is counted all the same."""
+        """Ends the operation with an exception; for event loops. A request that was already sent to the store is counted there."""
     def close(self) -> None:
-        """Gives up waiting."""
+        """Ends the operation without a result."""
     def __bool__(self) -> NoReturn: ...
 
 @final
 class Decision:
-    """The answer to a check, a peek or an acquire; true when the request is allowed."""
+    """The result of a check, a peek or an acquire; true when the request is allowed."""
     @property
     def allowed(self) -> bool:
         """Whether every quota of the policy admits the request."""
     @property
     def remaining(self) -> int:
-        """Whole units that can still be spent right now, after this decision: the least over the quotas."""
+        """Whole units that can be spent right after this decision: the minimum over the quotas."""
     @property
     def retry_after(self) -> float | None:
-        """Seconds until the same request, alone, would be admitted: exactly then, and not earlier. 0 when allowed; ``None``
-        is never: the cost exceeds what a quota can ever admit.
+        """Seconds until the same request would be admitted if no other arrives: exactly then, and not earlier. 0 when allowed;
+        ``None`` when the cost exceeds what a quota can ever admit.
         """
     @property
     def retry_after_us(self) -> int | None:
         """``retry_after`` in whole microseconds, exact."""
     @property
     def reset_after(self) -> float:
-        """Seconds until nothing counts as used any more if nothing else arrives: the longest over the quotas."""
+        """Seconds until nothing counts as used if no other request arrives: the maximum over the quotas."""
     @property
     def reset_after_us(self) -> int:
         """``reset_after`` in whole microseconds, exact."""
@@ -679,58 +681,56 @@ class Decision:
         """``delay`` in whole microseconds, exact."""
     @property
     def source(self) -> str:
-        """Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
+        """Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
     @property
     def degraded(self) -> str | None:
-        """Why this is not what a healthy store would have answered for this key alone, such as ``"timeout"``; ``None`` when
-        it is.
-        """
+        """Why this may differ from the decision of a healthy store, such as ``"timeout"``; ``None`` when it does not."""
     @property
     def quotas(self) -> tuple[QuotaUsage, ...]:
-        """Each quota's own view, in the policy's order."""
+        """The usage of each quota, in the policy's order."""
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
 @final
 class Usage:
-    """The answer to a take, a charge, a refund or a reset: what is left after it."""
+    """The result of a take, a charge, a refund or a reset: what is left after it."""
     @property
     def remaining(self) -> int:
-        """Whole units that can still be spent right now: the least over the quotas."""
+        """Whole units that can be spent right now: the minimum over the quotas."""
     @property
     def reset_after(self) -> float:
-        """Seconds until nothing counts as used any more if nothing else arrives: the longest over the quotas."""
+        """Seconds until nothing counts as used if no other request arrives: the maximum over the quotas."""
     @property
     def reset_after_us(self) -> int:
         """``reset_after`` in whole microseconds, exact."""
     @property
     def taken(self) -> int:
-        """The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation."""
+        """The units that a take spent from every quota, from 0 to its cost; 0 for every other operation."""
     @property
     def source(self) -> str:
-        """Where the answer came from, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
+        """Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
     @property
     def degraded(self) -> str | None:
-        """Why this is not what a healthy store would have answered for this key alone; ``None`` when it is."""
+        """Why this may differ from the result of a healthy store, such as ``"timeout"``; ``None`` when it does not."""
     @property
     def quotas(self) -> tuple[QuotaUsage, ...]:
-        """Each quota's own view, in the policy's order."""
+        """The usage of each quota, in the policy's order."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
 @final
 class QuotaUsage:
-    """One quota's own view of a key, after the operation."""
+    """The usage of one quota by a key, after the operation."""
     @property
     def limit(self) -> int:
         """The quota's limit, in units per period."""
     @property
     def remaining(self) -> int:
-        """Whole units that this quota would still admit right now."""
+        """Whole units that this quota would admit right now."""
     @property
     def reset_after(self) -> float:
-        """Seconds until nothing counts as used under this quota if nothing else arrives."""
+        """Seconds until nothing counts as used under this quota if no other request arrives."""
     @property
     def reset_after_us(self) -> int:
         """``reset_after`` in whole microseconds, exact."""
@@ -741,8 +741,8 @@ class QuotaUsage:
 class Quota:
     """At most ``limit`` units per ``period``, counted by an algorithm.
 
-    ``Quota("100/minute")`` reads the text form; ``Quota(100, 60)`` or ``Quota(100, timedelta(minutes=1))`` makes one of
-    numbers. ``str(quota)`` is the text form again.
+    ``Quota("100/minute")`` reads the text form; ``Quota(100, 60)`` and ``Quota(100, timedelta(minutes=1))`` take numbers.
+    ``str(quota)`` is the text form.
 
     Parameters
     ----------
@@ -753,20 +753,20 @@ class Quota:
     algorithm
         ``"sliding_window"`` (the default), ``"token_bucket"``, ``"leaky_bucket"``, ``"fixed_window"`` or ``"sliding_log"``.
     burst
-        The capacity of the two buckets in units, from 1 to 10**12; ``limit`` unless told otherwise.
+        The capacity of the two buckets in units, from 1 to 10**12; the default is ``limit``.
     step
-        Token bucket only: tokens arrive so many at a time.
+        Token bucket only: how many tokens arrive at a time.
     buckets
-        Sliding window only: into how many sub-windows the period is cut, from 1 to 60.
+        Sliding window only: into how many sub-windows the period is divided, from 1 to 60.
     aligned
         Fixed window only: windows start at multiples of the period since the Unix epoch.
     count_denied
-        Denied requests are charged too.
+        Denied requests are charged as well.
 
     Raises
     ------
     InvalidArgumentError
-        When a number is out of bounds or a setting does not belong to the algorithm.
+        When a number is out of bounds, or a setting does not belong to the algorithm.
     """
     @overload
     def __new__(cls, limit: str, period: None = None) -> Self: ...
@@ -797,7 +797,7 @@ class Quota:
         """The most units that can be spent at once."""
     @property
     def step(self) -> int | None:
-        """How many tokens a stepped token bucket gets at a time; ``None`` for every other quota."""
+        """How many tokens arrive in a stepped token bucket at a time; ``None`` for every other quota."""
     @property
     def buckets(self) -> int | None:
         """How many sub-windows a sliding window has; ``None`` for every other algorithm."""
@@ -806,14 +806,14 @@ class Quota:
         """Whether a fixed window starts at multiples of the period since the Unix epoch."""
     @property
     def count_denied(self) -> bool:
-        """Whether denied requests are charged too."""
+        """Whether denied requests are charged as well."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __getnewargs__(self) -> tuple[str]: ...
 
 @final
 class Policy:
-    """A named list of one or more quotas: a request is admitted by all of them, or nothing is taken from any.
+    """A named list of one or more quotas: a request is admitted by all of them, or spends nothing under any.
 
     Parameters
     ----------
@@ -839,12 +839,12 @@ class Policy:
 
 @final
 class Request:
-    """A key, the policy that is applied to it, and the units that the request spends; for ``check_many``.
+    """A key, the policy that is applied to it, and the units that the request spends; for ``check_many`` and ``check_together``.
 
     Parameters
     ----------
     key
-        Whom or what the policy is applied to: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
     policy
         A policy's name, or quotas; it may be left out where the limiter has one policy.
     cost
@@ -853,7 +853,7 @@ class Request:
     def __new__(cls, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Self: ...
     @property
     def key(self) -> str | bytes | int:
-        """Whom or what the policy is applied to."""
+        """The client or resource that is limited."""
     @property
     def policy(self) -> str | Quota | None:
         """The policy's name or quotas, if it was given."""
@@ -863,25 +863,25 @@ class Request:
 
 @final
 class ManualClock:
-    """A clock for tests: it stands still until it is set or advanced, and it may go back.
+    """A clock for tests: it moves only when it is set or advanced, and it may go back.
 
     Parameters
     ----------
     now
-        The time that it shows: seconds since the Unix epoch, or a ``timedelta`` since then, up to the year 2255.
+        The time: seconds since the Unix epoch, or a ``timedelta`` since then, up to the year 2255.
 
     Raises
     ------
     InvalidArgumentError
-        When the time is beyond what it can show.
+        When the time is after the year 2255.
     """
     def __new__(cls, now: float | timedelta) -> Self: ...
     @property
     def now(self) -> float:
-        """The time it shows, in seconds since the Unix epoch."""
+        """The time in seconds since the Unix epoch."""
     @property
     def now_us(self) -> int:
-        """The time it shows, in whole microseconds since the Unix epoch: exact."""
+        """The time in whole microseconds since the Unix epoch, exact."""
     def set(self, now: float | timedelta) -> None:
         """Sets the time, in seconds since the Unix epoch or as a ``timedelta`` since then; it may go back."""
     def advance(self, by: float | timedelta) -> None:
@@ -889,43 +889,43 @@ class ManualClock:
 
 @final
 class DegradedEvent:
-    """What a limiter tells its operators: that it decides without its store, or with it again, or what is wrong with the store.
+    """Reports that a limiter began to decide without its store, that it decides with its store again, or what its doctor found.
 
-    Its text is the line that is logged. It holds no key, password or URL.
+    Its text is the line that is logged. It contains no key, password or URL.
     """
     @property
     def kind(self) -> Literal["started", "ended", "finding"]:
-        """What has happened: ``"started"``, ``"ended"`` or ``"finding"``."""
+        """What happened: ``"started"``, ``"ended"`` or ``"finding"``."""
     @property
     def reason(self) -> str | None:
         """Why the first decision was made without the store, such as ``"timeout"``; ``None`` for a finding."""
     @property
     def lasted(self) -> float:
-        """Seconds from the first decision that was made without the store to the last one; 0 unless it has ended."""
+        """Seconds from the first decision that was made without the store to the last one; 0 unless ``kind`` is ``"ended"``."""
     @property
     def decisions(self) -> int:
-        """How many decisions were made without the store; 0 unless it has ended."""
+        """How many decisions were made without the store; 0 unless ``kind`` is ``"ended"``."""
     @property
     def finding(self) -> Finding | None:
-        """What the doctor has found; ``None`` for anything else."""
+        """What the doctor found; ``None`` unless ``kind`` is ``"finding"``."""
     @property
     def severity(self) -> Literal["fine", "advice", "problem"]:
-        """How much it matters: ``"fine"`` when it is over, otherwise ``"advice"`` or ``"problem"``."""
+        """How serious it is: ``"fine"`` at the end of an outage, otherwise ``"advice"`` or ``"problem"``."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
 @final
 class Finding:
-    """Something of the store that was looked at: what was found, and what to do about it."""
+    """One result of the doctor's examination of the store."""
     @property
     def severity(self) -> Literal["fine", "advice", "problem"]:
-        """How much it matters: ``"fine"``, ``"advice"`` or ``"problem"``."""
+        """How serious it is: ``"fine"``, ``"advice"`` or ``"problem"``."""
     @property
     def subject(self) -> str:
-        """What was looked at, such as ``"version"`` or ``"rights"``."""
+        """What was examined, such as ``"version"`` or ``"rights"``."""
     @property
     def message(self) -> str:
-        """What was found, and what to do about it. Holds no password and no key."""
+        """What was found, and what to do about it. It contains no password and no key."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -940,31 +940,31 @@ class Option:
         """What it is for."""
     @property
     def allowed(self) -> str:
-        """Which values it may have."""
+        """Which values are allowed."""
     @property
     def default(self) -> str | None:
-        """The value that it has unless told otherwise, as text; ``None`` when there is none."""
+        """The default value, as text; ``None`` when there is none."""
     @property
     def secret(self) -> bool:
         """Whether its value is a secret that is never shown."""
     @property
     def kind(self) -> Literal["duration", "number", "text"]:
-        """What its values are: ``"duration"``, ``"number"`` or ``"text"``."""
+        """The kind of its values: ``"duration"``, ``"number"`` or ``"text"``."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
 @final
 class Problem:
-    """What to answer to a denied request: a problem document (RFC 9457), or its text."""
+    """The response to a denied request: a problem document (RFC 9457), or its text."""
     @property
     def status(self) -> int:
         """The status of the response: 429, or 503 when the denial comes from an outage."""
     @property
     def title(self) -> str:
-        """What the problem type says in words."""
+        """The title of the problem type."""
     @property
     def detail(self) -> str:
-        """What a person can do about this denial: one sentence."""
+        """One sentence for people: why the request was denied and what to do."""
     @property
     def violated(self) -> list[str]:
         """The quotas that were exceeded, by their names in ``ratelimit-policy``."""
@@ -973,7 +973,7 @@ class Problem:
         """The problem document."""
     @property
     def text(self) -> str:
-        """The detail and an end of line, for clients that read text."""
+        """The detail and a line feed, for clients that prefer text."""
     def body(self, accept: str | None = None) -> tuple[str, str]:
         """The content type and the body that a client with this ``Accept`` field prefers; without one, the problem document."""
     def __eq__(self, other: object, /) -> bool: ...
@@ -981,22 +981,22 @@ class Problem:
 
 @final
 class ClientAddressRules:
-    """Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+    """Finds the client of a request: which proxies are trusted to name it, and how much of an address counts as one client.
 
     Parameters
     ----------
     trusted
         The networks of the proxies: addresses, networks such as ``"10.0.0.0/8"``, and the names ``"loopback"``,
-        ``"link-local"`` and ``"private"``. Nobody unless told otherwise: then the other end of the socket is the client.
+        ``"link-local"`` and ``"private"``. By default no proxy is trusted, and the peer of the socket is the client.
     header
-        The one header that they write: ``"x-forwarded-for"`` or ``"forwarded"``.
+        The one header that the proxies write: ``"x-forwarded-for"`` or ``"forwarded"``.
     ipv4_prefix, ipv6_prefix
-        How many leading bits of an address are counted as one client; 32 and 64 unless told otherwise.
+        How many leading bits of an address count as one client; the defaults are 32 and 64.
 
     Raises
     ------
     InvalidArgumentError
-        When a network is none, a prefix is out of range, or networks are trusted without a header.
+        When a network cannot be read, a prefix is out of range, or networks are trusted without a header.
     """
     def __new__(
         cls,
@@ -1008,28 +1008,27 @@ class ClientAddressRules:
     ) -> Self: ...
     @property
     def header(self) -> str | None:
-        """The header whose lines ``resolve`` needs; ``None`` if nobody is trusted to write one."""
+        """The header whose lines ``resolve`` needs; ``None`` if no proxy is trusted."""
     def resolve(self, peer: str, lines: Sequence[bytes] = ()) -> ClientAddress:
         """The client of a request that came from ``peer`` with these lines of the header, in the order they were received.
 
-        ``peer`` is the other end of the socket; for a Unix socket, ``"127.0.0.1"``.
+        ``peer`` is the address of the peer of the socket; for a Unix socket, ``"127.0.0.1"``.
         """
     def key(self, peer: str, lines: Sequence[bytes] = ()) -> str:
-        """What to limit a request by whatever text stands for its peer: the ``key`` of what ``resolve`` gives.
+        """The ``key`` of the client that ``resolve`` returns, for a peer that may be any text.
 
-        A port, brackets and a zone are left out. Text that is no address is counted by ``"unknown"``, whatever it is, and
-        no line is read then.
+        A port, brackets and a zone are ignored. Text that is no address counts as ``"unknown"``, and then no line is read.
         """
 
 @final
 class ClientAddress:
-    """The address of a client, and what it is counted by."""
+    """The address of a client, and the key that it counts by."""
     @property
     def address(self) -> str:
         """The exact address."""
     @property
     def key(self) -> str:
-        """What to limit by: one text for all addresses that are counted together, such as ``2001:db8:1:2::/64``."""
+        """The key to limit by: the same text for all addresses that count together, such as ``2001:db8:1:2::/64``."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -1044,62 +1043,62 @@ def header_fields(
     Parameters
     ----------
     outcomes
-        Pairs of a policy and what it decided about the request.
+        Pairs of a policy and its decision.
     style
         ``"ietf"`` for ``ratelimit`` and ``ratelimit-policy``, ``"legacy"`` for ``x-ratelimit-*``, ``"both"`` or ``"none"``.
-        A denial has ``retry-after`` in any style, unless it is for ever.
+        A denial has ``retry-after`` in every style, unless the request can never be admitted.
     reset_form
-        How ``x-ratelimit-reset`` tells a time: ``"seconds"`` from now, or since the ``"epoch"``.
+        How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
     """
 
 def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: int | None = None) -> Problem | None:
-    """What to answer to a request that was denied by at least one of these policies; ``None`` when all admit it.
+    """The response to a request that at least one of these policies denied; ``None`` when all admit it.
 
     Parameters
     ----------
     outcomes
-        Pairs of a policy and what it decided about the request.
+        Pairs of a policy and its decision.
     cost
         The units that the request asked for.
     """
 
 def options() -> list[Option]:
-    """Every option of a limiter that is given by its name."""
+    """Every option of a limiter that is given by name."""
 
 # For the integrations of this package alone.
 
 def suggestion(name: str) -> str | None:
-    """What to use in place of an option of another rate limiter, such as ``"use key"`` for ``key_func``."""
+    """What to use instead of an option of another rate limiter, such as ``"use key"`` for ``key_func``."""
 
 def refunded(decision: Decision, usage: Usage) -> Decision:
-    """A decision whose units were given back, with what is left by now."""
+    """A decision whose units were refunded, with what is left after the refund."""
 
 @final
-class PlainGuard:
+class SinglePolicyGuard:
     """One policy of a limiter, applied to every request at the same cost."""
     @staticmethod
-    def of(
+    def create(
         guard: Any,
         limiter: Any,
         policy: str | Quota | None,
         cost: Any,
         rules: ClientAddressRules | None,
         style: str,
-    ) -> PlainGuard | None:
-        """What a guard asks of every request alike; ``None`` when its options are of a kind that is left to Python."""
-    def of_peer(self, peer: str | None) -> Passed:
-        """Checks a request that came from a peer, whose address is the client's; ``None`` is a Unix socket."""
-    def of_key(self, key: str | bytes | int) -> Passed:
-        """Checks a request that counts for a key."""
+    ) -> SinglePolicyGuard | None:
+        """The fast form of a Python guard; ``None`` when it has options that the Python code handles."""
+    def check_peer(self, peer: str | None) -> GuardResult:
+        """Checks a request by the address of its peer; ``None`` is a Unix socket."""
+    def check_key(self, key: str | bytes | int) -> GuardResult:
+        """Checks a request by its key."""
 
 @final
-class Passed:
-    """What a plain guard decided about one request."""
+class GuardResult:
+    """The decision about one request."""
 
     outcomes: Any
     @property
-    def is_waiting(self) -> bool:
-        """Whether the store has to be waited for."""
+    def is_pending(self) -> bool:
+        """Whether the decision needs an answer of the store."""
     @property
     def allowed(self) -> bool:
         """Whether the request may proceed."""
@@ -1109,22 +1108,22 @@ class Passed:
     def key(self) -> bytes: ...
     @property
     def guard(self) -> Any:
-        """The guard that this request passed."""
-    def ask(self) -> Coroutine[Any, Any, Decision]:
-        """Asks the store, for those who await it."""
-    def note(self, decision: Decision) -> None:
-        """Notes what the store answered."""
-    def wait(self) -> None:
-        """Waits for the store on this thread."""
-    def sender(self, send: Callable[[Any], Any]) -> Sender:
-        """What the response is sent through."""
+        """The Python guard that decided."""
+    def check_async(self) -> Coroutine[Any, Any, Decision]:
+        """An operation that asks the store when it is awaited; pass its result to ``set_decision``."""
+    def set_decision(self, decision: Decision) -> None:
+        """Keeps the decision of the store."""
+    def check(self) -> None:
+        """Asks the store and waits on this thread."""
+    def sender(self, send: Callable[[Any], Any]) -> ResponseSender:
+        """Wraps ``send`` of an ASGI application."""
     def add_to(self, headers: Any) -> None:
-        """Puts the fields into Werkzeug's headers of a response, in the places of those that have the same names."""
+        """Sets the fields in the headers of a Werkzeug response."""
 
 @final
-class Sender:
-    """Adds the fields to a response when it starts. What it returns is what the next one returns, so that it adds no step to
-    what is awaited.
+class ResponseSender:
+    """The ``send`` that an ASGI application gets: adds the header fields when the response starts. It returns the awaitable of the
+    original ``send``, so that it adds no step to the event loop's work.
     """
     def __new__(cls, send: Callable[[Any], Any], outcomes: Any) -> Self: ...
     @property

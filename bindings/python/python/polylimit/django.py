@@ -22,7 +22,14 @@ from django.utils.module_loading import import_string
 
 from polylimit import InvalidArgumentError, Limiter
 from polylimit.guard import Cost, Denial, Guard, Key, Policies, cost_of, key_of, key_or_address
-from polylimit.outcomes import Asked, Outcomes, decide, decide_async, give_back, give_back_async
+from polylimit.outcomes import (
+    GuardRequest,
+    Outcomes,
+    decide,
+    decide_async,
+    refund_uncounted,
+    refund_uncounted_async,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -36,22 +43,22 @@ __all__ = ["Denial", "RateLimitMiddleware", "limit"]
 
 View = TypeVar("View", bound=Callable[..., Any])
 
-#: Where a view keeps the limits of its decorators, the outermost first.
+#: The attribute of a view that holds the guards of its decorators, the outermost first.
 _GUARDS = "_polylimit_guards"
-#: Where a request keeps what was decided about it.
+#: The attribute of a request that holds its decisions.
 _OUTCOMES = "_polylimit_outcomes"
-#: What Django answers to an exception of a view; to all others, that it failed.
+#: The statuses with which Django responds to exceptions of a view; to all others it responds with 500.
 _STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((Http404,), 404),
     ((PermissionDenied,), 403),
     ((BadRequest, SuspiciousOperation, MultiPartParserError), 400),
 )
 _INTERNAL_SERVER_ERROR = 500
-#: Set where the middleware adds the fields.
-_IS_FINISHED = "_polylimit_is_finished"
+#: The attribute of a request that is set when the middleware finishes the response.
+_HAS_MIDDLEWARE = "_polylimit_has_middleware"
 
 
-class _Facts:
+class _Info:
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
 
@@ -59,7 +66,7 @@ class _Facts:
         return self._request.META.get("REMOTE_ADDR") or None
 
     def header(self, name: str) -> list[bytes]:
-        # WSGI joins the lines of a header by a comma.
+        # WSGI joins the lines of a header with commas.
         value = self._request.headers.get(name)
         return [] if value is None else [value.encode("latin-1")]
 
@@ -68,7 +75,7 @@ class _Facts:
         return str(user.pk) if user is not None and user.is_authenticated else None
 
     def route(self) -> str | None:
-        # Set before views are called, and here before that for the middleware.
+        # Django resolves the route after the middleware, so the middleware resolves it here.
         match = self._request.resolver_match or _match(self._request)
         return None if match is None else match.view_name
 
@@ -89,9 +96,10 @@ def limit(
 ) -> Callable[[View], View]:
     """Limit one view; the options are those of :class:`RateLimitMiddleware`.
 
-    Several on one view, and that of the middleware, are decided together; the same policy is charged once for a key.
+    The limits of a view and of the middleware decide together. A policy that several of them use is charged once for a
+    key.
     """
-    own = Guard(
+    guard = Guard(
         limiter,
         policy,
         key=key,
@@ -102,13 +110,13 @@ def limit(
         on_outage=on_outage,
         headers=headers,
         scope=scope,
-        faces=(Limiter,),
-        is_of_routes=True,
+        limiter_types=(Limiter,),
+        per_route=True,
         **unknown,
     )
 
     def decorate(view: View) -> View:
-        guards = [own, *getattr(view, _GUARDS, [])]
+        guards = [guard, *getattr(view, _GUARDS, [])]
 
         if iscoroutinefunction(view):
 
@@ -119,7 +127,7 @@ def limit(
                     try:
                         response = await view(request, *args, **kwargs)
                     except BaseException as error:
-                        await _finish_async(request, _failure(error))
+                        await _finish_async(request, _failure_response(error))
                         raise
                 return await _finish_async(request, response)
 
@@ -132,7 +140,7 @@ def limit(
                     try:
                         response = view(request, *args, **kwargs)
                     except BaseException as error:
-                        _finish(request, _failure(error))
+                        _finish(request, _failure_response(error))
                         raise
                 return _finish(request, response)
 
@@ -143,37 +151,37 @@ def limit(
 
 
 class RateLimitMiddleware:
-    """Limits every request of a site, and with it those that views ask for by :func:`limit`.
+    """Limits every request of a site, together with the limits of its views (:func:`limit`).
 
-    The setting ``POLYLIMIT`` is a dict of its options; each value may also be the dotted path of what is meant.
+    The setting ``POLYLIMIT`` is a dict of the options. A value may also be given as its dotted path.
 
     ``limiter``
         The :class:`polylimit.Limiter`.
     ``policy``
-        A policy's name, quotas such as ``"100/minute"``, or a list of several different ones: all admit a
-        request, or it spends nothing under any.
-        It may be left out where the limiter has one policy.
+        A policy's name, quotas such as ``"100/minute"``, or a list of different policies: all admit a request, or it
+        spends nothing under any. It may be left out where the limiter has one policy.
     ``key``
-        Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address
-        unless told otherwise.
+        By which key a request counts: a function of the request, or one of :mod:`polylimit.keys`; the default is the
+        client's address.
     ``cost``
         Units that a request spends: a number, or a function of the request.
     ``count``
-        A function of the response, not asynchronous: only those for which it is true count. The cost is reserved
-        before and given back after. For a view that raises, it gets a response with the status that Django answers.
+        A function of the response, not asynchronous: a request counts only if it returns true. The cost is reserved
+        before the request and refunded after it. For a view that raises, the function gets a response with the status
+        of Django's own.
     ``skip``
-        A function of the request: those for which it is true are not limited.
+        A function of the request: requests for which it is true are not limited.
     ``on_denied``, ``on_outage``
-        A function of the request and the :class:`Denial` that makes the response: for a request over its limit (429),
+        A function of the request and the :class:`Denial` that returns the response: for a request over its limit (429),
         and for one that is denied because the store cannot be asked (503).
     ``headers``
-        Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+        Which header fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
     ``scope``
-        Quotas without a name have a budget of their own in each scope: 1 to 256 bytes of text. Unless told otherwise,
-        a view's (:func:`limit`) are those of its ``view_name``, and the middleware's are shared by all requests for
-        the same quotas. A policy with a name is shared by all limits that name it.
+        1 to 256 bytes of text. Quotas without a name have a separate budget in each scope. By default a view uses its
+        ``view_name`` as the scope, and the middleware shares one budget among all requests. A policy with a name is
+        shared by all limits that use it.
 
-    What is wrong in them raises ``ImproperlyConfigured`` when the site starts, and in :func:`limit`
+    Invalid options raise ``ImproperlyConfigured`` when the site starts; in :func:`limit` they raise
     :class:`polylimit.InvalidArgumentError` or ``TypeError``.
     """
 
@@ -189,7 +197,7 @@ class RateLimitMiddleware:
 
     def __call__(self, request: HttpRequest) -> Any:
         """Handle a request."""
-        setattr(request, _IS_FINISHED, True)
+        setattr(request, _HAS_MIDDLEWARE, True)
         if self._is_async:
             return self._handle_async(request)
         response = _decide(request, self._guards(request))
@@ -197,9 +205,9 @@ class RateLimitMiddleware:
             try:
                 response = self._get_response(request)
             except BaseException as error:
-                _give_back(request, _failure(error))
+                _refund(request, _failure_response(error))
                 raise
-        return _add_fields(request, _give_back(request, response))
+        return _add_fields(request, _refund(request, response))
 
     async def _handle_async(self, request: HttpRequest) -> Any:
         response = await _decide_async(request, self._guards(request))
@@ -207,10 +215,10 @@ class RateLimitMiddleware:
             try:
                 response = await self._get_response(request)
             except BaseException as error:
-                # A client that goes ends the request by cancelling it.
-                await _give_back_async(request, _failure(error))
+                # Django cancels the request when the client disconnects.
+                await _refund_async(request, _failure_response(error))
                 raise
-        return _add_fields(request, await _give_back_async(request, response))
+        return _add_fields(request, await _refund_async(request, response))
 
     def _guards(self, request: HttpRequest) -> list[Guard]:
         match = _match(request)
@@ -221,9 +229,9 @@ def _guard_of_settings() -> Guard:
     given = getattr(settings, "POLYLIMIT", None)
     if not isinstance(given, dict) or "limiter" not in given:
         raise ImproperlyConfigured("the setting POLYLIMIT needs to be a dict with a limiter")
-    options = {name: _meant(name, value) for name, value in given.items()}
+    options = {name: _resolve_option(name, value) for name, value in given.items()}
     try:
-        return Guard(**options, faces=(Limiter,))
+        return Guard(**options, limiter_types=(Limiter,))
     except (InvalidArgumentError, TypeError) as error:
         raise ImproperlyConfigured(f"the setting POLYLIMIT: {error}") from error
 
@@ -235,7 +243,7 @@ def _match(request: HttpRequest) -> ResolverMatch | None:
         return None
 
 
-def _meant(name: str, value: Any) -> Any:
+def _resolve_option(name: str, value: Any) -> Any:
     is_path = isinstance(value, str) and name not in ("policy", "headers", "scope")
     return import_string(value) if is_path else value
 
@@ -248,74 +256,82 @@ def _outcomes_of(request: HttpRequest) -> Outcomes:
     return outcomes
 
 
-def _unseen(outcomes: Outcomes, guards: list[Guard]) -> list[Guard]:
+def _take_unseen(outcomes: Outcomes, guards: list[Guard]) -> list[Guard]:
     unseen = [one for one in guards if one not in outcomes.seen]
     outcomes.seen.extend(unseen)
     return unseen
 
 
 def _decide(request: HttpRequest, guards: list[Guard]) -> HttpResponseBase | None:
-    """Decide what was not decided for this request yet; give the response if it is denied."""
+    """Decide by the guards that have not decided yet; return the response if the request is denied."""
     outcomes = _outcomes_of(request)
-    facts = _Facts(request)
-    asked = []
-    for one in _unseen(outcomes, guards):
-        if one.skip is not None and _settled_now(one.skip(request)):
+    info = _Info(request)
+    requests = []
+    for one in _take_unseen(outcomes, guards):
+        if one.skip is not None and _resolve_now(one.skip(request)):
             continue
-        key = key_or_address(_settled_now(key_of(one, request, facts)), facts)
-        asked.append(Asked(one, key, _settled_now(cost_of(one, request)), one.policies_of(facts)))
-    if not asked:
+        key = key_or_address(_resolve_now(key_of(one, request, info)), info)
+        requests.append(GuardRequest(one, key, _resolve_now(cost_of(one, request)), one.policy_names(info)))
+    if not requests:
         return None
-    decide(asked, outcomes)
+    decide(requests, outcomes)
     denial = outcomes.denial()
     if denial is None:
         return None
-    own = outcomes.answer_of(denial)
-    return _answer(request, denial) if own is None else _made(_settled_now(own(request, denial)))
+    handler = outcomes.denial_handler(denial)
+    return (
+        _denial_response(request, denial)
+        if handler is None
+        else _check_response(_resolve_now(handler(request, denial)))
+    )
 
 
 async def _decide_async(request: HttpRequest, guards: list[Guard]) -> HttpResponseBase | None:
     outcomes = _outcomes_of(request)
-    facts = _Facts(request)
-    asked = []
-    for one in _unseen(outcomes, guards):
-        if one.skip is not None and await _settled(one.skip(request)):
+    info = _Info(request)
+    requests = []
+    for one in _take_unseen(outcomes, guards):
+        if one.skip is not None and await _resolve(one.skip(request)):
             continue
-        key = key_or_address(await _settled(key_of(one, request, facts)), facts)
-        asked.append(Asked(one, key, await _settled(cost_of(one, request)), one.policies_of(facts)))
-    if not asked:
+        key = key_or_address(await _resolve(key_of(one, request, info)), info)
+        requests.append(GuardRequest(one, key, await _resolve(cost_of(one, request)), one.policy_names(info)))
+    if not requests:
         return None
-    await decide_async(asked, outcomes)
+    await decide_async(requests, outcomes)
     denial = outcomes.denial()
     if denial is None:
         return None
-    own = outcomes.answer_of(denial)
-    return _answer(request, denial) if own is None else _made(await _settled(own(request, denial)))
+    handler = outcomes.denial_handler(denial)
+    return (
+        _denial_response(request, denial)
+        if handler is None
+        else _check_response(await _resolve(handler(request, denial)))
+    )
 
 
-async def _settled(value: Any | Awaitable[Any]) -> Any:
+async def _resolve(value: Any | Awaitable[Any]) -> Any:
     return await value if isawaitable(value) else value
 
 
-def _settled_now(value: Any | Awaitable[Any]) -> Any:
-    """Wait for what an asynchronous function gives: taken as it is, it would be true, and skip every request."""
-    return async_to_sync(_settled)(value) if isawaitable(value) else value
+def _resolve_now(value: Any | Awaitable[Any]) -> Any:
+    """Wait for the result of an asynchronous function, whose coroutine would be true for every request."""
+    return async_to_sync(_resolve)(value) if isawaitable(value) else value
 
 
-def _made(response: HttpResponseBase | None) -> HttpResponseBase:
-    """Refuse to go on without a response: the view would be called as if nobody had denied it."""
+def _check_response(response: HttpResponseBase | None) -> HttpResponseBase:
+    """Raise for a missing response, with which the view would be called in spite of the denial."""
     if response is None:
         raise TypeError("on_denied and on_outage make the response to a denial: None is no response")
     return response
 
 
-def _answer(request: HttpRequest, denial: Denial) -> HttpResponse:
+def _denial_response(request: HttpRequest, denial: Denial) -> HttpResponse:
     content_type, body = denial.problem.body(request.headers.get("Accept"))
     return HttpResponse(body, content_type=content_type, status=denial.problem.status)
 
 
-def _failure(error: BaseException) -> HttpResponse:
-    """Give the response by which ``count`` sees a view that raised: with the status that Django answers."""
+def _failure_response(error: BaseException) -> HttpResponse:
+    """Return the response that ``count`` gets for a view that raised, with the status of Django's own."""
     for kinds, status in _STATUSES:
         if isinstance(error, kinds):
             return HttpResponse(status=status)
@@ -323,25 +339,25 @@ def _failure(error: BaseException) -> HttpResponse:
 
 
 def _finish(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """Add the fields, where no middleware does."""
-    if getattr(request, _IS_FINISHED, False):
+    """Refund what does not count and add the header fields, unless the middleware does."""
+    if getattr(request, _HAS_MIDDLEWARE, False):
         return response
-    return _add_fields(request, _give_back(request, response))
+    return _add_fields(request, _refund(request, response))
 
 
 async def _finish_async(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    if getattr(request, _IS_FINISHED, False):
+    if getattr(request, _HAS_MIDDLEWARE, False):
         return response
-    return _add_fields(request, await _give_back_async(request, response))
+    return _add_fields(request, await _refund_async(request, response))
 
 
-def _give_back(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    give_back(_outcomes_of(request), response)
+def _refund(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    refund_uncounted(_outcomes_of(request), response)
     return response
 
 
-async def _give_back_async(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    await give_back_async(_outcomes_of(request), response)
+async def _refund_async(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    await refund_uncounted_async(_outcomes_of(request), response)
     return response
 
 

@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from polylimit import asgi
-from polylimit.asgi import Receive, ResponseStart, Scope, ScopeFacts
+from polylimit.asgi import Receive, ResponseStart, Scope, ScopeInfo
 from polylimit.guard import Cost, Denial, Guard, Key, Policies
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ _OWN_OUTCOMES = "polylimit.fastapi.outcomes"
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
     """Limits every request of an application; see :class:`polylimit.asgi.RateLimitMiddleware` for the options.
 
-    Functions of the request get a Starlette ``Request``; ``on_denied`` and ``on_outage`` give a ``Response``.
+    Functions of the request get a Starlette ``Request``; ``on_denied`` and ``on_outage`` return a ``Response``.
     """
 
     def request_of(self, scope: Scope, receive: Receive) -> Request:
-        """Make what functions of the request get."""
+        """Return the argument of functions of the request."""
         return Request(scope, receive)
 
 
 class DeniedError(HTTPException):
-    """Raised by :class:`RateLimit`; it is answered as its ``response`` unless the application has a handler for it."""
+    """Raised by :class:`RateLimit`. Its ``response`` is sent unless the application has a handler for it."""
 
     def __init__(self, denial: Denial, response: asgi.App, fields: dict[str, str]) -> None:
         super().__init__(denial.problem.status, denial.problem.detail, fields)
@@ -56,9 +56,9 @@ class DeniedError(HTTPException):
 class RateLimit:
     """Limits the routes that depend on it: ``Depends(RateLimit(limiter, "login"))``.
 
-    The options are those of :class:`RateLimitMiddleware`, and looked at when it is made. ``count`` needs that
-    middleware on the application, with or without a limiter of its own; so do the fields of responses that a route
-    makes itself.
+    The options are those of :class:`RateLimitMiddleware` and are validated when the object is created. ``count`` needs
+    that middleware on the application, with or without a limiter; so do the header fields of responses that a route
+    creates itself.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RateLimit:
             on_outage=on_outage,
             headers=headers,
             scope=scope,
-            is_of_routes=True,
+            per_route=True,
             **unknown,
         )
 
@@ -102,9 +102,9 @@ class RateLimit:
             if self._guard.count is not None:
                 raise RuntimeError("count needs polylimit.fastapi.RateLimitMiddleware on the application")
             outcomes = scope.setdefault(_OWN_OUTCOMES, asgi.Outcomes())
-        await asgi.decide([self._guard], request, ScopeFacts(scope), outcomes)
+        await asgi.decide([self._guard], request, ScopeInfo(scope), outcomes)
         denial = outcomes.denial()
-        # The middleware adds the fields of all kinds of responses.
+        # The middleware adds the fields to responses of all kinds.
         fields = {} if has_middleware else dict(outcomes.fields())
         if denial is None:
             response.headers.update(fields)
@@ -112,7 +112,7 @@ class RateLimit:
         handlers = scope.get("starlette.exception_handlers")
         if handlers is not None:
             handlers[0].setdefault(DeniedError, _respond)
-        raise DeniedError(denial, await asgi.answer(request, denial, outcomes, scope), fields)
+        raise DeniedError(denial, await asgi.denial_response(request, denial, outcomes, scope), fields)
 
 
 async def _respond(_request: Request, error: Exception) -> Response:
@@ -120,7 +120,7 @@ async def _respond(_request: Request, error: Exception) -> Response:
 
 
 class _Denied(Response):
-    """A denial's response, with the fields that no middleware adds."""
+    """The response to a denial, with the header fields that no middleware adds."""
 
     def __init__(self, error: DeniedError) -> None:
         super().__init__()

@@ -16,30 +16,30 @@ import flask
 from flask.globals import request_ctx
 
 from polylimit import Limiter
-from polylimit._core import Passed
+from polylimit._core import GuardResult
 from polylimit.guard import Cost, Denial, Guard, Key, Policies, cost_of, key_of, key_or_address
-from polylimit.outcomes import Asked, Outcomes, decide, give_back
+from polylimit.outcomes import GuardRequest, Outcomes, decide, refund_uncounted
 
 if TYPE_CHECKING:
     from typing_extensions import Never
 
-    from polylimit._core import PlainGuard
+    from polylimit._core import SinglePolicyGuard
 
 __all__ = ["Denial", "RateLimit", "limit"]
 
 View = TypeVar("View", bound=Callable[..., Any])
 
-#: Where a view keeps the limits of its decorators, the outermost first.
+#: The attribute of a view that holds the guards of its decorators, the outermost first.
 _GUARDS = "_polylimit_guards"
-#: Where a request keeps what was decided about it.
+#: The key in the WSGI environment under which a request keeps its decisions.
 _OUTCOMES = "polylimit.outcomes"
-#: Where it keeps the same until there is a response to ask about.
-_UNANSWERED = "_polylimit_unanswered"
+#: The attribute of the request context that holds the same until ``count`` has been called.
+_UNCOUNTED = "_polylimit_uncounted"
 
 _INTERNAL_SERVER_ERROR = 500
 
 
-class _Facts:
+class _Info:
     def __init__(self, request: flask.Request) -> None:
         self._request = request
 
@@ -59,7 +59,7 @@ class _Facts:
 
 
 class RateLimit:
-    """Limits every request of an application or a blueprint, and with it those that views ask for by :func:`limit`.
+    """Limits every request of an application or a blueprint, together with the limits of its views (:func:`limit`).
 
     Parameters
     ----------
@@ -68,35 +68,35 @@ class RateLimit:
     limiter
         The :class:`polylimit.Limiter`.
     policy
-        A policy's name, quotas such as ``"100/minute"``, or a list of several different ones: all admit a
-        request, or it spends nothing under any.
-        It may be left out where the limiter has one policy.
+        A policy's name, quotas such as ``"100/minute"``, or a list of different policies: all admit a request, or it
+        spends nothing under any. It may be left out where the limiter has one policy.
     key
-        Whom a request counts for: a function of the request, or one of :mod:`polylimit.keys`; the client's address
-        unless told otherwise.
+        By which key a request counts: a function of the request, or one of :mod:`polylimit.keys`; the default is the
+        client's address.
     cost
         Units that a request spends: a number, or a function of the request.
     count
-        A function of the response, not asynchronous: only those for which it is true count. The cost is reserved
-        before and given back after. For an exception that nobody handles, it gets a response with the status 500.
+        A function of the response, not asynchronous: a request counts only if it returns true. The cost is reserved
+        before the request and refunded after it. For an exception without a handler, the function gets a response with
+        the status 500.
     skip
-        A function of the request: those for which it is true are not limited.
+        A function of the request: requests for which it is true are not limited.
     on_denied, on_outage
-        A function of the request and the :class:`Denial` that makes the response: for a request over its limit (429),
+        A function of the request and the :class:`Denial` that returns the response: for a request over its limit (429),
         and for one that is denied because the store cannot be asked (503).
     headers
-        Which fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+        Which header fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
     scope
-        Quotas without a name have a budget of their own in each scope: 1 to 256 bytes of text. Unless told otherwise,
-        a view's (:func:`limit`) are those of its endpoint, a blueprint's those of the blueprint, and an application's
-        are shared by all requests for the same quotas. A policy with a name is shared by all limits that name it.
+        1 to 256 bytes of text. Quotas without a name have a separate budget in each scope. By default a view uses its
+        endpoint as the scope, a blueprint its name, and an application shares one budget among all requests. A policy
+        with a name is shared by all limits that use it.
 
     Raises
     ------
     InvalidArgumentError
         When a policy is not known, quotas cannot be read, or another option is not valid.
     TypeError
-        When the limiter is no :class:`polylimit.Limiter`, or an option is unknown or of another type.
+        When the limiter is not a :class:`polylimit.Limiter`, or an option is unknown or of another type.
 
     """
 
@@ -116,7 +116,7 @@ class RateLimit:
         scope: str | None = None,
         **unknown: Never,
     ) -> None:
-        self._guard_in = partial(
+        self._make_guard = partial(
             Guard,
             limiter,
             policy,
@@ -127,25 +127,25 @@ class RateLimit:
             on_denied=on_denied,
             on_outage=on_outage,
             headers=headers,
-            faces=(Limiter,),
+            limiter_types=(Limiter,),
             **unknown,
         )
         self._scope = scope
-        # Refuses what is wrong now.
-        self._guard = self._guard_in(scope=scope)
-        _watch(count)
+        # Raises for invalid options now and not at the first request.
+        self._guard = self._make_guard(scope=scope)
+        _connect_teardown(count)
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
         known_app = app if isinstance(app, flask.Flask) else None
-        own = self._guard
+        guard = self._guard
         if known_app is None and self._scope is None:
-            own = self._guard_in(scope=app.name)
-        plain = own.plain
+            guard = self._make_guard(scope=app.name)
+        fast = guard.fast
 
-        # A function is told apart from a coroutine's sooner than any other object is.
+        # Flask recognizes a plain function as synchronous faster than any other callable.
         def before() -> Any:
             request = _request()
             rule = request.url_rule
@@ -154,10 +154,10 @@ class RateLimit:
                 view = (known_app or flask.current_app).view_functions.get(rule.endpoint)
                 guards = getattr(view, _GUARDS, None)
             if guards is not None:
-                return _decide(request, [own, *guards])
-            if plain is None or _OUTCOMES in request.environ:
-                return _decide(request, [own])
-            return _pass(request, own, plain)
+                return _decide(request, [guard, *guards])
+            if fast is None or _OUTCOMES in request.environ:
+                return _decide(request, [guard])
+            return _decide_fast(request, guard, fast)
 
         app.before_request(before)
 
@@ -176,11 +176,12 @@ def limit(
     scope: str | None = None,
     **unknown: Never,
 ) -> Callable[[View], View]:
-    """Limit one view; the options are those of :class:`RateLimit`. It stands below ``@app.route``.
+    """Limit one view; the options are those of :class:`RateLimit`. Place it below ``@app.route``.
 
-    Several on one view, and that of the application, are decided together; the same policy is charged once for a key.
+    The limits of a view and of the application decide together. A policy that several of them use is charged once for a
+    key.
     """
-    own = Guard(
+    guard = Guard(
         limiter,
         policy,
         key=key,
@@ -191,14 +192,14 @@ def limit(
         on_outage=on_outage,
         headers=headers,
         scope=scope,
-        faces=(Limiter,),
-        is_of_routes=True,
+        limiter_types=(Limiter,),
+        per_route=True,
         **unknown,
     )
-    _watch(count)
+    _connect_teardown(count)
 
     def decorate(view: View) -> View:
-        guards = [own, *getattr(view, _GUARDS, [])]
+        guards = [guard, *getattr(view, _GUARDS, [])]
 
         @wraps(view)
         def limited(*args: Any, **kwargs: Any) -> Any:
@@ -213,104 +214,104 @@ def limit(
     return decorate
 
 
-#: Gives the request itself: what stands for it looks it up each time that it is used.
+#: Returns the request itself: the proxy looks it up at every use.
 _request: Callable[[], flask.Request] = flask.request._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
-#: Gives the context of the request itself.
+#: Returns the request context itself.
 _context: Callable[[], object] = request_ctx._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def _pass(request: flask.Request, one: Guard, plain: PlainGuard) -> Any:
-    """Decide by a guard that asks the same for every request; give the response if it is denied."""
+def _decide_fast(request: flask.Request, guard: Guard, fast: SinglePolicyGuard) -> Any:
+    """Decide on the fast path; return the response if the request is denied."""
     environ = request.environ
-    if one.is_by_peer:
-        passed = plain.of_peer(environ.get("REMOTE_ADDR"))
+    if guard.is_keyed_by_peer:
+        result = fast.check_peer(environ.get("REMOTE_ADDR"))
     else:
-        facts = _Facts(request)
-        passed = plain.of_key(key_or_address(key_of(one, request, facts), facts))
-    if passed.is_waiting:
-        passed.wait()
-    # Not in `flask.g`, which several requests of a test may share.
-    environ[_OUTCOMES] = passed
+        info = _Info(request)
+        result = fast.check_key(key_or_address(key_of(guard, request, info), info))
+    if result.is_pending:
+        result.check()
+    # `flask.g` may be shared by several requests of a test.
+    environ[_OUTCOMES] = result
     context = _context()
-    setattr(context, _UNANSWERED, passed)
+    setattr(context, _UNCOUNTED, result)
 
     def finish(response: flask.Response) -> flask.Response:
-        if passed.outcomes is not None:
-            return _finish(context, Outcomes.of(passed), response)
-        passed.add_to(response.headers)
+        if result.outcomes is not None:
+            return _finish_response(context, Outcomes.from_result(result), response)
+        result.add_to(response.headers)
         return response
 
     flask.after_this_request(finish)
-    if passed.allowed:
+    if result.allowed:
         return None
-    outcomes = Outcomes.of(passed)
+    outcomes = Outcomes.from_result(result)
     denial = outcomes.denial()
-    return None if denial is None else _denied(outcomes, denial)
+    return None if denial is None else _denial_response(outcomes, denial)
 
 
 def _decide(request: flask.Request, guards: list[Guard]) -> Any:
-    """Decide what was not decided for this request yet; give the response if it is denied."""
-    found: Outcomes | Passed | None = request.environ.get(_OUTCOMES)
+    """Decide by the guards that have not decided yet; return the response if the request is denied."""
+    found: Outcomes | GuardResult | None = request.environ.get(_OUTCOMES)
     if found is None:
         outcomes = request.environ[_OUTCOMES] = Outcomes()
-        # Not in what requests of applications within one another share, or copies of a context for other threads.
+        # The context belongs to this request: a nested application and a copy for another thread have others.
         context = _context()
-        setattr(context, _UNANSWERED, outcomes)
+        setattr(context, _UNCOUNTED, outcomes)
 
         def finish(response: flask.Response) -> flask.Response:
-            return _finish(context, outcomes, response)
+            return _finish_response(context, outcomes, response)
 
         flask.after_this_request(finish)
     else:
-        outcomes = Outcomes.of(found) if isinstance(found, Passed) else found
-    known = outcomes.seen
-    facts = _Facts(request)
-    asked = []
+        outcomes = Outcomes.from_result(found) if isinstance(found, GuardResult) else found
+    seen = outcomes.seen
+    info = _Info(request)
+    requests = []
     for one in guards:
-        if one in known:
+        if one in seen:
             continue
-        known.append(one)
-        # What an asynchronous function gives would be true as it is, and skip every request.
+        seen.append(one)
+        # The coroutine of an asynchronous function would be true for every request.
         if one.skip is None or not flask.current_app.ensure_sync(one.skip)(request):
-            key = key_or_address(key_of(one, request, facts), facts)
-            asked.append(Asked(one, key, cost_of(one, request), one.policies_of(facts)))
-    if not asked:
+            key = key_or_address(key_of(one, request, info), info)
+            requests.append(GuardRequest(one, key, cost_of(one, request), one.policy_names(info)))
+    if not requests:
         return None
-    decide(asked, outcomes)
+    decide(requests, outcomes)
     denial = outcomes.denial()
-    return None if denial is None else _denied(outcomes, denial)
+    return None if denial is None else _denial_response(outcomes, denial)
 
 
-def _denied(outcomes: Outcomes, denial: Denial) -> Any:
-    answer = outcomes.answer_of(denial)
-    if answer is not None:
-        return flask.current_app.make_response(flask.current_app.ensure_sync(answer)(flask.request, denial))
+def _denial_response(outcomes: Outcomes, denial: Denial) -> Any:
+    handler = outcomes.denial_handler(denial)
+    if handler is not None:
+        return flask.current_app.make_response(flask.current_app.ensure_sync(handler)(flask.request, denial))
     content_type, body = denial.problem.body(flask.request.headers.get("Accept"))
     return flask.Response(body, denial.problem.status, content_type=content_type)
 
 
-def _finish(context: object, outcomes: Outcomes, response: flask.Response) -> flask.Response:
-    setattr(context, _UNANSWERED, None)
-    give_back(outcomes, response)
+def _finish_response(context: object, outcomes: Outcomes, response: flask.Response) -> flask.Response:
+    setattr(context, _UNCOUNTED, None)
+    refund_uncounted(outcomes, response)
     for name, value in outcomes.fields():
         response.headers[name] = value
     return response
 
 
-def _watch(count: Callable[[flask.Response], bool] | None) -> None:
-    """See to it that requests without a response are known, where anybody asks."""
+def _connect_teardown(count: Callable[[flask.Response], bool] | None) -> None:
+    """Call :func:`_tear_down` at the end of requests, which ``count`` needs for those without a response."""
     if count is not None:
         flask.request_tearing_down.connect(_tear_down)
 
 
 def _tear_down(app: flask.Flask, **_details: Any) -> None:
-    """Give back what does not count, as a request whose exception nobody handles has no response that could.
+    """Refund what does not count for a request that ended in an exception without a handler.
 
-    Flask asks about no response when it hands an exception on, as for ``TESTING`` and ``PROPAGATE_EXCEPTIONS``.
+    Flask creates no response for an exception that it propagates, as with ``TESTING`` and ``PROPAGATE_EXCEPTIONS``.
     """
     context = _context()
-    found: Outcomes | Passed | None = getattr(context, _UNANSWERED, None)
-    setattr(context, _UNANSWERED, None)
-    outcomes = found.outcomes if isinstance(found, Passed) else found
+    found: Outcomes | GuardResult | None = getattr(context, _UNCOUNTED, None)
+    setattr(context, _UNCOUNTED, None)
+    outcomes = found.outcomes if isinstance(found, GuardResult) else found
     if outcomes is not None:
-        give_back(outcomes, app.response_class(status=_INTERNAL_SERVER_ERROR))
+        refund_uncounted(outcomes, app.response_class(status=_INTERNAL_SERVER_ERROR))

@@ -1,4 +1,4 @@
-"""What every framework's integration asks for: the options of a limit, looked at when they are given."""
+"""The options of a limit, which are the same for every framework and are validated when they are given."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from polylimit._core import (
     Decision,
     InvalidArgumentError,
     Limiter,
-    PlainGuard,
     Policy,
     PolylimitError,
     Problem,
     Quota,
     Request,
+    SinglePolicyGuard,
     header_fields,
     suggestion,
 )
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 Outcome = tuple[Policy, Decision]
 PolicyName = Union[str, Quota, None]
 Policies = Union[PolicyName, list[PolicyName], tuple[PolicyName, ...]]
-Key = Union[keys.ReadyKey, Callable[[Any], Any]]
+Key = Union[keys.KeySource, Callable[[Any], Any]]
 Cost = Union[int, Callable[[Any], Any]]
 
 #: The longest scope that a limiter takes, in bytes.
-_LONGEST_SCOPE = 256
+_MAX_SCOPE_BYTES = 256
 _ALLOWED_POLICIES = (
     'allowed are a policy\'s name, quotas such as "100/minute", and a list of one or more different ones'
 )
-#: Whom a request counts for whose ``key`` gives ``None``.
-_BY_ADDRESS = keys.client_address()
+#: The key of a request whose ``key`` returns ``None``.
+_DEFAULT_KEY = keys.client_address()
 
 
 @dataclass(frozen=True)
 class Denial:
     """A denied request, for ``on_denied`` and ``on_outage``."""
 
-    #: The policies that were applied, each with its decision.
+    #: Each policy that was applied, with its decision.
     outcomes: Sequence[Outcome]
-    #: What is answered unless told otherwise: ``problem.status`` is 429, or 503 when the store could not be asked.
+    #: The default response: ``problem.status`` is 429, or 503 when the store could not be asked.
     problem: Problem
 
 
 class Guard:
-    """The options of a limit, the same for every framework; mistakes in them are refused here.
+    """The validated options of a limit.
 
-    ``faces`` are the classes of limiters that the framework can use. A guard of routes gives quotas without a name a
-    budget of their own on each route, unless it has a scope.
+    ``limiter_types`` are the classes of limiters that the framework can use. With ``per_route``, quotas without a name
+    have a separate budget on each route, unless a scope is given.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Guard:
         on_outage: Callable[[Any, Denial], Any] | None = None,
         headers: str = "ietf",
         scope: str | None = None,
-        faces: tuple[type, ...] = (Limiter, AsyncLimiter),
-        is_of_routes: bool = False,
+        limiter_types: tuple[type, ...] = (Limiter, AsyncLimiter),
+        per_route: bool = False,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(unknown)
-        _refuse_other_limiters(limiter, faces)
-        # Refuses a style that is not known, as soon as it is given.
+        refuse_unknown_options(unknown)
+        _check_limiter(limiter, limiter_types)
+        # Raises for an unknown style.
         header_fields([], style=headers)
         functions = {"count": count, "skip": skip, "on_denied": on_denied, "on_outage": on_outage}
         for name, function in functions.items():
@@ -89,52 +89,51 @@ class Guard:
         if count is not None:
             refuse_asynchronous("count", count)
         if not callable(cost):
-            # Refuses a cost that no request may have.
+            # Raises for a cost that no request may have.
             Request("", cost=cost)
         self.limiter = limiter
-        self.key = keys.client_address() if key is None else _checked_key(key)
+        self.key = keys.client_address() if key is None else _check_key(key)
         self.cost = cost
         self.count = count
         self.skip = skip
         self.on_denied = on_denied
         self.on_outage = on_outage
         self.headers = headers
-        #: Whether a function of the request is called before it is decided.
-        self.asks_request = callable(self.key) or callable(cost) or skip is not None
-        #: Whether the other end of the socket says whom a request counts for.
-        self.is_by_peer = isinstance(self.key, keys.ClientAddress) and self.key.rules.header is None
-        #: In the order in which they were given.
-        self._given = several(policy)
-        names = [name_of(limiter, one) for one in self._given]
-        refuse_repeated(policy, self._given, [name or _quotas_of(one) for name, one in zip(names, self._given)])
-        #: The names of the policies on each route that was asked for.
-        self._on_routes: dict[str, tuple[str, ...]] = {}
+        #: Whether the key, the cost or ``skip`` is a function of the framework's request.
+        self.needs_request = callable(self.key) or callable(cost) or skip is not None
+        #: Whether the key depends only on the peer of the socket.
+        self.is_keyed_by_peer = isinstance(self.key, keys.ClientAddress) and self.key.rules.header is None
+        self._given = policy_list(policy)
+        names = [registered_name(limiter, one) for one in self._given]
+        refuse_duplicates(policy, self._given, [name or _parse_quotas(one) for name, one in zip(names, self._given)])
+        #: The names of the policies by route.
+        self._policies_by_route: dict[str, tuple[str, ...]] = {}
         #: The names of the policies; ``None`` where they depend on the route.
         self.policies: tuple[str, ...] | None = None
-        if not is_of_routes or scope is not None or all(names):
-            self.policies = self._named(scope)
-        #: The same for every request, if it is: then all of it is done in one call.
-        self.plain: PlainGuard | None = None
+        if not per_route or scope is not None or all(names):
+            self.policies = self._names_in(scope)
+        #: The fast form of this guard, if one policy applies to every request in the same way.
+        self.fast: SinglePolicyGuard | None = None
         if self.policies is not None and len(self.policies) == 1 and skip is None and count is None:
             rules = self.key.rules if isinstance(self.key, keys.ClientAddress) else None
-            self.plain = PlainGuard.of(self, limiter, self.policies[0], cost, rules, headers)
+            self.fast = SinglePolicyGuard.create(self, limiter, self.policies[0], cost, rules, headers)
 
-    def policies_of(self, facts: keys.Facts) -> tuple[str, ...]:
-        """Give the names of the policies of a request."""
+    def policy_names(self, info: keys.RequestInfo) -> tuple[str, ...]:
+        """Return the names of the policies that apply to a request."""
         if self.policies is not None:
             return self.policies
-        route = facts.route() or ""
-        known = self._on_routes.get(route)
+        route = info.route() or ""
+        known = self._policies_by_route.get(route)
         if known is None:
-            known = self._on_routes[route] = self._named(_scope_of(route))
+            known = self._policies_by_route[route] = self._names_in(_scope_of(route))
         return known
 
-    def _named(self, scope: str | None) -> tuple[str, ...]:
+    def _names_in(self, scope: str | None) -> tuple[str, ...]:
         return tuple(self.limiter.policy_for(policy, scope).name for policy in self._given)
 
 
-def refuse_unknown(options: dict[str, Any]) -> None:
-    """Refuse options that are none; those of other rate limiters with the name of ours."""
+def refuse_unknown_options(options: dict[str, Any]) -> None:
+    """Raise for unknown options; for one of another rate limiter, the error says what to use instead."""
     for name in options:
         advice = (
             suggestion(name)
@@ -143,17 +142,17 @@ def refuse_unknown(options: dict[str, Any]) -> None:
         raise TypeError(f'unknown option "{name}": {advice}')
 
 
-def _refuse_other_limiters(limiter: Any, faces: tuple[type, ...]) -> None:
-    if isinstance(limiter, faces):
+def _check_limiter(limiter: Any, limiter_types: tuple[type, ...]) -> None:
+    if isinstance(limiter, limiter_types):
         return
-    allowed = " or ".join(face.__name__ for face in faces)
+    allowed = " or ".join(kind.__name__ for kind in limiter_types)
     if isinstance(limiter, AsyncLimiter):
         raise TypeError(f"limiter is an AsyncLimiter: allowed is a {allowed}, such as its .blocking")
     raise TypeError(f"limiter is of type {type(limiter).__name__}: allowed is a {allowed} of polylimit")
 
 
-def _checked_key(key: Any) -> Key:
-    if callable(key) or callable(getattr(key, "of", None)):
+def _check_key(key: Any) -> Key:
+    if callable(key) or callable(getattr(key, "read", None)):
         return key  # type: ignore[no-any-return]
     raise TypeError(
         f"key is of type {type(key).__name__}: allowed is a function of the request, or one of polylimit.keys"
@@ -161,10 +160,10 @@ def _checked_key(key: Any) -> Key:
 
 
 def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:
-    """Refuse a function that is not awaited: what it gives would be true for every response."""
+    """Raise for an asynchronous function where it is not awaited: its coroutine would be true for every response."""
     while isinstance(given, partial):
         given = given.func
-    # The calls of an object are those of its class.
+    # Calling an object calls the method of its class.
     if iscoroutinefunction(given) or (callable(given) and iscoroutinefunction(type(given).__call__)):
         called = getattr(given, "__qualname__", type(given).__qualname__)
         raise InvalidArgumentError(
@@ -172,33 +171,33 @@ def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:
         )
 
 
-def several(given: Policies) -> tuple[PolicyName, ...]:
-    """Give the policies of a guard; refuse none."""
+def policy_list(given: Policies) -> tuple[PolicyName, ...]:
+    """Return the policies of a guard; raise for an empty list."""
     policies = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     if not policies:
         raise InvalidArgumentError(f"policy is {given!r}: {_ALLOWED_POLICIES}")
     return policies
 
 
-def refuse_repeated(given: Policies, policies: Sequence[PolicyName], meant: Sequence[object]) -> None:
-    """Refuse a policy that a request would spend its cost on twice."""
-    for at, one in enumerate(meant):
-        if one in meant[:at]:
+def refuse_duplicates(given: Policies, policies: Sequence[PolicyName], identities: Sequence[object]) -> None:
+    """Raise for a policy to which a request would be charged twice."""
+    for at, one in enumerate(identities):
+        if one in identities[:at]:
             raise InvalidArgumentError(
                 f"policy is {given!r}, where {policies[at]!r} is there before: {_ALLOWED_POLICIES}"
             )
 
 
-def name_of(limiter: Any, policy: PolicyName) -> str | None:
-    """Give the name of a policy that has one of its own, and ``None`` for quotas; refuse all else."""
-    if policy is not None and _quotas_of(policy) is not None:
+def registered_name(limiter: Any, policy: PolicyName) -> str | None:
+    """Return the name of a registered policy, or ``None`` for quotas; raise for everything else."""
+    if policy is not None and _parse_quotas(policy) is not None:
         return None
     name: str = limiter.policy_for(policy).name
     return name
 
 
-def _quotas_of(policy: PolicyName) -> object:
-    """Give what is equal for all forms of the same quotas."""
+def _parse_quotas(policy: PolicyName) -> object:
+    """Return a value that is equal for all forms of the same quotas; ``None`` if the argument is no quotas."""
     try:
         return Policy("any", policy).quotas  # type: ignore[arg-type]
     except (PolylimitError, TypeError):
@@ -206,23 +205,23 @@ def _quotas_of(policy: PolicyName) -> object:
 
 
 def _scope_of(route: str) -> str | None:
-    """Give the scope of a route; a long one is told by a digest."""
-    if len(route.encode()) > _LONGEST_SCOPE:
+    """Return the scope of a route: its name, or a digest of a name that is too long."""
+    if len(route.encode()) > _MAX_SCOPE_BYTES:
         return sha256(route.encode()).hexdigest()
     return route or None
 
 
-def key_of(guard: Guard, request: Any, facts: keys.Facts) -> Any:
-    """Give the key of a request, or what has to be awaited for it."""
+def key_of(guard: Guard, request: Any, info: keys.RequestInfo) -> Any:
+    """Return the key of a request, or an awaitable of it."""
     key = guard.key
-    return key(request) if callable(key) else key.of(facts)
+    return key(request) if callable(key) else key.read(info)
 
 
-def key_or_address(key: Any, facts: keys.Facts) -> Any:
-    """Give the key, or the client's address for a request that has none, such as that of an anonymous user."""
-    return _BY_ADDRESS.of(facts) if key is None else key
+def key_or_address(key: Any, info: keys.RequestInfo) -> Any:
+    """Return the key, or the client's address for a request that has none, such as that of an anonymous user."""
+    return _DEFAULT_KEY.read(info) if key is None else key
 
 
 def cost_of(guard: Guard, request: Any) -> Any:
-    """Give the cost of a request, or what has to be awaited for it."""
+    """Return the cost of a request, or an awaitable of it."""
     return guard.cost(request) if callable(guard.cost) else guard.cost

@@ -1,4 +1,4 @@
-"""Whom a request counts for: ready-made answers for every framework's ``key``."""
+"""Ready-made values of the option ``key``: by which key a request counts. They work with every framework."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Facts(Protocol):
-    """What a framework says about a request."""
+class RequestInfo(Protocol):
+    """What an integration reads from its framework's request."""
 
     def peer(self) -> str | None:
-        """Give the address of the other end of the socket; ``None`` for a Unix socket."""
+        """Return the address of the peer of the socket; ``None`` for a Unix socket."""
 
     def header(self, name: str) -> list[bytes]:
-        """Give the values of all lines of a header, in the order they were received."""
+        """Return the values of all lines of a header, in the order they were received."""
 
     def user(self) -> str | None:
-        """Give the identity of the authenticated user, if there is one."""
+        """Return the identity of the authenticated user, if there is one."""
 
     def route(self) -> str | None:
-        """Give what the framework calls the route of the request; the same in every process."""
+        """Return the framework's name of the route, which is the same in every process."""
 
 
-class ReadyKey(Protocol):
-    """A key that is read from any framework's request."""
+class KeySource(Protocol):
+    """Reads the key from a request of any framework."""
 
-    def of(self, facts: Facts) -> str:
-        """Give the key of a request."""
+    def read(self, info: RequestInfo) -> str:
+        """Return the key of a request."""
 
 
 class ClientAddress:
-    """The client's address, by rules."""
+    """The client's address, which :class:`polylimit.ClientAddressRules` finds."""
 
     def __init__(self, rules: ClientAddressRules) -> None:
         self.rules = rules
         self._key = rules.key
         self._header = rules.header
 
-    def of(self, facts: Facts) -> str:
-        """Give the key of a request."""
-        # The other end of a Unix socket is on this host.
-        peer = facts.peer() or "127.0.0.1"
-        return self._key(peer) if self._header is None else self._key(peer, facts.header(self._header))
+    def read(self, info: RequestInfo) -> str:
+        """Return the key of a request."""
+        # The peer of a Unix socket is on this host.
+        peer = info.peer() or "127.0.0.1"
+        return self._key(peer) if self._header is None else self._key(peer, info.header(self._header))
 
 
 class _Header:
-    def __init__(self, name: str, otherwise: ReadyKey) -> None:
+    def __init__(self, name: str, otherwise: KeySource) -> None:
         self._name = name.lower()
         self._otherwise = otherwise
 
-    def of(self, facts: Facts) -> str:
-        lines = facts.header(self._name)
+    def read(self, info: RequestInfo) -> str:
+        lines = info.header(self._name)
         if not lines:
-            return self._otherwise.of(facts)
+            return self._otherwise.read(info)
         return f"{self._name}:{b', '.join(lines).decode('latin-1')}"
 
 
 class _User:
-    def __init__(self, otherwise: ReadyKey) -> None:
+    def __init__(self, otherwise: KeySource) -> None:
         self._otherwise = otherwise
 
-    def of(self, facts: Facts) -> str:
-        user = facts.user()
-        return self._otherwise.of(facts) if user is None else f"user:{user}"
+    def read(self, info: RequestInfo) -> str:
+        user = info.user()
+        return self._otherwise.read(info) if user is None else f"user:{user}"
 
 
 def client_address(
@@ -75,31 +75,30 @@ def client_address(
     *,
     ipv4_prefix: int | None = None,
     ipv6_prefix: int | None = None,
-) -> ReadyKey:
+) -> KeySource:
     """Count by the client's address, as :class:`polylimit.ClientAddressRules` finds it.
 
-    Nobody is trusted unless told otherwise: then the other end of the socket is the client. Behind proxies, name their
-    networks and the one header that they write: ``client_address(["10.0.0.0/8"], "x-forwarded-for")``.
+    By default no proxy is trusted, and the peer of the socket is the client. Behind proxies, name their networks and
+    the one header that they write: ``client_address(["10.0.0.0/8"], "x-forwarded-for")``.
 
-    Where a server or a middleware says the other end of the socket by text that is no address, such as what a client
-    made up in a header that was believed, the request counts by ``"unknown"``: all such requests are one client. Those
-    that come by a Unix socket count as ``127.0.0.1``.
+    A server or a middleware may report a peer that is no address, such as text that a client sent in a trusted header.
+    Such requests count as ``"unknown"``, all as one client. Requests by a Unix socket count as ``127.0.0.1``.
     """
     rules = ClientAddressRules(trusted, header, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
     return ClientAddress(rules)
 
 
-def header(name: str, *, otherwise: ReadyKey | None = None) -> ReadyKey:
-    """Count by the value of a header, such as an API key that was checked before.
+def header(name: str, *, otherwise: KeySource | None = None) -> KeySource:
+    """Count by the value of a header, such as an API key that was verified before.
 
-    Requests without it count by ``otherwise``: the other end of the socket unless told otherwise.
+    Requests without it count by ``otherwise``; the default is the client's address.
     """
     return _Header(name, otherwise or client_address())
 
 
-def user(*, otherwise: ReadyKey | None = None) -> ReadyKey:
+def user(*, otherwise: KeySource | None = None) -> KeySource:
     """Count by the authenticated user, as the framework knows it.
 
-    Requests without one count by ``otherwise``: the other end of the socket unless told otherwise.
+    Requests without one count by ``otherwise``; the default is the client's address.
     """
     return _User(otherwise or client_address())

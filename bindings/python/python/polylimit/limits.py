@@ -1,17 +1,17 @@
 """A storage for the ``limits`` package: services that use it (Flask-Limiter, slowapi) move by changing one URL.
 
-Import this module once; then ``polylimit+redis://host:port`` and the other URLs of :class:`polylimit.Limiter` with
-``polylimit+`` before them are URLs of storages, and ``async+polylimit+...`` of asynchronous ones. Sentinels and
-clusters may be written as ``limits`` does (``redis+sentinel://``).
+Import this module once. Then ``polylimit+redis://host:port``, and every other URL of :class:`polylimit.Limiter` after
+``polylimit+``, is the URL of a storage, and ``async+polylimit+...`` that of an asynchronous one. Sentinels and clusters
+may also be written as ``limits`` does (``redis+sentinel://``).
 
-What the interface of ``limits`` allows is exact: a window is counted and decided in one atomic step. What it does not
-allow stays as it is there: the fixed window strategy counts what it denies, ``reset`` is refused (it would have to
-forget every key), and the statistics of the sliding window counter are near, not exact.
+Windows are exact: each is counted and decided in one atomic step. As with other storages, the fixed window
+strategy counts the requests that it denies. ``reset`` is refused because it would have to forget every key, and the
+statistics of the sliding window counter are approximate.
 
-While Redis cannot be asked, the outage policy answers. With ``fallback``, this process counts by itself; of a fixed window
-it admits the whole limit, whatever ``fallback_share`` says, as the limit is not told here. With ``deny``,
-:class:`polylimit.StoreUnavailableError` is raised, so that what services have for a storage that fails does its work,
-such as ``in_memory_fallback`` and ``swallow_errors``.
+While Redis cannot be asked, the outage policy decides. With ``fallback``, this process counts on its own; under a fixed
+window it admits the whole limit, whatever ``fallback_share`` is, because ``limits`` does not pass the limit. With
+``deny``, :class:`polylimit.StoreUnavailableError` is raised, so that ``in_memory_fallback`` and ``swallow_errors``
+take effect.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncPolylimitStorage", "PolylimitStorage"]
 
-_Answer = TypeVar("_Answer", bound="Decision | Usage")
+_Result = TypeVar("_Result", bound="Decision | Usage")
 
-#: As that package writes them, and ours.
+#: The URL schemes of ``limits``, with those of polylimit.
 _SCHEMES_OF_LIMITS = {
     "redis+sentinel": "redis-sentinel",
     "rediss+sentinel": "rediss-sentinel",
@@ -59,12 +59,12 @@ _SCHEMES = [
     )
 ]
 
-#: The interface counts without telling the limit, so that of the quota is as high as one may be.
+#: The limit of fixed windows, the highest that a quota may have: ``limits`` counts without passing its limit.
 _UNLIMITED = 10**12
 
 _NO_RESET = "polylimit cannot forget all keys at once: clear those that are meant, or use another prefix"
 
-#: How long a store may take to answer when it is asked whether it does.
+#: How long ``check`` waits for the store, in seconds.
 _CHECK_SECONDS = 1.0
 
 
@@ -72,7 +72,7 @@ def _url(uri: str | None) -> str:
     url = (uri or "").removeprefix("async+").removeprefix("polylimit+")
     scheme, separator, rest = url.partition("://")
     url = _SCHEMES_OF_LIMITS.get(scheme.lower(), scheme) + separator + rest
-    # Others write the store of this process as memory://
+    # `limits` writes the store of this process as memory://
     return "memory:" if url in ("", "memory://", "memory:") else url
 
 
@@ -89,13 +89,13 @@ def _sliding_window(limit: int, expiry: int) -> str:
 
 
 def _window_of(key: str) -> tuple[int, int]:
-    """Give limit and seconds of a key's window: its last parts are amount, multiples and unit."""
+    """Return the limit and the seconds of a key's window: its last parts are amount, multiples and unit."""
     try:
         _, amount, multiples, granularity = key.rsplit("/", 3)
         return int(amount), int(multiples) * int(GRANULARITIES[granularity].GRANULARITY.seconds)
     except (AttributeError, KeyError, ValueError):
         raise InvalidArgumentError(
-            "the key is none of limits: allowed are those that end in amount, multiples and unit, "
+            "the key was not made by limits: allowed are those that end in amount, multiples and unit, "
             'as key_for of a RateLimitItem writes them, such as ".../100/1/minute"'
         ) from None
 
@@ -108,16 +108,16 @@ def _limit_of(key: str) -> int:
     return _window_of(key)[0]
 
 
-def _answered(answer: _Answer) -> _Answer:
-    """Refuse what ``deny`` says in place of the store: it is neither a denial nor a count."""
-    if answer.source == "deny":
-        raise StoreUnavailableError(f"the store cannot be asked: {answer.degraded}")
-    return answer
+def _require_store(result: _Result) -> _Result:
+    """Raise if the outage policy ``deny`` decided: its result is neither a denial of the store nor a count."""
+    if result.source == "deny":
+        raise StoreUnavailableError(f"the store cannot be asked: {result.degraded}")
+    return result
 
 
-def _count(answer: Decision | Usage) -> int:
-    """Give the count of a fixed window: while the store cannot be asked, its limit is a share of that of the quota."""
-    quota = _answered(answer).quotas[0]
+def _count(result: Decision | Usage) -> int:
+    """Return the count of a fixed window. The limit is read from the result: the fallback has only a share of it."""
+    quota = _require_store(result).quotas[0]
     return quota.limit - quota.remaining
 
 
@@ -128,33 +128,33 @@ class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
 
     def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002
         super().__init__(uri, wrap_exceptions=wrap_exceptions, **options)
-        #: The limiter that does the counting.
+        #: The limiter that counts.
         self.limiter = Limiter(_url(uri), **options)
 
     @property
     def storage(self) -> Limiter:
-        """Give what keeps the counts, as other storages do; Flask-Limiter shows it."""
+        """Return the limiter, as other storages return their client; Flask-Limiter shows it."""
         return self.limiter
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        """Give what a store may raise."""
+        """Return the base class of the errors of a store."""
         return PolylimitError
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        """Count in a fixed window, and give the count."""
+        """Count in a fixed window, and return the count."""
         return _count(self.limiter.charge(key, _fixed_window(expiry), cost=amount))
 
     def get(self, key: str) -> int:
-        """Give the count of a fixed window."""
+        """Return the count of a fixed window."""
         return _count(self.limiter.peek(key, _fixed_window(_expiry_of(key))))
 
     def get_expiry(self, key: str) -> float:
-        """Give the end of a fixed window, in seconds since the Unix epoch."""
-        return time.time() + _answered(self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
+        """Return the end of a fixed window, in seconds since the Unix epoch."""
+        return time.time() + _require_store(self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
 
     def check(self) -> bool:
-        """Tell whether the store answers."""
+        """Return whether the store answers."""
         try:
             self.limiter.ready(_CHECK_SECONDS)
         except StoreUnavailableError:
@@ -162,77 +162,77 @@ class PolylimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         return True
 
     def reset(self) -> int | None:
-        """Refuse: there is no way to forget all keys at once."""
+        """Raise: a store cannot forget all keys at once."""
         raise NotImplementedError(_NO_RESET)
 
     def clear(self, key: str) -> None:
         """Forget a key, in every strategy."""
         expiry = _expiry_of(key)
         for quota in (_fixed_window(expiry), _moving_window(_limit_of(key), expiry)):
-            _answered(self.limiter.reset(key, quota))
+            _require_store(self.limiter.reset(key, quota))
         self.clear_sliding_window(key, expiry)
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        """Count in a moving window, if it admits that."""
-        return _answered(self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
+        """Count in a moving window, if it admits the amount."""
+        return _require_store(self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        """Give the start of a moving window, in seconds since the Unix epoch, and its count."""
+        """Return the start of a moving window, in seconds since the Unix epoch, and its count."""
         quota = _moving_window(limit, expiry)
-        seen = _answered(self.limiter.peek(key, quota))
-        # One more than remains is admitted when the oldest entry leaves.
-        next_one = _answered(self.limiter.peek(key, quota, cost=seen.remaining + 1))
+        seen = _require_store(self.limiter.peek(key, quota))
+        # The oldest entry leaves the window when one unit more than remains is admitted.
+        next_one = _require_store(self.limiter.peek(key, quota, cost=seen.remaining + 1))
         return _window(seen, next_one, limit, expiry)
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        """Count in a sliding window of two counters, if it admits that."""
-        return _answered(self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
+        """Count in a sliding window of two counters, if it admits the amount."""
+        return _require_store(self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        """Give the weighted count as that of the current window, and when nothing counts any more."""
+        """Return the weighted count as that of the current window, and the seconds until nothing counts."""
         limit = _limit_of(key)
-        seen = _answered(self.limiter.peek(key, _sliding_window(limit, expiry)))
+        seen = _require_store(self.limiter.peek(key, _sliding_window(limit, expiry)))
         return 0, 0.0, limit - seen.remaining, seen.reset_after
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forget a sliding window."""
-        _answered(self.limiter.reset(key, _sliding_window(_limit_of(key), expiry)))
+        _require_store(self.limiter.reset(key, _sliding_window(_limit_of(key), expiry)))
 
 
 class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingWindowCounterSupport):
-    """The same for ``limits.aio``."""
+    """The storage for ``limits.aio``."""
 
     STORAGE_SCHEME = [f"async+{scheme}" for scheme in _SCHEMES]  # noqa: RUF012
 
     def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002
         super().__init__(uri, wrap_exceptions=wrap_exceptions, **options)
-        #: The limiter that does the counting.
+        #: The limiter that counts.
         self.limiter = AsyncLimiter(_url(uri), **options)
 
     @property
     def storage(self) -> AsyncLimiter:
-        """Give what keeps the counts, as other storages do; Flask-Limiter shows it."""
+        """Return the limiter, as other storages return their client; Flask-Limiter shows it."""
         return self.limiter
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        """Give what a store may raise."""
+        """Return the base class of the errors of a store."""
         return PolylimitError
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        """Count in a fixed window, and give the count."""
+        """Count in a fixed window, and return the count."""
         return _count(await self.limiter.charge(key, _fixed_window(expiry), cost=amount))
 
     async def get(self, key: str) -> int:
-        """Give the count of a fixed window."""
+        """Return the count of a fixed window."""
         return _count(await self.limiter.peek(key, _fixed_window(_expiry_of(key))))
 
     async def get_expiry(self, key: str) -> float:
-        """Give the end of a fixed window, in seconds since the Unix epoch."""
-        return time.time() + _answered(await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
+        """Return the end of a fixed window, in seconds since the Unix epoch."""
+        return time.time() + _require_store(await self.limiter.peek(key, _fixed_window(_expiry_of(key)))).reset_after
 
     async def check(self) -> bool:
-        """Tell whether the store answers."""
+        """Return whether the store answers."""
         try:
             await self.limiter.ready(_CHECK_SECONDS)
         except StoreUnavailableError:
@@ -240,45 +240,45 @@ class AsyncPolylimitStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSliding
         return True
 
     async def reset(self) -> int | None:
-        """Refuse: there is no way to forget all keys at once."""
+        """Raise: a store cannot forget all keys at once."""
         raise NotImplementedError(_NO_RESET)
 
     async def clear(self, key: str) -> None:
         """Forget a key, in every strategy."""
         expiry = _expiry_of(key)
         for quota in (_fixed_window(expiry), _moving_window(_limit_of(key), expiry)):
-            _answered(await self.limiter.reset(key, quota))
+            _require_store(await self.limiter.reset(key, quota))
         await self.clear_sliding_window(key, expiry)
 
     async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        """Count in a moving window, if it admits that."""
-        return _answered(await self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
+        """Count in a moving window, if it admits the amount."""
+        return _require_store(await self.limiter.check(key, _moving_window(limit, expiry), cost=amount)).allowed
 
     async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        """Give the start of a moving window, in seconds since the Unix epoch, and its count."""
+        """Return the start of a moving window, in seconds since the Unix epoch, and its count."""
         quota = _moving_window(limit, expiry)
-        seen = _answered(await self.limiter.peek(key, quota))
-        next_one = _answered(await self.limiter.peek(key, quota, cost=seen.remaining + 1))
+        seen = _require_store(await self.limiter.peek(key, quota))
+        next_one = _require_store(await self.limiter.peek(key, quota, cost=seen.remaining + 1))
         return _window(seen, next_one, limit, expiry)
 
     async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        """Count in a sliding window of two counters, if it admits that."""
-        return _answered(await self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
+        """Count in a sliding window of two counters, if it admits the amount."""
+        return _require_store(await self.limiter.check(key, _sliding_window(limit, expiry), cost=amount)).allowed
 
     async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        """Give the weighted count as that of the current window, and when nothing counts any more."""
+        """Return the weighted count as that of the current window, and the seconds until nothing counts."""
         limit = _limit_of(key)
-        seen = _answered(await self.limiter.peek(key, _sliding_window(limit, expiry)))
+        seen = _require_store(await self.limiter.peek(key, _sliding_window(limit, expiry)))
         return 0, 0.0, limit - seen.remaining, seen.reset_after
 
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forget a sliding window."""
-        _answered(await self.limiter.reset(key, _sliding_window(_limit_of(key), expiry)))
+        _require_store(await self.limiter.reset(key, _sliding_window(_limit_of(key), expiry)))
 
 
 def _window(seen: Decision, next_one: Decision, limit: int, expiry: int) -> tuple[float, int]:
     now = time.time()
-    # Of the limit that was told, whatever share of it decides: what is left of it is what is still admitted.
+    # The count is relative to the limit of the caller, even where the fallback admits only a share of it.
     count = limit - seen.remaining
     if count == 0 or next_one.retry_after is None:
         return now, count

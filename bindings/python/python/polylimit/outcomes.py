@@ -1,10 +1,10 @@
-"""What the guards of one request decide together, and what becomes of it."""
+"""The combined decision of all guards of one request: reserving units, merging decisions, and refunding."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable
 
-from polylimit._core import AsyncLimiter, Decision, Passed, Request, Usage, header_fields, problem, refunded
+from polylimit._core import AsyncLimiter, Decision, GuardResult, Request, Usage, header_fields, problem, refunded
 from polylimit.guard import Denial
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 TOO_MANY_REQUESTS = 429
 
 
-class Asked:
-    """One guard with the key and cost of one request."""
+class GuardRequest:
+    """A guard with the key, the cost and the policies of one request."""
 
     __slots__ = ("cost", "guard", "key", "policies")
 
@@ -30,170 +30,176 @@ class Asked:
         self.policies = policies
 
 
-class Charge:
-    """What a request spends of one policy for one key, however many guards ask for it: the highest of their costs."""
+class PolicyCharge:
+    """The units that a request spends under one policy for one key.
 
-    __slots__ = ("_key", "asked_by", "decision", "key", "limiter", "policy", "spent")
+    Several guards of the request may ask for the same policy and key: it is charged once, with the highest cost.
+    """
 
-    def __init__(self, asked: Asked, policy: str) -> None:
-        self.limiter = asked.guard.limiter
+    __slots__ = ("_key", "decision", "key", "limiter", "policy", "requests", "spent")
+
+    def __init__(self, request: GuardRequest, policy: str) -> None:
+        self.limiter = request.guard.limiter
         self.policy = policy
-        self.key = asked.key
-        self._key = _bytes_of(asked.key)
-        self.asked_by = [asked]
+        self.key = request.key
+        self._key = _normalize(request.key)
+        self.requests = [request]
         self.decision: Decision | None = None
-        #: The units that are taken, and may have to be given back.
+        #: The units that are reserved so far and may be refunded.
         self.spent = 0
 
-    def is_of(self, asked: Asked, policy: str) -> bool:
-        """Tell whether a guard asks for the same."""
-        return self.policy == policy and self.limiter is asked.guard.limiter and self._key == _bytes_of(asked.key)
+    def matches(self, request: GuardRequest, policy: str) -> bool:
+        """Return whether a guard asks for the same policy and key."""
+        return self.policy == policy and self.limiter is request.guard.limiter and self._key == _normalize(request.key)
 
     @property
     def cost(self) -> int:
-        """Give the units that the request costs."""
-        return max(asked.cost for asked in self.asked_by) if len(self.asked_by) > 1 else self.asked_by[0].cost
+        """Return the highest cost of the guards."""
+        return max(request.cost for request in self.requests) if len(self.requests) > 1 else self.requests[0].cost
 
     @property
     def style(self) -> str:
-        """Give the style of the fields that tell of it."""
-        return self.asked_by[0].guard.headers
+        """Return the style of its header fields."""
+        return self.requests[0].guard.headers
 
     def outcomes(self) -> list[Outcome]:
-        """Put the decision beside its policy, with the numbers that it has by now."""
+        """Return the policy, with its current quotas, and the decision; an empty list before the decision."""
         return [] if self.decision is None else [(self.limiter.policy_for(self.policy), self.decision)]
 
-    def note_refund(self, usage: Usage) -> None:
-        """Note what is left of a policy whose units were given back, for the response."""
+    def add_refund(self, usage: Usage) -> None:
+        """Update the decision with what is left after a refund, for the response."""
         if self.decision is not None:
             self.decision = refunded(self.decision, usage)
 
 
 class Outcomes:
-    """What the guards of one request decided."""
+    """The decisions of all guards of one request."""
 
-    __slots__ = ("charges", "counts_later", "denied_by", "seen")
+    __slots__ = ("charges", "denied_by", "has_count", "seen")
 
     def __init__(self) -> None:
-        self.charges: list[Charge] = []
-        self.denied_by: Asked | None = None
-        #: The guards that were looked at, so that none is asked twice.
+        self.charges: list[PolicyCharge] = []
+        self.denied_by: GuardRequest | None = None
+        #: The guards that have decided, so that none decides twice.
         self.seen: list[Guard] = []
-        #: Whether the response says what counts.
-        self.counts_later = False
+        #: Whether a guard has a ``count``, which is called with the response.
+        self.has_count = False
 
     @classmethod
-    def of(cls, passed: Passed) -> Self:
-        """Give what a plain guard decided, so that others can decide along with it."""
-        known = passed.outcomes
-        if isinstance(known, cls):
-            return known
+    def from_result(cls, result: GuardResult) -> Self:
+        """Convert the result of the fast path, so that further guards can be added."""
+        existing = result.outcomes
+        if isinstance(existing, cls):
+            return existing
         outcomes = cls()
-        asked = Asked(passed.guard, passed.key, passed.guard.cost, passed.guard.policies)
-        outcomes.seen.append(asked.guard)
-        outcomes.note(outcomes.add([asked]), [passed.decision])
-        passed.outcomes = outcomes
+        request = GuardRequest(result.guard, result.key, result.guard.cost, result.guard.policies)
+        outcomes.seen.append(request.guard)
+        outcomes.record(outcomes.add([request]), [result.decision])
+        result.outcomes = outcomes
         return outcomes
 
-    def add(self, asked: Iterable[Asked]) -> list[Charge]:
-        """Give the charges that guards ask for and that are not decided, or not for all of their cost."""
-        undecided: list[Charge] = []
-        for one in asked:
-            self.counts_later = self.counts_later or one.guard.count is not None
+    def add(self, requests: Iterable[GuardRequest]) -> list[PolicyCharge]:
+        """Add the requests of guards; return the charges that are undecided or decided for less than their cost."""
+        undecided: list[PolicyCharge] = []
+        for one in requests:
+            self.has_count = self.has_count or one.guard.count is not None
             for policy in one.policies:
-                same = next((charge for charge in self.charges if charge.is_of(one, policy)), None)
+                same = next((charge for charge in self.charges if charge.matches(one, policy)), None)
                 if same is None:
-                    same = Charge(one, policy)
+                    same = PolicyCharge(one, policy)
                     self.charges.append(same)
                     undecided.append(same)
                     continue
-                same.asked_by.append(one)
+                same.requests.append(one)
                 if same not in undecided and same.cost > same.spent:
                     undecided.append(same)
         return undecided
 
-    def note(self, group: Sequence[Charge], decisions: Sequence[Decision]) -> None:
-        """Note what a limiter decided; what is denied together is spent by none."""
+    def record(self, group: Sequence[PolicyCharge], decisions: Sequence[Decision]) -> None:
+        """Record the decisions of one limiter: if it denied one charge, it spent nothing for the others."""
         is_spent = all(decisions)
         for charge, decision in zip(group, decisions):
             charge.decision = decision
             if is_spent:
                 charge.spent = charge.cost
             elif self.denied_by is None and not decision:
-                self.denied_by = max(charge.asked_by, key=lambda asked: asked.cost)
+                self.denied_by = max(charge.requests, key=lambda request: request.cost)
 
     def all(self) -> list[Outcome]:
-        """Give every policy with its decision."""
+        """Return every policy with its decision."""
         return [outcome for charge in self.charges for outcome in charge.outcomes()]
 
     def denial(self) -> Denial | None:
-        """Give what to answer, if a guard denied."""
+        """Return the denial, if a guard denied."""
         if self.denied_by is None:
             return None
         outcomes = self.all()
         found = problem(outcomes, cost=self.denied_by.cost)
         return None if found is None else Denial(outcomes, found)
 
-    def answer_of(self, denial: Denial) -> Callable[[Any, Denial], Any] | None:
-        """Give the function that makes the response to a denial, if there is one."""
+    def denial_handler(self, denial: Denial) -> Callable[[Any, Denial], Any] | None:
+        """Return the user's function that makes the response to a denial, if there is one."""
         if self.denied_by is None:
             return None
         guard = self.denied_by.guard
         return guard.on_denied if denial.problem.status == TOO_MANY_REQUESTS else guard.on_outage
 
     def fields(self) -> list[tuple[str, str]]:
-        """Give the fields of the response; each guard's in its style."""
+        """Return the header fields of the response, those of each guard in its style."""
         if not self.charges:
             return []
         styles = sorted({charge.style for charge in self.charges})
         if len(styles) == 1:
             return header_fields(self.all(), style=styles[0])
-        # How long to wait is told once, over all guards and in any style.
+        # The response has one `retry-after`, for all guards and styles together.
         fields = header_fields(self.all(), style="none")
-        waits = [name for name, _ in fields]
+        common = [name for name, _ in fields]
         for style in styles:
             of_style = [one for charge in self.charges if charge.style == style for one in charge.outcomes()]
-            fields.extend(pair for pair in header_fields(of_style, style=style) if pair[0] not in waits)
+            fields.extend(pair for pair in header_fields(of_style, style=style) if pair[0] not in common)
         return fields
 
-    def uncounted(self, response: Any) -> tuple[list[tuple[Charge, int]], BaseException | None]:
-        """Take what was reserved for a response that does not count, and give what was raised first by a ``count``."""
+    def take_uncounted(self, response: Any) -> tuple[list[tuple[PolicyCharge, int]], BaseException | None]:
+        """Take back the units of guards whose ``count`` is false for the response.
+
+        Return them with the first exception that a ``count`` raised. A ``count`` that raises keeps its units.
+        """
         counts: dict[int, bool] = {}
         raised: BaseException | None = None
-        for asked in {
-            id(asked): asked for charge in self.charges if charge.spent for asked in charge.asked_by
+        for request in {
+            id(request): request for charge in self.charges if charge.spent for request in charge.requests
         }.values():
             try:
-                counts[id(asked)] = asked.guard.count is None or bool(asked.guard.count(response))
+                counts[id(request)] = request.guard.count is None or bool(request.guard.count(response))
             except BaseException as error:  # noqa: BLE001, PERF203
-                counts[id(asked)] = True
+                counts[id(request)] = True
                 raised = raised or error
         uncounted = []
         for charge in self.charges:
-            kept = max((asked.cost for asked in charge.asked_by if counts.get(id(asked))), default=0)
+            kept = max((request.cost for request in charge.requests if counts.get(id(request))), default=0)
             if charge.spent > kept:
                 uncounted.append((charge, charge.spent - kept))
                 charge.spent = kept
         return uncounted, raised
 
-    def take_all(self) -> list[tuple[Charge, int]]:
-        """Take all that is spent, so that it is given back once."""
+    def take_all(self) -> list[tuple[PolicyCharge, int]]:
+        """Take back all reserved units, so that they are refunded once."""
         spent = [(charge, charge.spent) for charge in self.charges if charge.spent]
         for charge, _ in spent:
             charge.spent = 0
         return spent
 
 
-def _bytes_of(key: Any) -> Any:
-    """Give what is equal for equal keys."""
+def _normalize(key: Any) -> Any:
+    """Return a value that is equal for equal keys."""
     if isinstance(key, str):
         return key.encode("utf-8", "surrogatepass")
     return key if isinstance(key, bytes) else str(key).encode()
 
 
-def _by_limiter(charges: Sequence[Charge]) -> list[list[Charge]]:
-    """Group what is asked by the limiter: each is asked once."""
-    groups: list[list[Charge]] = []
+def _by_limiter(charges: Sequence[PolicyCharge]) -> list[list[PolicyCharge]]:
+    """Group the charges by limiter, so that each limiter is called once."""
+    groups: list[list[PolicyCharge]] = []
     for one in charges:
         for group in groups:
             if group[0].limiter is one.limiter:
@@ -204,20 +210,20 @@ def _by_limiter(charges: Sequence[Charge]) -> list[list[Charge]]:
     return groups
 
 
-def _requests(group: Sequence[Charge]) -> list[Request]:
+def _requests(group: Sequence[PolicyCharge]) -> list[Request]:
     return [Request(charge.key, charge.policy, cost=charge.cost - charge.spent) for charge in group]
 
 
-def decide(asked: Sequence[Asked], outcomes: Outcomes) -> None:
-    """Decide all that is asked, in one round trip for each limiter; when one denies, nothing stays spent by any."""
+def decide(requests: Sequence[GuardRequest], outcomes: Outcomes) -> None:
+    """Decide with one round trip for each limiter; if one of them denies, the units of all are refunded."""
     try:
-        for group in _by_limiter(outcomes.add(asked)):
+        for group in _by_limiter(outcomes.add(requests)):
             limiter = group[0].limiter
             if len(group) == 1:
                 one = group[0]
-                outcomes.note(group, [limiter.check(one.key, one.policy, cost=one.cost - one.spent)])
+                outcomes.record(group, [limiter.check(one.key, one.policy, cost=one.cost - one.spent)])
             else:
-                outcomes.note(group, limiter.check_together(_requests(group)))
+                outcomes.record(group, limiter.check_together(_requests(group)))
     except BaseException:
         refund(outcomes.take_all())
         raise
@@ -225,16 +231,16 @@ def decide(asked: Sequence[Asked], outcomes: Outcomes) -> None:
         refund(outcomes.take_all())
 
 
-async def decide_async(asked: Sequence[Asked], outcomes: Outcomes) -> None:
-    """Decide all that is asked, in one round trip for each limiter; when one denies, nothing stays spent by any."""
+async def decide_async(requests: Sequence[GuardRequest], outcomes: Outcomes) -> None:
+    """Decide with one round trip for each limiter; if one of them denies, the units of all are refunded."""
     try:
-        for group in _by_limiter(outcomes.add(asked)):
+        for group in _by_limiter(outcomes.add(requests)):
             limiter = asynchronous(group[0].limiter)
             if len(group) == 1:
                 one = group[0]
-                outcomes.note(group, [await limiter.check(one.key, one.policy, cost=one.cost - one.spent)])
+                outcomes.record(group, [await limiter.check(one.key, one.policy, cost=one.cost - one.spent)])
             else:
-                outcomes.note(group, await limiter.check_together(_requests(group)))
+                outcomes.record(group, await limiter.check_together(_requests(group)))
     except BaseException:
         await refund_async(outcomes.take_all())
         raise
@@ -243,43 +249,43 @@ async def decide_async(asked: Sequence[Asked], outcomes: Outcomes) -> None:
 
 
 def asynchronous(limiter: Any) -> Any:
-    """Give the face for event loops of either face."""
+    """Return the ``AsyncLimiter`` of a limiter of either class."""
     return limiter if type(limiter) is AsyncLimiter else getattr(limiter, "asynchronous", limiter)
 
 
-def refund(taken: Sequence[tuple[Charge, int]], raised: BaseException | None = None) -> None:
-    """Give back what was taken; all of it, even when one of the refunds fails, and then raise what was raised first."""
+def refund(taken: Sequence[tuple[PolicyCharge, int]], raised: BaseException | None = None) -> None:
+    """Refund all charges, even if one refund fails, and then raise the first exception."""
     for charge, units in taken:
         try:
-            charge.note_refund(charge.limiter.refund(charge.key, charge.policy, cost=units))
+            charge.add_refund(charge.limiter.refund(charge.key, charge.policy, cost=units))
         except BaseException as error:  # noqa: BLE001, PERF203
             raised = raised or error
     if raised is not None:
         raise raised
 
 
-async def refund_async(taken: Sequence[tuple[Charge, int]], raised: BaseException | None = None) -> None:
-    """Give back what was taken; all of it, even when one of the refunds fails, and then raise what was raised first.
+async def refund_async(taken: Sequence[tuple[PolicyCharge, int]], raised: BaseException | None = None) -> None:
+    """Refund all charges, even if one refund fails, and then raise the first exception.
 
-    A cancelled task may be so at every await, as under anyio: each refund is sent before it waits.
+    Under anyio a cancelled task is cancelled again at every await: each refund is sent before its await yields.
     """
     for charge, units in taken:
         try:
             limiter = asynchronous(charge.limiter)
-            charge.note_refund(await limiter.refund(charge.key, charge.policy, cost=units))
+            charge.add_refund(await limiter.refund(charge.key, charge.policy, cost=units))
         except BaseException as error:  # noqa: BLE001, PERF203
             raised = raised or error
     if raised is not None:
         raise raised
 
 
-def give_back(outcomes: Outcomes, response: Any) -> None:
-    """Refund what was reserved for a response that does not count."""
-    if outcomes.counts_later:
-        refund(*outcomes.uncounted(response))
+def refund_uncounted(outcomes: Outcomes, response: Any) -> None:
+    """Refund the units of guards whose ``count`` is false for the response."""
+    if outcomes.has_count:
+        refund(*outcomes.take_uncounted(response))
 
 
-async def give_back_async(outcomes: Outcomes, response: Any) -> None:
-    """Refund what was reserved for a response that does not count."""
-    if outcomes.counts_later:
-        await refund_async(*outcomes.uncounted(response))
+async def refund_uncounted_async(outcomes: Outcomes, response: Any) -> None:
+    """Refund the units of guards whose ``count`` is false for the response."""
+    if outcomes.has_count:
+        await refund_async(*outcomes.take_uncounted(response))

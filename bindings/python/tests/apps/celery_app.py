@@ -1,4 +1,4 @@
-"""An application of Celery that the tests run under a real worker: its limiter is made before the pool forks."""
+"""A Celery application for a real worker. Its limiter is created before the pool forks."""
 
 import os
 
@@ -6,7 +6,7 @@ from celery import Celery
 from polylimit import Limiter
 
 limiter = Limiter(os.environ["STORE"], {"api": "100/day fixed_window"})
-# It has decided in the parent, too.
+# A decision before the fork gives the parent connections, which the children must not use.
 limiter.check(os.environ["BROKER"])
 
 app = Celery("celery_app", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
@@ -16,5 +16,5 @@ app.conf.broker_connection_retry_on_startup = True
 
 @app.task
 def decide(key):
-    """Says which process decided what."""
+    """Returns the process and its decision."""
     return os.getpid(), limiter.check(key).allowed

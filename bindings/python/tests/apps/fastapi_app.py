@@ -100,7 +100,7 @@ async def shop():
 
 app.include_router(router)
 
-# An application without the middleware, and an ASGI application that has one of its own.
+# An application without the middleware, and an ASGI application with a middleware of its own.
 plain = FastAPI()
 
 

@@ -1,0 +1,226 @@
+//! Conversion of arguments: text, keys, costs, other whole numbers, and durations.
+
+use std::ffi::c_char;
+use std::ops::Deref;
+use std::time::Duration;
+
+use polylimit::Request;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyDeltaAccess, PyFloat, PyInt, PyString};
+use pyo3::{ffi, intern};
+
+use crate::error::invalid_argument;
+
+unsafe extern "C" {
+    /// Part of the stable ABI from Python 3.10 on. Python 3.9 exports it with the same signature.
+    fn PyUnicode_AsUTF8AndSize(text: *mut ffi::PyObject, length: *mut ffi::Py_ssize_t) -> *const c_char;
+}
+
+/// A Python `str` whose UTF-8 form is read without copying it. The interpreter caches that form in the object, which this
+/// type keeps alive.
+pub(crate) struct Utf8Text {
+    object: Py<PyString>,
+    start: *const u8,
+    length: usize,
+}
+
+// SAFETY: a `str` is immutable, and its cached UTF-8 form lives as long as the object.
+unsafe impl Send for Utf8Text {}
+// SAFETY: as above.
+unsafe impl Sync for Utf8Text {}
+
+impl Utf8Text {
+    /// Reads the argument `name`. A lone surrogate cannot be encoded and is an invalid argument.
+    pub(crate) fn new(text: &Bound<'_, PyString>, name: &str) -> PyResult<Self> {
+        let py = text.py();
+        let Some(utf8) = borrow_utf8(text) else {
+            let error = PyErr::fetch(py);
+            if error.is_instance_of::<PyUnicodeEncodeError>(py) {
+                return Err(invalid_argument(
+                    py,
+                    &format!("{name} has half of a surrogate pair: it is no text"),
+                ));
+            }
+            return Err(error);
+        };
+        Ok(Self::from_borrowed(text, utf8))
+    }
+
+    /// Reads the argument `name`; raises `TypeError` unless it is a `str`.
+    pub(crate) fn read(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        let Ok(text) = value.cast::<PyString>() else {
+            let kind = value.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed is str")));
+        };
+        Self::new(text, name)
+    }
+
+    /// Keeps `text` alive together with `utf8`, which [`borrow_utf8`] returned for it.
+    pub(crate) fn from_borrowed(text: &Bound<'_, PyString>, utf8: &str) -> Self {
+        Self { object: text.clone().unbind(), start: utf8.as_ptr(), length: utf8.len() }
+    }
+
+    /// Drops the text where pyo3 does not know that this thread is attached to the interpreter: its own `drop` would defer
+    /// the release.
+    pub(crate) fn release(self, py: Python<'_>) {
+        self.object.drop_ref(py);
+    }
+}
+
+impl Deref for Utf8Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // SAFETY: the interpreter returned this many bytes of UTF-8 and keeps them as long as the object lives.
+        unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(self.start, self.length)) }
+    }
+}
+
+/// Borrows the UTF-8 form of a text; `None` with an exception set when it has none.
+pub(crate) fn borrow_utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> {
+    let mut length = 0;
+    // SAFETY: `text` is a `str`, and this thread is attached to the interpreter.
+    let start = unsafe { PyUnicode_AsUTF8AndSize(text.as_ptr(), &raw mut length) };
+    if start.is_null() {
+        return None;
+    }
+    let length = usize::try_from(length).unwrap_or(0);
+    // SAFETY: the interpreter returned this many bytes of UTF-8 and keeps them as long as the object lives.
+    Some(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(start.cast(), length)) })
+}
+
+/// A key: text, bytes, or a whole number, which counts as its decimal text. Equal bytes are the same key.
+pub(crate) enum Key {
+    Text(Utf8Text),
+    Bytes(PyBackedBytes),
+    Owned(Box<[u8]>),
+}
+
+impl Key {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Key {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = value.cast::<PyString>() {
+            return Ok(Self::Text(Utf8Text::new(&text, "key")?));
+        }
+        if let Ok(bytes) = value.cast::<PyBytes>() {
+            return Ok(Self::Bytes(bytes.to_owned().into()));
+        }
+        if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
+            return Ok(Self::Owned(decimal(&value)?.into_bytes().into()));
+        }
+        Err(PyTypeError::new_err(format!(
+            "key is of type {}: allowed are str, bytes and int",
+            value.get_type().name()?
+        )))
+    }
+}
+
+/// The decimal text of a whole number. A subclass such as an enumeration may have another `str`, so `__index__` is used.
+fn decimal(number: &Bound<'_, PyAny>) -> PyResult<String> {
+    let text = number.call_method0(intern!(number.py(), "__index__"))?.str();
+    text.map(|text| text.to_string())
+        .map_err(|_| invalid_argument(number.py(), "key is a number of more digits than Python writes out"))
+}
+
+/// Reads a cost. A fraction is refused in the same way as a number out of range.
+pub(crate) fn read_cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = value.py();
+    if value.is_instance_of::<PyInt>() {
+        if let Some(cost) = value.extract().ok().filter(|cost| *cost <= Request::MAX_COST) {
+            return Ok(cost);
+        }
+    } else if !value.is_instance_of::<PyFloat>() {
+        return Err(PyTypeError::new_err(format!(
+            "cost is of type {}: allowed is int",
+            value.get_type().name()?
+        )));
+    }
+    Err(invalid_argument(
+        py,
+        &format!("cost is {}: allowed is a whole number from 0 to {}", short_repr(value), Request::MAX_COST),
+    ))
+}
+
+/// Reads the argument `name`, a whole number. One that does not fit into `N` is an invalid argument.
+pub(crate) fn read_integer<N>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<N>
+where
+    N: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let py = value.py();
+    if !value.is_instance_of::<PyInt>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed is int")));
+    }
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(py) {
+            invalid_argument(py, &format!("{name} is {}: it is out of bounds", short_repr(value)))
+        } else {
+            error
+        }
+    })
+}
+
+fn short_repr(number: &Bound<'_, PyAny>) -> String {
+    const MAX_LENGTH: usize = 40;
+    match number.repr().map(|repr| repr.to_string()) {
+        Ok(text) if text.len() <= MAX_LENGTH => text,
+        _ => "a number of many digits".to_owned(),
+    }
+}
+
+/// Reads the argument `name`, a `timedelta` or seconds as a number, in whole microseconds.
+pub(crate) fn read_duration(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let py = value.py();
+    let out_of_range = || {
+        let shown = value.repr().map_or_else(|_| "unreadable".to_owned(), |repr| repr.to_string());
+        invalid_argument(
+            py,
+            &format!("{name} is {shown}: allowed are seconds from 0 up, or a timedelta of 0 or more"),
+        )
+    };
+    if let Ok(delta) = value.cast::<PyDelta>() {
+        let days = u64::try_from(delta.get_days()).map_err(|_| out_of_range())?;
+        let seconds = u64::try_from(delta.get_seconds()).map_err(|_| out_of_range())?;
+        let us = u64::try_from(delta.get_microseconds()).map_err(|_| out_of_range())?;
+        return Ok(Duration::from_secs(days * 86_400 + seconds) + Duration::from_micros(us));
+    }
+    if !value.is_instance_of::<PyFloat>() && !value.is_instance_of::<PyInt>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "{name} is of type {kind}: allowed are seconds as a number, or a timedelta"
+        )));
+    }
+    let seconds: f64 = value.extract().map_err(|_| out_of_range())?;
+    match seconds {
+        seconds if seconds == f64::INFINITY => Ok(Duration::MAX),
+        seconds if seconds >= 0.0 => {
+            Ok(Duration::try_from_secs_f64(seconds).map_or(Duration::MAX, round_to_microseconds))
+        }
+        _ => Err(out_of_range()),
+    }
+}
+
+/// Rounds a float of seconds, which is near a whole number of microseconds but seldom equal to it.
+fn round_to_microseconds(duration: Duration) -> Duration {
+    let us = duration.saturating_add(Duration::from_nanos(500)).as_micros();
+    u64::try_from(us).map_or(Duration::MAX, Duration::from_micros)
+}
+
+/// Microseconds as seconds.
+#[expect(clippy::cast_precision_loss, reason = "every float has an exact twin in microseconds")]
+pub(crate) fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
