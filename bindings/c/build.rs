@@ -1,6 +1,6 @@
-//! Gives the shared library the name under which programs look for it when they start.
+//! Sets the soname of the shared library.
 
-/// The number in the name of the shared library; as in `src/version.rs`, which a test compares.
+/// The number in the soname. A test compares it with `src/version.rs`.
 const ABI_VERSION: u32 = 0;
 
 fn main() {

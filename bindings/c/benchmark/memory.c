@@ -1,4 +1,4 @@
-/* Nanoseconds of a decision of the memory store through C, as each thread sees it: medians of interleaved rounds. */
+/* Measures decisions of the memory store through C: nanoseconds per decision of each thread, medians of interleaved rounds. */
 #include <polylimit.h>
 #include <pthread.h>
 #include <stdio.h>

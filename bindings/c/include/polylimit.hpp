@@ -26,7 +26,7 @@
 
 namespace polylimit {
 
-/** Why no decision could be made. A denial is no error. */
+/** The error when no decision could be made. A denial is not an error. */
 class Error : public std::runtime_error {
 public:
     Error(polylimit_status status, const char *message) : std::runtime_error(message), status_(status) {}
@@ -52,7 +52,7 @@ public:
     char *start() noexcept { return text_; }
     static constexpr std::size_t capacity() noexcept { return sizeof text_; }
 
-    /** Throws what the call failed with. */
+    /** Throws the error of the call, if it failed. */
     void check(polylimit_status status) const {
         if (status > 0) {
             throw Error(status, text_);
@@ -63,7 +63,7 @@ private:
     char text_[512] = {};
 };
 
-/** Calls `write(buffer, capacity, length_out, message)` with as much room as it needs. */
+/** Calls `write(buffer, capacity, length_out, message)` with a buffer of the needed size. */
 template <typename Write> std::string text(Write write) {
     std::string buffer(256, '\0');
     for (;;) {
@@ -92,7 +92,7 @@ template <auto Free> struct Freed {
 
 } // namespace detail
 
-/** Units that a request spends. What is negative, fractional, not a number or too large is refused when it is made. */
+/** The units that a request spends. The constructor throws for a negative, fractional, too large or non-finite number. */
 class Cost {
 public:
     template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
@@ -117,7 +117,7 @@ private:
     std::uint64_t units_;
 };
 
-/** Microseconds as a duration; beyond what it can hold, and never, as the longest there is. */
+/** Microseconds as a duration; POLYLIMIT_NEVER and values out of range become the longest duration. */
 [[nodiscard]] inline std::chrono::microseconds microseconds(std::uint64_t us) noexcept {
     constexpr auto most = std::chrono::microseconds::max().count();
     return std::chrono::microseconds(us > static_cast<std::uint64_t>(most) ? most : static_cast<std::int64_t>(us));
@@ -131,7 +131,7 @@ public:
     [[nodiscard]] bool allowed() const noexcept { return plain_.allowed != 0; }
     [[nodiscard]] explicit operator bool() const noexcept { return allowed(); }
     [[nodiscard]] std::uint64_t remaining() const noexcept { return plain_.remaining; }
-    /** How long until the same request would be admitted; nothing is never. */
+    /** The time until the same request would be admitted; no value means never. */
     [[nodiscard]] std::optional<std::chrono::microseconds> retry_after() const noexcept {
         if (plain_.retry_after_us == POLYLIMIT_NEVER) {
             return std::nullopt;
@@ -142,7 +142,7 @@ public:
     [[nodiscard]] std::chrono::microseconds delay() const noexcept { return microseconds(plain_.delay_us); }
     /** Where the answer came from, such as "store". */
     [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
-    /** Why this is not what a healthy store would have answered; NULL when it is. */
+    /** Why a healthy store might have answered otherwise; NULL when the answer is exact. */
     [[nodiscard]] const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
     [[nodiscard]] const polylimit_decision &plain() const noexcept { return plain_; }
 
@@ -201,9 +201,9 @@ private:
 /** Names and texts, such as {"policy.api", "100/minute"}; see polylimit_option. */
 using Options = std::vector<std::pair<std::string, std::string>>;
 
-/** What a request may say besides its key. */
+/** The options of a request. */
 struct Ask {
-    /** A policy's name, or quotas as text; NULL where the limiter has one policy. */
+    /** A policy's name, or quotas as text; may be NULL when the limiter has one policy. */
     const char *policy = nullptr;
     Cost cost = 1;
 };
@@ -232,7 +232,7 @@ public:
 
     Limiter(Limiter &&) noexcept = default;
     Limiter &operator=(Limiter &&other) noexcept {
-        // Freed before what it may call.
+        // The limiter is freed before the function that it may call.
         handle_ = std::move(other.handle_);
         on_degraded_ = std::move(other.on_degraded_);
         return *this;
@@ -258,7 +258,7 @@ public:
         return Usage(usage);
     }
 
-    /** Waits until admitted, at most for `timeout`; a decision that is not allowed says that it would take longer. */
+    /** Waits until admitted, at most for `timeout`. A denial means that it would take longer. */
     [[nodiscard]] Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
         detail::Message message;
         auto decision = detail::sized<polylimit_decision>();
@@ -268,7 +268,7 @@ public:
         return Decision(decision);
     }
 
-    /** Waits until the store answers; throws store_unavailable when it does not in time. */
+    /** Waits until the store answers; throws store_unavailable after `timeout`. */
     void ready(std::chrono::microseconds timeout) const {
         detail::Message message;
         auto timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
@@ -303,7 +303,7 @@ public:
         });
     }
 
-    /** The HTTP status and the body of the response to a denied request; nothing when it was allowed. */
+    /** The HTTP status and the body of the response to a denied request; no value when no outcome is a denial. */
     [[nodiscard]] std::optional<std::pair<unsigned, std::string>>
     problem(const Decision &decision, const Ask &ask = {}, bool json = true) const {
         polylimit_outcome outcome = {ask.policy, &decision.plain()};
@@ -319,7 +319,7 @@ public:
         return std::make_pair(static_cast<unsigned>(status), std::move(body));
     }
 
-    /** What an operator should know, one finding a line. */
+    /** The findings of the doctor, one on a line. */
     [[nodiscard]] std::string doctor() const {
         return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
             return polylimit_limiter_doctor(get(), buffer, capacity, length, message.start(), message.capacity());
@@ -337,16 +337,16 @@ public:
             try {
                 (*static_cast<std::function<void(const polylimit_degraded_event &)> *>(context))(*event);
             } catch (...) {
-                // Nothing that goes wrong there disturbs a decision.
+                // An exception of the function must not reach the caller of a decision.
             }
         };
         message.check(polylimit_limiter_set_on_degraded(get(), *next ? static_cast<polylimit_on_degraded>(call) : nullptr,
                                                         next.get(), message.start(), message.capacity()));
-        // From here on the one before is called no more.
+        // The previous function is not called from here on.
         on_degraded_.swap(next);
     }
 
-    /** Ends its use: operations after it throw closed. */
+    /** Closes the limiter: later operations throw closed. */
     void close() const noexcept { polylimit_limiter_close(get()); }
 
     [[nodiscard]] const polylimit_limiter *get() const noexcept { return handle_.get(); }
@@ -368,7 +368,7 @@ private:
         return Usage(usage);
     }
 
-    /** Outlives the handle, which may call it. */
+    /** Must outlive the handle, which may call it. */
     std::unique_ptr<std::function<void(const polylimit_degraded_event &)>> on_degraded_;
     std::unique_ptr<polylimit_limiter, detail::Freed<polylimit_limiter_free>> handle_;
 };
@@ -383,11 +383,11 @@ public:
         handle_.reset(completions);
     }
 
-    /** The file descriptor to watch: readable when something can be drained. */
+    /** The file descriptor to watch: readable when results can be drained. */
     [[nodiscard]] int fd() const noexcept { return polylimit_completions_fd(get()); }
     [[nodiscard]] std::size_t pending() const noexcept { return polylimit_completions_pending(get()); }
 
-    /** Starts an operation (one of POLYLIMIT_CHECK to POLYLIMIT_ACQUIRE); its result if it is known at once. */
+    /** Starts an operation (POLYLIMIT_CHECK to POLYLIMIT_ACQUIRE). Returns its result if it is available at once. */
     [[nodiscard]] std::optional<polylimit_result>
     submit(const Limiter &limiter, std::uint32_t operation, std::string_view key, std::uint64_t tag,
            const Ask &ask = {}, std::chrono::microseconds timeout = {}) const {
@@ -409,7 +409,7 @@ public:
         return result;
     }
 
-    /** Calls `each` with every result that has come. */
+    /** Calls `each` with every result that has arrived. */
     template <typename Each> void drain(Each each) const {
         std::vector<polylimit_result> results(64);
         std::size_t count = 0;
@@ -423,12 +423,12 @@ public:
         } while (count == results.size());
     }
 
-    /** Gives up a pending operation; whether there was one. */
+    /** Cancels a pending operation. Returns whether there was one. */
     bool cancel(std::uint64_t tag) const {
         detail::Message message;
-        std::uint32_t given_up = 0;
-        message.check(polylimit_completions_cancel(get(), tag, &given_up, message.start(), message.capacity()));
-        return given_up != 0;
+        std::uint32_t cancelled = 0;
+        message.check(polylimit_completions_cancel(get(), tag, &cancelled, message.start(), message.capacity()));
+        return cancelled != 0;
     }
 
     [[nodiscard]] const polylimit_completions *get() const noexcept { return handle_.get(); }

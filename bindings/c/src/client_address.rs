@@ -1,17 +1,15 @@
-//! Whom to count behind proxies.
+//! The rules that find a client's address behind trusted proxies.
 
 use std::ffi::{CString, c_char};
 
 use polylimit::ClientAddressRules;
 
-use crate::failure::{Failure, MessageBuffer, guard_done, guard_quietly};
+use crate::arguments::{TextBuffer, array, bytes, foreign_text, handle, out_param, text};
+use crate::error::{Failure, MessageBuffer, guard_or, guard_unit, polylimit_status};
 use crate::options::polylimit_option;
-use crate::pointer::{array, bytes, handle, place};
-use crate::status::polylimit_status;
-use crate::text::{TextBuffer, foreign_text, text};
 
-/// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client. Any thread
-/// may use it at any time.
+/// Rules that say which proxies are trusted to report a client's address, and how much of an address identifies one client.
+/// Any thread may use them at any time.
 pub struct polylimit_address_rules {
     rules: ClientAddressRules,
     header: Option<CString>,
@@ -20,20 +18,20 @@ pub struct polylimit_address_rules {
 /// One line of a header field: any bytes.
 #[repr(C)]
 pub struct polylimit_line {
-    /// Where it starts; may be NULL when it is empty.
+    /// The first byte; may be NULL when the line is empty.
     pub start: *const c_char,
-    /// How many bytes it has.
+    /// The number of bytes.
     pub length: usize,
 }
 
-/// Makes rules of `option_count` settings, by these names:
+/// Creates rules from `option_count` settings with these names:
 ///
-/// - `trust`, any number of times: an address, a network ("10.0.0.0/8"), "loopback", "link-local" or "private", whose
-///   proxies are believed.
+/// - `trust`, any number of times: the trusted proxies as an address, a network ("10.0.0.0/8"), "loopback", "link-local" or
+///   "private".
 /// - `header`: the one header that those proxies write, "x-forwarded-for" or "forwarded".
-/// - `ipv4_prefix` (0 to 32) and `ipv6_prefix` (0 to 128): how many bits of an address are counted as one client.
+/// - `ipv4_prefix` (0 to 32) and `ipv6_prefix` (0 to 128): the number of leading bits of an address that identify a client.
 ///
-/// Without settings nobody is trusted, and the peer is the client. Freed by polylimit_address_rules_free.
+/// Without settings no proxy is trusted, and the peer is the client. Freed by polylimit_address_rules_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_address_rules_new(
     options: *const polylimit_option,
@@ -42,14 +40,14 @@ pub unsafe extern "C" fn polylimit_address_rules_new(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes an array and a place.
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees an array and an out-parameter.
         let (options, rules_out) =
-            unsafe { (array(options, option_count, "options")?, place(rules_out, "rules_out")?) };
+            unsafe { (array(options, option_count, "options")?, out_param(rules_out, "rules_out")?) };
         let mut builder = ClientAddressRules::builder();
         for option in options {
-            // SAFETY: the caller owes texts.
+            // SAFETY: the caller guarantees texts.
             let (name, value) = unsafe {
                 (text(option.name, "the name of an option")?, text(option.value, "the value of an option")?)
             };
@@ -73,26 +71,25 @@ pub unsafe extern "C" fn polylimit_address_rules_new(
     })
 }
 
-/// The name of the header field whose lines polylimit_address_rules_key needs; NULL when it needs none. It lives as long as the
-/// rules.
+/// The name of the header field whose lines polylimit_address_rules_key needs; NULL when it needs none. Valid until the rules
+/// are freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_address_rules_header(
     rules: *const polylimit_address_rules,
 ) -> *const c_char {
-    guard_quietly(std::ptr::null(), || {
-        // SAFETY: the caller owes rules, or NULL.
+    guard_or(std::ptr::null(), || {
+        // SAFETY: the caller guarantees rules, or NULL.
         let header = unsafe { rules.as_ref() }.and_then(|rules| rules.header.as_ref());
         header.map_or(std::ptr::null(), |header| header.as_ptr())
     })
 }
 
-/// Writes what to limit a client by: one text for all addresses that are counted together, such as "203.0.113.7" or
-/// "2001:db8:1:2::/64".
+/// Writes the key of a client: the same text for all addresses of one client, such as "203.0.113.7" or "2001:db8:1:2::/64".
 ///
-/// `peer` is the address of the other end of the socket, where a port, brackets and a zone are left out; for a Unix socket
-/// "127.0.0.1". Text that is no address counts as "unknown", whatever it is, and no line is read then. `lines` are the
-/// `line_count` lines of the header that the rules name, in the order in which they came. The length without the NUL goes
-/// to `length_out`, which may be NULL, also when the buffer is too small for it; 64 bytes are always enough.
+/// `peer` is the address at the other end of the socket; a port, brackets and a zone are ignored. For a Unix socket it is
+/// "127.0.0.1". For any text that is not an address the key is "unknown", and no line is read. `lines` are the `line_count`
+/// lines of the header that the rules name, in the order in which they arrived. The length without the NUL is written to
+/// `length_out`, which may be NULL, even if the buffer is too small; 64 bytes are always enough.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_address_rules_key(
     rules: *const polylimit_address_rules,
@@ -105,17 +102,17 @@ pub unsafe extern "C" fn polylimit_address_rules_key(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes rules, a text and an array.
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees rules, a text and an array.
         let (rules, peer, lines) = unsafe {
             (handle(rules, "rules")?, foreign_text(peer, "peer")?, array(lines, line_count, "lines")?)
         };
-        // SAFETY: the caller owes the bytes of each line.
+        // SAFETY: the caller guarantees the bytes of each line.
         let lines = lines.iter().map(|line| unsafe { bytes(line.start.cast(), line.length, "a line") });
         let lines = lines.collect::<Result<Vec<&[u8]>, _>>()?;
         let key = rules.rules.key_of(&peer, lines);
-        // SAFETY: the caller owes the buffer.
+        // SAFETY: the caller guarantees the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&key) }
     })
 }
@@ -123,9 +120,9 @@ pub unsafe extern "C" fn polylimit_address_rules_key(
 /// Frees rules. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_address_rules_free(rules: *mut polylimit_address_rules) {
-    guard_quietly((), || {
+    guard_or((), || {
         if !rules.is_null() {
-            // SAFETY: the caller owes rules that nobody uses any more.
+            // SAFETY: the caller guarantees rules that no thread uses any more.
             drop(unsafe { Box::from_raw(rules) });
         }
     });

@@ -1,20 +1,19 @@
-//! A clock for tests: it stands still until it is told otherwise.
+//! The manual clock for tests.
 
 use std::ffi::c_char;
 use std::time::Duration;
 
 use polylimit::ManualClock;
 
-use crate::failure::{MessageBuffer, guard_done, guard_quietly};
-use crate::pointer::{handle, place};
-use crate::status::polylimit_status;
+use crate::arguments::{handle, out_param};
+use crate::error::{MessageBuffer, guard_or, guard_unit, polylimit_status};
 
-/// A clock for tests: it stands still until it is set or advanced, and it may go back. Any thread may use it at any time.
+/// A clock for tests. It stands still until it is set or advanced, and may go back. Any thread may use it at any time.
 pub struct polylimit_clock {
     pub(crate) clock: ManualClock,
 }
 
-/// Makes a clock that shows `now_us` microseconds since the Unix epoch, at most 2^53 - 1. Freed by polylimit_clock_free.
+/// Creates a clock that shows `now_us` microseconds since the Unix epoch, at most 2^53 - 1. Freed by polylimit_clock_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_clock_new(
     now_us: u64,
@@ -22,10 +21,10 @@ pub unsafe extern "C" fn polylimit_clock_new(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes the place.
-        let clock_out = unsafe { place(clock_out, "clock_out") }?;
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees the out-parameter.
+        let clock_out = unsafe { out_param(clock_out, "clock_out") }?;
         *clock_out = Box::into_raw(Box::new(polylimit_clock { clock: ManualClock::new(now_us)? }));
         Ok(())
     })
@@ -34,8 +33,8 @@ pub unsafe extern "C" fn polylimit_clock_new(
 /// The time that a clock shows, in microseconds since the Unix epoch; 0 when it is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_clock_now_us(clock: *const polylimit_clock) -> u64 {
-    // SAFETY: the caller owes a clock, or NULL.
-    guard_quietly(0, || unsafe { clock.as_ref() }.map_or(0, |clock| clock.clock.now_us()))
+    // SAFETY: the caller guarantees a clock, or NULL.
+    guard_or(0, || unsafe { clock.as_ref() }.map_or(0, |clock| clock.clock.now_us()))
 }
 
 /// Sets the time, in microseconds since the Unix epoch, at most 2^53 - 1; it may go back.
@@ -46,14 +45,14 @@ pub unsafe extern "C" fn polylimit_clock_set(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes a clock.
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a clock.
         Ok(unsafe { handle(clock, "clock") }?.clock.set(now_us)?)
     })
 }
 
-/// Moves the time forward by so many microseconds.
+/// Moves the time forward by `by_us` microseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_clock_advance(
     clock: *const polylimit_clock,
@@ -61,19 +60,19 @@ pub unsafe extern "C" fn polylimit_clock_advance(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes a clock.
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a clock.
         Ok(unsafe { handle(clock, "clock") }?.clock.advance(Duration::from_micros(by_us))?)
     })
 }
 
-/// Frees a clock. Limiters that were opened with it keep showing its time. NULL is allowed.
+/// Frees a clock. Limiters that were opened with it keep its time. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_clock_free(clock: *mut polylimit_clock) {
-    guard_quietly((), || {
+    guard_or((), || {
         if !clock.is_null() {
-            // SAFETY: the caller owes a clock that nobody uses any more.
+            // SAFETY: the caller guarantees a clock that no thread uses any more.
             drop(unsafe { Box::from_raw(clock) });
         }
     });

@@ -1,86 +1,84 @@
-//! The non-blocking face: operations are submitted with a tag, one file descriptor tells when some have finished, and many
-//! are drained at a time.
+//! The non-blocking operations of a limiter: a program submits operations with tags, a file descriptor becomes readable when
+//! some have finished, and the program drains many results at a time.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polylimit::{Answer, Call, Completions, Decision, Error, ErrorKind};
+use rustix::event::{EventfdFlags, eventfd};
 
-use crate::answer::polylimit_result;
-use crate::calls::{checked_requests, set_decisions};
+use crate::arguments::{Strided, handle, out_param, sized};
 use crate::decision::polylimit_decision;
-use crate::event::Event;
-use crate::failure::{Failure, MessageBuffer, guard, guard_done, guard_quietly};
+use crate::error::{
+    Failure, MessageBuffer, POLYLIMIT_OK, POLYLIMIT_PENDING, guard, guard_or, guard_unit, polylimit_status,
+};
 use crate::limiter::polylimit_limiter;
-use crate::pointer::{Strided, handle, place, sized};
-use crate::request::polylimit_request;
-use crate::status::{POLYLIMIT_OK, POLYLIMIT_PENDING, polylimit_status};
+use crate::request::{check_requests, polylimit_request, polylimit_result, write_decisions};
 
-/// Tags with what came of their operations.
+/// Results of finished operations, with their tags.
 type Finished = VecDeque<(u64, Result<Answer, Error>)>;
 
-/// Operations that were submitted and are not drained yet, of any number of limiters. Any thread may use it at any time.
-/// It belongs to the process that opened it: a child that was forked opens its own, and may only free this one.
+/// Operations of any number of limiters that were submitted and not drained yet. Any thread may use it at any time. It belongs
+/// to the process that opened it: a forked child opens its own, and may only free this one.
 pub struct polylimit_completions {
     completions: Completions<u64>,
     event: Arc<Event>,
-    /// Finished, and there was no room for them in what the caller drained into.
-    left: Mutex<Finished>,
-    /// The process that opened it: after a fork, a lock may be held by a thread that is not there, and the descriptor is
-    /// shared with the parent, whose wake-ups must not be taken.
+    /// Finished operations that did not fit into the caller's array.
+    undrained: Mutex<Finished>,
+    /// The process that opened it. In a forked child, the lock may be held by a thread that does not exist there, and reading
+    /// the descriptor would take wake-ups from the parent.
     process: u32,
 }
 
 impl polylimit_completions {
-    fn left(&self) -> Result<MutexGuard<'_, Finished>, Failure> {
+    fn undrained(&self) -> Result<MutexGuard<'_, Finished>, Failure> {
         if self.process != std::process::id() {
             return Err(Failure::new(
                 ErrorKind::Internal,
-                "these completions belong to the process that this one was forked from: open others",
+                "these completions belong to the parent process: open others in a forked child",
             ));
         }
-        Ok(self.left.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.undrained.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Opens a place for finished operations. Freed by polylimit_completions_free.
+/// Opens completions. Freed by polylimit_completions_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_open(
     completions_out: *mut *mut polylimit_completions,
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes the place.
-        let completions_out = unsafe { place(completions_out, "completions_out") }?;
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees the out-parameter.
+        let completions_out = unsafe { out_param(completions_out, "completions_out") }?;
         let event = Arc::new(Event::new()?);
         let raised = Arc::clone(&event);
         let completions = Completions::new(move || raised.raise());
         let process = std::process::id();
-        let opened = polylimit_completions { completions, event, left: Mutex::default(), process };
+        let opened = polylimit_completions { completions, event, undrained: Mutex::default(), process };
         *completions_out = Box::into_raw(Box::new(opened));
         Ok(())
     })
 }
 
-/// The file descriptor to watch (epoll, poll, libuv): it is readable when something can be drained. It is non-blocking,
-/// closed on exec, and belongs to the completions: watch it, and neither read nor close it. -1 when they are NULL.
+/// The file descriptor to watch (epoll, poll, libuv): it is readable when results can be drained. It is non-blocking and closed
+/// on exec. It belongs to the completions: a program must neither read nor close it. -1 when `completions` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_fd(completions: *const polylimit_completions) -> c_int {
-    // SAFETY: the caller owes completions, or NULL.
-    guard_quietly(-1, || {
-        unsafe { completions.as_ref() }.map_or(-1, |completions| completions.event.descriptor())
-    })
+    // SAFETY: the caller guarantees completions, or NULL.
+    guard_or(-1, || unsafe { completions.as_ref() }.map_or(-1, |completions| completions.event.descriptor()))
 }
 
-/// Starts an operation, and does not wait. Nothing of the request is used after the call.
+/// Starts an operation without waiting. The request is not used after the call.
 ///
-/// POLYLIMIT_OK: the answer was known at once and is in `result_out`; POLYLIMIT_PENDING: it comes by
-/// polylimit_completions_drain, with this tag; otherwise it failed, and nothing comes. `result_size` is
-/// sizeof(polylimit_result). A limiter may be closed and freed while its operations are pending: they are drained all the
-/// same.
+/// POLYLIMIT_OK: the answer was available at once and is in `result_out`. POLYLIMIT_PENDING: polylimit_completions_drain will
+/// return it, with this tag. Any other status is an error, and there will be no result. `result_size` is
+/// sizeof(polylimit_result). A limiter may be closed and freed while its operations are pending; their results are drained
+/// as usual.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_submit(
     completions: *const polylimit_completions,
@@ -92,9 +90,9 @@ pub unsafe extern "C" fn polylimit_completions_submit(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
+    // SAFETY: the caller guarantees the buffer.
     guard(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes completions, a limiter, a request and a result.
+        // SAFETY: the caller guarantees completions, a limiter, a request and a result.
         let (completions, limiter, request, result) = unsafe {
             (
                 handle(completions, "completions")?,
@@ -103,12 +101,12 @@ pub unsafe extern "C" fn polylimit_completions_submit(
                 Strided::new(result_out, result_size, 1)?,
             )
         };
-        // SAFETY: the caller owes a key and a text, or NULL.
+        // SAFETY: the caller guarantees a key and a text, or NULL.
         let call = unsafe { request.call() }?;
         match completions.completions.submit(limiter.limiter.asynchronous(), &call, tag) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
-                // SAFETY: it is the element of the array, and its fields may have any bytes.
+                // SAFETY: it is the only element of the array, and any bytes are valid in its fields.
                 unsafe { &mut *result.at::<polylimit_result>(0) }.set(tag, Ok(answer?));
                 Ok(POLYLIMIT_OK)
             }
@@ -116,12 +114,12 @@ pub unsafe extern "C" fn polylimit_completions_submit(
     })
 }
 
-/// Starts checks of requests that belong together, and does not wait; see polylimit_limiter_check_together. Nothing of the
-/// requests is used after the call.
+/// Starts checks of requests that belong together, without waiting; see polylimit_limiter_check_together. The requests are not
+/// used after the call.
 ///
-/// POLYLIMIT_OK: the decisions were known at once and are in `decisions_out`; POLYLIMIT_PENDING: they come by
-/// polylimit_completions_drain, as `count` results of this tag in the order of the requests, or as one that says why there are
-/// none; otherwise it failed, and nothing comes. The sizes are those of polylimit_limiter_check_together.
+/// POLYLIMIT_OK: the decisions were available at once and are in `decisions_out`. POLYLIMIT_PENDING:
+/// polylimit_completions_drain will return them as `count` results with this tag, in the order of the requests, or as one
+/// result with the error. Any other status is an error, and there will be no result. The sizes are those of polylimit_limiter_check_together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_submit_together(
     completions: *const polylimit_completions,
@@ -135,26 +133,26 @@ pub unsafe extern "C" fn polylimit_completions_submit_together(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
+    // SAFETY: the caller guarantees the buffer.
     guard(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes completions, a limiter and two arrays.
+        // SAFETY: the caller guarantees completions, a limiter and two arrays.
         let (completions, limiter, requests, decisions) = unsafe {
             (
                 handle(completions, "completions")?,
                 handle(limiter, "limiter")?,
-                checked_requests(requests, request_size, count)?,
+                check_requests(requests, request_size, count)?,
                 Strided::new(decisions_out, decision_size, count)?,
             )
         };
         if requests.is_empty() {
-            return Err(Failure::invalid("there are no requests: nothing would come of them".to_owned()));
+            return Err(Failure::invalid("there are no requests: at least one is needed".to_owned()));
         }
         let call = Call::CheckTogether(&requests);
         match completions.completions.submit(limiter.limiter.asynchronous(), &call, tag) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
-                // SAFETY: there are so many elements.
-                unsafe { set_decisions(&decisions, &decisions_of(answer?)?) };
+                // SAFETY: the array has that many elements.
+                unsafe { write_decisions(&decisions, &decisions_of(answer?)?) };
                 Ok(POLYLIMIT_OK)
             }
         }
@@ -168,18 +166,18 @@ fn decisions_of(answer: Answer) -> Result<Vec<Decision>, Error> {
     }
 }
 
-/// A result of its own for each of several decisions.
-fn put_apart(tag: u64, answer: Result<Answer, Error>, each: &mut Finished) {
+/// Adds a result, or one result for each decision of a call with several.
+fn push_results(tag: u64, answer: Result<Answer, Error>, results: &mut Finished) {
     match answer {
         Ok(Answer::Decisions(decisions)) => {
-            each.extend(decisions.into_iter().map(|decision| (tag, decision.map(Answer::Decision))));
+            results.extend(decisions.into_iter().map(|decision| (tag, decision.map(Answer::Decision))));
         }
-        other => each.push_back((tag, other)),
+        other => results.push_back((tag, other)),
     }
 }
 
 /// Writes the results of up to `capacity` finished operations to `results_out` and their number to `count_out`. The
-/// descriptor stays readable while there are more. `result_size` is sizeof(polylimit_result).
+/// descriptor stays readable while more are left. `result_size` is sizeof(polylimit_result).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_drain(
     completions: *const polylimit_completions,
@@ -190,28 +188,28 @@ pub unsafe extern "C" fn polylimit_completions_drain(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes completions, an array and a place.
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees completions, an array and an out-parameter.
         let (completions, results, count_out) = unsafe {
             (
                 handle(completions, "completions")?,
                 Strided::new(results_out, result_size, capacity)?,
-                place(count_out, "count_out")?,
+                out_param(count_out, "count_out")?,
             )
         };
         *count_out = 0;
-        let mut left = completions.left()?;
-        // Lowered first: what finishes from here on raises it again.
+        let mut undrained = completions.undrained()?;
+        // The event is lowered before draining, so that an operation that finishes meanwhile raises it again.
         completions.event.lower();
-        completions.completions.drain(|tag, answer| put_apart(tag, answer, &mut left));
-        let count = left.len().min(capacity);
-        for (at, (tag, answer)) in left.drain(..count).enumerate() {
-            // SAFETY: it is an element of the array, and its fields may have any bytes.
+        completions.completions.drain(|tag, answer| push_results(tag, answer, &mut undrained));
+        let count = undrained.len().min(capacity);
+        for (at, (tag, answer)) in undrained.drain(..count).enumerate() {
+            // SAFETY: it is an element of the array, and any bytes are valid in its fields.
             let result = unsafe { &mut *results.at::<polylimit_result>(at) };
             result.set(tag, answer.map_err(Into::into));
         }
-        if !left.is_empty() {
+        if !undrained.is_empty() {
             completions.event.raise();
         }
         *count_out = count;
@@ -219,47 +217,73 @@ pub unsafe extern "C" fn polylimit_completions_drain(
     })
 }
 
-/// Gives up the pending operation of this tag. An acquire leaves its queue, and units that the store has spent for it are
-/// refunded, in Redis in the background; of anything else it stays unknown whether it was applied.
+/// Cancels the pending operation with this tag. An acquire leaves its wait queue, and units that the store has spent for it are
+/// refunded, in Redis in the background; whether any other operation was applied is unknown.
 ///
-/// `given_up_out`: 1 when nothing of this tag will be drained, 0 when it has finished already, or there is none
-/// of it; what has finished is still drained.
+/// `cancelled_out`: 1 when no result with this tag will be drained; 0 when the operation has finished already, in which case its
+/// result is drained as usual, or when there is none with this tag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_cancel(
     completions: *const polylimit_completions,
     tag: u64,
-    given_up_out: *mut u32,
+    cancelled_out: *mut u32,
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes completions and a place.
-        let (completions, given_up_out) =
-            unsafe { (handle(completions, "completions")?, place(given_up_out, "given_up_out")?) };
-        *given_up_out = u32::from(completions.completions.abandon(&tag));
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees completions and an out-parameter.
+        let (completions, cancelled_out) =
+            unsafe { (handle(completions, "completions")?, out_param(cancelled_out, "cancelled_out")?) };
+        *cancelled_out = u32::from(completions.completions.abandon(&tag));
         Ok(())
     })
 }
 
-/// How many operations were submitted and are not drained yet; 0 when it is NULL.
+/// The number of operations that were submitted and not drained yet; 0 when `completions` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_pending(completions: *const polylimit_completions) -> usize {
-    guard_quietly(0, || {
-        // SAFETY: the caller owes completions, or NULL.
+    guard_or(0, || {
+        // SAFETY: the caller guarantees completions, or NULL.
         let Some(completions) = (unsafe { completions.as_ref() }) else { return 0 };
-        completions.left().map_or(0, |left| left.len() + completions.completions.pending())
+        completions.undrained().map_or(0, |undrained| undrained.len() + completions.completions.pending())
     })
 }
 
-/// Frees completions and closes their descriptor: no thread may use them any more. Operations that are pending are given
-/// up. NULL is allowed.
+/// Frees completions, closes their descriptor, and cancels pending operations. No thread may use them during the call or
+/// afterwards. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_free(completions: *mut polylimit_completions) {
-    guard_quietly((), || {
+    guard_or((), || {
         if !completions.is_null() {
-            // SAFETY: the caller owes completions that nobody uses any more.
+            // SAFETY: the caller guarantees completions that no thread uses any more.
             drop(unsafe { Box::from_raw(completions) });
         }
     });
+}
+
+/// A file descriptor that an event loop watches: readable from the first `raise` until `lower`.
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        event
+            .map(Self)
+            .map_err(|error| Failure::new(ErrorKind::Internal, format!("cannot create an eventfd: {error}")))
+    }
+
+    /// Ignores an error of the write: it fails only when the counter is full, and then the descriptor is readable already.
+    pub(crate) fn raise(&self) {
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Ignores an error of the read: it fails only when the descriptor is not readable.
+    pub(crate) fn lower(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }

@@ -1,12 +1,12 @@
-//! The answer to a check, a peek or an acquire, as plain numbers.
+//! The answers of operations as structs of plain numbers: decisions and usages.
 
-use polylimit::{Decision, DecisionParts, Policy, QuotaUsage};
+use polylimit::{Decision, DecisionParts, Policy, QuotaUsage, Usage};
 
-use crate::failure::Failure;
+use crate::arguments::Sized32;
+use crate::error::Failure;
 use crate::names::{degradation, degradation_number, source, source_number};
-use crate::pointer::Sized32;
 
-/// The most quotas of one policy.
+/// The maximum number of quotas of one policy.
 pub const POLYLIMIT_MAX_QUOTAS: usize = 16;
 /// Stands for a wait that never ends: the cost exceeds what a quota can ever admit.
 pub const POLYLIMIT_NEVER: u64 = u64::MAX;
@@ -19,9 +19,9 @@ const _: () = assert!(POLYLIMIT_MAX_QUOTAS == Policy::MAX_QUOTAS);
 pub struct polylimit_quota_usage {
     /// The quota's limit, in units per period.
     pub limit: u64,
-    /// Whole units that this quota would still admit right now.
+    /// Whole units that this quota would admit right now.
     pub remaining: u64,
-    /// How long until nothing counts as used under this quota if nothing else arrives, in microseconds.
+    /// Microseconds until nothing counts as used under this quota if nothing else arrives.
     pub reset_after_us: u64,
 }
 
@@ -32,24 +32,22 @@ pub struct polylimit_decision {
     pub size: u32,
     /// 1 when every quota admits the request, otherwise 0.
     pub allowed: u32,
-    /// Where the answer came from: 0 is the store; see polylimit_source_name.
+    /// Where the answer came from: 0 is the store; for the others see polylimit_source_name.
     pub source: u32,
-    /// Why this is not what a healthy store would have answered for this key alone: 0 when it is; see
-    /// polylimit_degradation_name.
+    /// Why a healthy store might have answered otherwise: 0 when the answer is exact; see polylimit_degradation_name.
     pub degraded: u32,
-    /// Whole units that can still be spent right now, after this decision: the least over the quotas.
+    /// Whole units that can be spent right now, after this decision: the least over the quotas.
     pub remaining: u64,
-    /// How long until the same request, alone, would be admitted, in microseconds: exactly then. 0 when allowed,
-    /// POLYLIMIT_NEVER when never; every other wait is below 2^63.
+    /// Microseconds until the same request would be admitted if no other arrives, exact to the microsecond. 0 when allowed;
+    /// POLYLIMIT_NEVER when never; every other value is below 2^63.
     pub retry_after_us: u64,
-    /// How long until nothing counts as used any more if nothing else arrives, in microseconds: the longest over the
-    /// quotas.
+    /// Microseconds until nothing counts as used if nothing else arrives: the longest over the quotas.
     pub reset_after_us: u64,
-    /// How long this admitted request has to wait for its turn, in microseconds: leaky bucket only, otherwise 0.
+    /// Microseconds that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0.
     pub delay_us: u64,
-    /// How many of `quotas` there are: as many as the policy has.
+    /// The number of elements of `quotas`: one for each quota of the policy.
     pub quota_count: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// Each quota's own view, in the policy's order; only the first `quota_count` are written.
     pub quotas: [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
@@ -58,11 +56,11 @@ pub struct polylimit_decision {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_decision {
     const NAME: &'static str = "decision";
-    const FIRST: u32 = 440;
+    const MIN_SIZE: u32 = 440;
 }
 
 impl polylimit_decision {
-    /// Writes every field but `size`, which is the caller's.
+    /// Writes every field except `size`, which the caller sets.
     #[inline]
     pub(crate) fn set(&mut self, decision: &Decision) {
         self.allowed = u32::from(decision.allowed());
@@ -76,7 +74,7 @@ impl polylimit_decision {
         self.quota_count = set_quotas(&mut self.quotas, decision.quotas());
     }
 
-    /// The core's decision that these numbers came from.
+    /// Converts back to the core's decision, and checks all numbers.
     pub(crate) fn get(&self) -> Result<Decision, Failure> {
         let quotas = self.quotas.get(..self.quota_count as usize).unwrap_or_default();
         if quotas.is_empty() {
@@ -109,7 +107,7 @@ impl polylimit_decision {
     }
 }
 
-/// Writes each quota's view and says how many there are.
+/// Writes the usage of each quota, and returns their number.
 #[inline]
 pub(crate) fn set_quotas(
     places: &mut [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
@@ -124,5 +122,44 @@ pub(crate) fn set_quotas(
 }
 
 fn unknown(what: &str, number: u32) -> Failure {
-    Failure::invalid(format!("{what} {number} is not known: pass a decision as it was given"))
+    Failure::invalid(format!("{what} {number} is not known: pass a decision unchanged"))
+}
+
+/// The answer to a take, a charge, a refund or a reset: the state after it.
+#[repr(C)]
+pub struct polylimit_usage {
+    /// sizeof(polylimit_usage), set by the caller.
+    pub size: u32,
+    /// Where the answer came from: 0 is the store; for the others see polylimit_source_name.
+    pub source: u32,
+    /// Why a healthy store might have answered otherwise: 0 when the answer is exact; see polylimit_degradation_name.
+    pub degraded: u32,
+    /// The number of elements of `quotas`: one for each quota of the policy.
+    pub quota_count: u32,
+    /// Whole units that can be spent right now: the least over the quotas.
+    pub remaining: u64,
+    /// Microseconds until nothing counts as used if nothing else arrives: the longest over the quotas.
+    pub reset_after_us: u64,
+    /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+    pub taken: u64,
+    /// Each quota's own view, in the policy's order; only the first `quota_count` are written.
+    pub quotas: [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
+}
+
+// SAFETY: the first field is the size.
+unsafe impl Sized32 for polylimit_usage {
+    const NAME: &'static str = "usage";
+    const MIN_SIZE: u32 = 424;
+}
+
+impl polylimit_usage {
+    /// Writes every field except `size`, which the caller sets.
+    pub(crate) fn set(&mut self, usage: &Usage) {
+        self.source = source_number(usage.source());
+        self.degraded = degradation_number(usage.degraded());
+        self.remaining = usage.remaining();
+        self.reset_after_us = usage.reset_after_us();
+        self.taken = usage.taken();
+        self.quota_count = set_quotas(&mut self.quotas, usage.quotas());
+    }
 }

@@ -1,43 +1,48 @@
 //! The C interface of polylimit. It converts types and decides nothing: every default, every number and every text comes
 //! from the core.
 //!
-//! Each export is written so: its arguments are checked for NULL, length and size, its work runs behind
-//! `failure::guard`, which stops panics, and its outputs are written only when it succeeds. What callers have to
-//! know stands in the header, which is made of these sources, and in `README.md`.
+//! Every export checks its arguments for NULL, length and size, runs its work in `error::guard`, which catches panics, and
+//! writes its outputs only when it succeeds. The documentation for callers is the header, which cbindgen generates from these
+//! sources, and `README.md`.
+//!
+//! Layers, from the bottom up; each uses only those before it:
+//!
+//! - `version`, `error`: statuses, messages, panics
+//! - `arguments`, `names`: pointers and texts of callers, names of numbers
+//! - `decision`, `quota`, `clock`, `options`, `client_address`: values
+//! - `request`: one operation as a value
+//! - `limiter`: its life and its policies
+//! - `operations`, `completions`, `headers`, `diagnostics`: everything that uses a limiter
 
 #![allow(
     unsafe_code,
-    reason = "a C interface takes and gives raw pointers; every one goes through `pointer` or `text`"
+    reason = "a C interface takes and returns raw pointers; every one goes through `arguments`"
 )]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "README.md states once what callers owe; it is the same everywhere"
+    reason = "README.md states once what callers must guarantee; it is the same for every export"
 )]
 #![allow(
     clippy::doc_markdown,
-    reason = "the documentation is read in the header, where backticks mean nothing"
+    reason = "the documentation is read in the header, where backticks have no meaning"
 )]
-#![allow(non_camel_case_types, reason = "the types have their C names, of which the header is made")]
+#![allow(
+    non_camel_case_types,
+    reason = "the types have the names of the header, which is generated from them"
+)]
 
-pub mod answer;
-pub mod calls;
+mod arguments;
 pub mod client_address;
 pub mod clock;
 pub mod completions;
 pub mod decision;
-pub mod degraded;
-mod event;
-mod failure;
+pub mod diagnostics;
+pub mod error;
 pub mod headers;
 pub mod limiter;
 pub mod names;
+pub mod operations;
 pub mod options;
-mod pointer;
-pub mod problem;
 pub mod quota;
-pub mod report;
 pub mod request;
-pub mod status;
-mod text;
-pub mod usage;
 pub mod version;

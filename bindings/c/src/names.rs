@@ -1,12 +1,11 @@
-//! The names behind the numbers of decisions and statuses, the same in every language.
+//! The names of the numbers in decisions and statuses, the same in every language.
 
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
 use polylimit::{Degradation, ErrorKind, Source};
 
-use crate::failure::guard_quietly;
-use crate::status::{POLYLIMIT_OK, POLYLIMIT_PENDING, polylimit_status, status_of};
+use crate::error::{POLYLIMIT_OK, POLYLIMIT_PENDING, guard_or, polylimit_status, status_of};
 
 static STATUSES: LazyLock<Vec<(polylimit_status, CString)>> = LazyLock::new(|| {
     let kinds = ErrorKind::ALL.into_iter().map(|kind| (status_of(kind), owned(kind.code())));
@@ -17,31 +16,31 @@ static SOURCES: LazyLock<Vec<CString>> =
 static DEGRADATIONS: LazyLock<Vec<CString>> =
     LazyLock::new(|| Degradation::ALL.iter().map(|degradation| owned(degradation.name())).collect());
 
-/// No name has a NUL in it.
+/// Names contain no NUL.
 fn owned(name: &str) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
-/// The name of a status, such as "invalid_argument"; NULL when there is none of that number. Not to be freed.
+/// The name of a status, such as "invalid_argument"; NULL for an unknown number. Not to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_status_name(status: polylimit_status) -> *const c_char {
-    guard_quietly(std::ptr::null(), || {
+    guard_or(std::ptr::null(), || {
         pointer(STATUSES.iter().find(|(number, _)| *number == status).map(|(_, name)| name))
     })
 }
 
-/// The name of a decision's or a usage's `source`, such as "store"; NULL when there is none of that number. Not to be
-/// freed. Further sources may come, so compare names with those that you know.
+/// The name of the `source` of a decision or usage, such as "store"; NULL for an unknown number. Not to be freed. Later
+/// versions may add sources, so programs must accept unknown names.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_source_name(source: u32) -> *const c_char {
-    guard_quietly(std::ptr::null(), || pointer(SOURCES.get(source as usize)))
+    guard_or(std::ptr::null(), || pointer(SOURCES.get(source as usize)))
 }
 
-/// The name of a decision's or a usage's `degraded`, such as "timeout"; NULL for 0, which is not degraded, and when there
-/// is none of that number. Not to be freed.
+/// The name of the `degraded` of a decision or usage, such as "timeout"; NULL for 0, which means not degraded, and for an
+/// unknown number. Not to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_degradation_name(degraded: u32) -> *const c_char {
-    guard_quietly(std::ptr::null(), || {
+    guard_or(std::ptr::null(), || {
         pointer((degraded as usize).checked_sub(1).and_then(|at| DEGRADATIONS.get(at)))
     })
 }
@@ -50,16 +49,16 @@ fn pointer(name: Option<&CString>) -> *const c_char {
     name.map_or(std::ptr::null(), |name| name.as_ptr())
 }
 
-/// The number of a source: its place in the core's list.
+/// The number of a source: its index in the core's list.
 #[inline]
 pub(crate) fn source_number(source: Source) -> u32 {
-    place(Source::ALL.iter().position(|known| *known == source))
+    index(Source::ALL.iter().position(|known| *known == source))
 }
 
-/// The number of a degradation: its place in the core's list, from 1 up; 0 is none.
+/// The number of a degradation: its index in the core's list plus 1; 0 means not degraded.
 #[inline]
 pub(crate) fn degradation_number(degraded: Option<Degradation>) -> u32 {
-    degraded.map_or(0, |degraded| place(Degradation::ALL.iter().position(|known| *known == degraded)) + 1)
+    degraded.map_or(0, |degraded| index(Degradation::ALL.iter().position(|known| *known == degraded)) + 1)
 }
 
 /// The source of a number.
@@ -72,8 +71,8 @@ pub(crate) fn degradation(number: u32) -> Option<Degradation> {
     (number as usize).checked_sub(1).and_then(|at| Degradation::ALL.get(at)).copied()
 }
 
-/// Every value is in its list, and no list is long.
-fn place(position: Option<usize>) -> u32 {
+/// The index as a number; every value is in its list, and lists are short.
+fn index(position: Option<usize>) -> u32 {
     position.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX - 1)
 }
 
@@ -84,12 +83,12 @@ mod tests {
     use super::*;
 
     fn name(name: *const c_char) -> Option<String> {
-        // SAFETY: what the functions above give is NULL or a static text.
+        // SAFETY: the functions above return NULL or a static text.
         (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str().unwrap().to_owned())
     }
 
     #[test]
-    fn every_number_has_its_name_and_no_other_has_one() {
+    fn every_number_has_a_name_and_unknown_numbers_have_none() {
         for known in Source::ALL {
             assert_eq!(name(polylimit_source_name(source_number(known))).as_deref(), Some(known.name()));
             assert_eq!(source(source_number(known)), Some(known));
@@ -110,7 +109,7 @@ mod tests {
         assert!(unknown.into_iter().all(<*const c_char>::is_null));
     }
 
-    /// Programs keep these numbers in logs and compare them.
+    /// Programs write these numbers to logs and compare them.
     #[test]
     fn numbers_never_change() {
         let sources = Source::ALL.map(Source::name);

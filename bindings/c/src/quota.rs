@@ -1,24 +1,22 @@
-//! Quotas as numbers and as text.
+//! Quotas as structs of numbers, and as text.
 
 use std::ffi::c_char;
 use std::time::Duration;
 
 use polylimit::{Algorithm, Quota};
 
-use crate::failure::{Failure, MessageBuffer, guard_done};
-use crate::pointer::{Sized32, sized, sized_place};
-use crate::status::polylimit_status;
-use crate::text::{TextBuffer, text};
+use crate::arguments::{Sized32, TextBuffer, sized, sized_out, text};
+use crate::error::{Failure, MessageBuffer, guard_unit, polylimit_status};
 
 /// A bucket of `burst` tokens that is refilled continuously (GCRA), or `step` tokens at a time.
 pub const POLYLIMIT_TOKEN_BUCKET: u32 = 1;
-/// A queue of `burst` places that drains at the rate; an admitted request is told how long to wait.
+/// A queue of `burst` places that drains at the rate; an admitted request has a delay.
 pub const POLYLIMIT_LEAKY_BUCKET: u32 = 2;
-/// A counter that starts anew every period.
+/// A counter that starts at 0 in every period.
 pub const POLYLIMIT_FIXED_WINDOW: u32 = 3;
 /// Counters of sub-windows, the oldest of which slides out in proportion.
 pub const POLYLIMIT_SLIDING_WINDOW: u32 = 4;
-/// The time of every admitted unit.
+/// A list with the time of every admitted unit.
 pub const POLYLIMIT_SLIDING_LOG: u32 = 5;
 
 const ALGORITHMS: [(u32, Algorithm); 5] = [
@@ -34,34 +32,34 @@ const ALGORITHMS: [(u32, Algorithm); 5] = [
 pub struct polylimit_quota {
     /// sizeof(polylimit_quota), set by the caller.
     pub size: u32,
-    /// POLYLIMIT_TOKEN_BUCKET to POLYLIMIT_SLIDING_LOG; 0 is that which a quota has unless told otherwise.
+    /// POLYLIMIT_TOKEN_BUCKET to POLYLIMIT_SLIDING_LOG; 0 is the default, a sliding window.
     pub algorithm: u32,
     /// Units per period: 0 to 10^12.
     pub limit: u64,
     /// The period in microseconds: 1 ms to 366 days.
     pub period_us: u64,
-    /// The two buckets only: the most units that can be spent at once, 1 to 10^12; 0 where it is not given.
+    /// The two buckets only: the most units that can be spent at once, 1 to 10^12; 0 for the default.
     pub burst: u64,
-    /// Token bucket only: how many tokens it gets at a time; 0 when it is refilled continuously.
+    /// Token bucket only: the number of tokens that arrive at a time; 0 when they arrive continuously.
     pub step: u64,
-    /// Sliding window only: how many sub-windows there are, 1 to 60; 0 where it is not given.
+    /// Sliding window only: the number of sub-windows, 1 to 60; 0 for the default.
     pub buckets: u32,
     /// Fixed window only: 1 when windows start at multiples of the period since the Unix epoch.
     pub aligned: u8,
     /// 1 when denied requests are charged too.
     pub count_denied: u8,
-    /// 0.
+    /// Always 0.
     pub reserved: u16,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_quota {
     const NAME: &'static str = "quota";
-    const FIRST: u32 = 48;
+    const MIN_SIZE: u32 = 48;
 }
 
-/// Reads one quota from its text form, such as "10/s token_bucket burst=20". A text that is none is
-/// POLYLIMIT_INVALID_ARGUMENT, with what was read, where, and what is allowed.
+/// Reads one quota from its text form, such as "10/s token_bucket burst=20". For an invalid text it returns
+/// POLYLIMIT_INVALID_ARGUMENT, and the message names what was read, where, and what is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_quota_parse(
     quota: *const c_char,
@@ -69,16 +67,16 @@ pub unsafe extern "C" fn polylimit_quota_parse(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes a text and a quota.
-        let (quota, quota_out) = unsafe { (text(quota, "quota")?, sized_place(quota_out)?) };
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a text and a quota.
+        let (quota, quota_out) = unsafe { (text(quota, "quota")?, sized_out(quota_out)?) };
         quota_out.set(&quota.parse()?)
     })
 }
 
 /// Writes a quota in its canonical text form; a quota that is out of bounds is POLYLIMIT_INVALID_ARGUMENT. The length
-/// without the NUL goes to `length_out`, which may be NULL, also when the buffer is too small for it.
+/// without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_quota_text(
     quota: *const polylimit_quota,
@@ -88,11 +86,11 @@ pub unsafe extern "C" fn polylimit_quota_text(
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
-    // SAFETY: the caller owes the buffer.
-    guard_done(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller owes a quota.
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a quota.
         let quota = unsafe { sized(quota) }?.get()?;
-        // SAFETY: the caller owes the buffer.
+        // SAFETY: the caller guarantees the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&quota.to_string()) }
     })
 }
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_text_agree() {
+    fn struct_and_text_are_the_same_quota() {
         for text in [
             "0/second",
             "10/second token_bucket burst=20",

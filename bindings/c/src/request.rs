@@ -1,13 +1,13 @@
-//! What is asked, as a struct: for batches and for the non-blocking face.
+//! One operation as a value: its request and its result, alone and in arrays.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use polylimit::{Call, Request};
+use polylimit::{Answer, Call, Decision, ErrorKind, Request};
 
-use crate::failure::Failure;
-use crate::pointer::{Sized32, bytes};
-use crate::text::optional_text;
+use crate::arguments::{Sized32, Strided, bytes, optional_text, sized};
+use crate::decision::{polylimit_decision, polylimit_usage};
+use crate::error::{Failure, MessageBuffer, POLYLIMIT_OK, polylimit_status};
 
 /// Decides, and spends the cost from every quota of the policy when all admit it.
 pub const POLYLIMIT_CHECK: u32 = 1;
@@ -15,15 +15,15 @@ pub const POLYLIMIT_CHECK: u32 = 1;
 pub const POLYLIMIT_PEEK: u32 = 2;
 /// Spends as much of the cost as every quota admits.
 pub const POLYLIMIT_TAKE: u32 = 3;
-/// Spends the cost whether it fits or not, up to 8 times the capacity.
+/// Spends the cost even if it exceeds what is left, up to 8 times the capacity.
 pub const POLYLIMIT_CHARGE: u32 = 4;
-/// Gives back up to what is used.
+/// Gives units back, at most as many as are used.
 pub const POLYLIMIT_REFUND: u32 = 5;
-/// Forgets the key; the cost does not matter.
+/// Deletes the state of the key; the cost has no effect.
 pub const POLYLIMIT_RESET: u32 = 6;
 /// Waits until admitted, for at most `timeout_us`.
 pub const POLYLIMIT_ACQUIRE: u32 = 7;
-/// Waits until the store answers, for at most `timeout_us`; policy, key and cost do not matter.
+/// Waits until the store answers, for at most `timeout_us`; policy, key and cost have no effect.
 pub const POLYLIMIT_READY: u32 = 8;
 
 /// One operation on one key.
@@ -33,30 +33,30 @@ pub struct polylimit_request {
     pub size: u32,
     /// One of POLYLIMIT_CHECK to POLYLIMIT_READY.
     pub operation: u32,
-    /// The name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; NULL where the limiter has
-    /// one policy. Ends with a NUL.
+    /// The name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; may be NULL when the
+    /// limiter has one policy. Ends with a NUL.
     pub policy: *const c_char,
-    /// Whom or what the policy is applied to: any bytes. May be NULL when there are none.
+    /// Identifies what is limited, such as a user or an address: any bytes. May be NULL when `key_length` is 0.
     pub key: *const c_void,
-    /// How many bytes the key has: 0 to 1 MiB.
+    /// The length of the key in bytes: 0 to 1 MiB.
     pub key_length: usize,
     /// The units that the request spends: 0 to 10^12. A cost of 0 is always allowed and leaves no trace.
     pub cost: u64,
-    /// How long to wait at most, in microseconds; only of POLYLIMIT_ACQUIRE and POLYLIMIT_READY.
+    /// The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE and POLYLIMIT_READY.
     pub timeout_us: u64,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_request {
     const NAME: &'static str = "request";
-    const FIRST: u32 = 48;
+    const MIN_SIZE: u32 = 48;
 }
 
-/// A key, its policy and its cost, as the core takes them.
+/// Makes a request of the core.
 ///
 /// # Safety
-/// `policy` is NULL or a text that ends with a NUL; `key` is NULL or points at `key_length` bytes. Both stay as they are
-/// while the request is used.
+/// `policy` is NULL or a text that ends with a NUL; `key` is NULL or points at `key_length` bytes. Both must not change while
+/// the request is used.
 #[inline]
 pub(crate) unsafe fn request<'a>(
     policy: *const c_char,
@@ -64,7 +64,7 @@ pub(crate) unsafe fn request<'a>(
     key_length: usize,
     cost: u64,
 ) -> Result<Request<'a>, Failure> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller guarantees it.
     let (key, policy) = unsafe { (bytes(key.cast(), key_length, "key")?, optional_text(policy, "policy")?) };
     let request = Request::new(key).cost(cost);
     Ok(match policy {
@@ -77,11 +77,11 @@ impl polylimit_request {
     /// # Safety
     /// As [`request`], for the fields of this.
     pub(crate) unsafe fn request<'a>(&self) -> Result<Request<'a>, Failure> {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller guarantees it.
         unsafe { request(self.policy, self.key, self.key_length, self.cost) }
     }
 
-    /// The operation, as the core takes it.
+    /// Makes a call of the core.
     ///
     /// # Safety
     /// As [`request`], for the fields of this.
@@ -90,7 +90,7 @@ impl polylimit_request {
         if self.operation == POLYLIMIT_READY {
             return Ok(Call::Ready(timeout));
         }
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller guarantees it.
         let request = unsafe { self.request() }?;
         Ok(match self.operation {
             POLYLIMIT_CHECK => Call::Check(request),
@@ -107,4 +107,132 @@ impl polylimit_request {
             }
         })
     }
+}
+
+/// The size of the message in a result, in bytes, including the NUL.
+pub const POLYLIMIT_MESSAGE_SIZE: usize = 240;
+
+/// The answer of an operation.
+#[repr(C)]
+pub union polylimit_answer {
+    /// For a check, a peek and an acquire.
+    pub decision: std::mem::ManuallyDrop<polylimit_decision>,
+    /// For a take, a charge, a refund and a reset.
+    pub usage: std::mem::ManuallyDrop<polylimit_usage>,
+}
+
+/// The result of one operation.
+#[repr(C)]
+pub struct polylimit_result {
+    /// sizeof(polylimit_result), set by the library.
+    pub size: u32,
+    /// POLYLIMIT_OK when `answer` is valid; otherwise the kind of the error, which `message` explains.
+    pub status: polylimit_status,
+    /// The tag with which the operation was submitted; in a batch the index of its request.
+    pub tag: u64,
+    /// Always 0.
+    pub reserved: [u64; 4],
+    /// The error message, which ends with a NUL; empty on success.
+    pub message: [c_char; POLYLIMIT_MESSAGE_SIZE],
+    /// The answer. It is not written after an error, nor for POLYLIMIT_READY.
+    pub answer: polylimit_answer,
+}
+
+// SAFETY: the first field is the size.
+unsafe impl Sized32 for polylimit_result {
+    const NAME: &'static str = "result";
+    const MIN_SIZE: u32 = 728;
+}
+
+impl polylimit_result {
+    /// Writes the result of the operation with this tag.
+    pub(crate) fn set(&mut self, tag: u64, outcome: Result<Answer, Failure>) {
+        self.size = SIZE;
+        self.tag = tag;
+        self.reserved = [0; 4];
+        self.message[0] = 0;
+        let written = outcome.and_then(|answer| self.answer.set(&answer));
+        self.status = match written {
+            Ok(()) => POLYLIMIT_OK,
+            Err(failure) => {
+                // SAFETY: the message has that many bytes.
+                let message = unsafe { MessageBuffer::new(self.message.as_mut_ptr(), self.message.len()) };
+                message.write(&failure.message);
+                failure.status()
+            }
+        };
+    }
+}
+
+impl polylimit_answer {
+    fn set(&mut self, answer: &Answer) -> Result<(), Failure> {
+        match answer {
+            Answer::Decision(decision) => {
+                // SAFETY: all fields are plain numbers, for which any bytes are valid.
+                let place = unsafe { &mut *self.decision };
+                place.size = DECISION_SIZE;
+                place.set(decision);
+            }
+            Answer::Usage(usage) => {
+                // SAFETY: as for the decision.
+                let place = unsafe { &mut *self.usage };
+                place.size = USAGE_SIZE;
+                place.set(usage);
+            }
+            Answer::Ready => {}
+            _ => {
+                return Err(Failure::new(ErrorKind::Internal, "an operation has an answer of another kind"));
+            }
+        }
+        Ok(())
+    }
+}
+
+const SIZE: u32 = polylimit_result::MIN_SIZE;
+const DECISION_SIZE: u32 = polylimit_decision::MIN_SIZE;
+const USAGE_SIZE: u32 = polylimit_usage::MIN_SIZE;
+
+/// Reads an array of requests for checks.
+///
+/// # Safety
+/// `requests` is NULL or points at `count` requests of `request_size` bytes each.
+pub(crate) unsafe fn check_requests<'a>(
+    requests: *const polylimit_request,
+    request_size: usize,
+    count: usize,
+) -> Result<Vec<Request<'a>>, Failure> {
+    // SAFETY: the caller guarantees it.
+    let requests = unsafe { Strided::new(requests.cast_mut(), request_size, count) }?;
+    // SAFETY: every index is within the array.
+    (0..count).map(|at| unsafe { check_request(requests.at(at)) }).collect()
+}
+
+/// Writes decisions, and the size of each.
+///
+/// # Safety
+/// The array has at least that many elements.
+pub(crate) unsafe fn write_decisions(places: &Strided, decisions: &[Decision]) {
+    for (at, decision) in decisions.iter().enumerate() {
+        // SAFETY: it is an element of the array, and any bytes are valid in its fields.
+        let place = unsafe { &mut *places.at::<polylimit_decision>(at) };
+        place.size = polylimit_decision::MIN_SIZE;
+        place.set(decision);
+    }
+}
+
+/// Reads one request for a check.
+///
+/// # Safety
+/// `given` points at a request.
+pub(crate) unsafe fn check_request<'a>(given: *const polylimit_request) -> Result<Request<'a>, Failure> {
+    // SAFETY: the caller guarantees it.
+    let given = unsafe { sized(given) }?;
+    if given.operation != POLYLIMIT_CHECK {
+        return Err(Failure::invalid(format!(
+            "operation {} in a batch of checks: allowed is {POLYLIMIT_CHECK}",
+            given.operation
+        )));
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe { given.request() }
 }

@@ -1,9 +1,9 @@
-//! The header that is checked in is the one that these sources make. `POLYLIMIT_WRITE_HEADER=1` writes it anew.
+//! Compares the header in the repository with the one that cbindgen generates. `POLYLIMIT_WRITE_HEADER=1` writes it.
 
 use std::path::Path;
 
 #[test]
-fn the_header_is_that_of_the_sources() {
+fn header_is_generated_from_these_sources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let mut made = Vec::new();

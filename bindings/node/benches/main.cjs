@@ -1,4 +1,4 @@
-// Measures decisions and requests beside the peers', in one run: main.cjs PACKAGE [--quick]
+// Measures decisions and requests of polylimit and of other rate limiters in one run: main.cjs PACKAGE [--quick]
 "use strict";
 
 const { once } = require("node:events");
@@ -29,7 +29,7 @@ async function measure(title, contenders, count) {
   table(title, contenders, await medians(contenders, size));
 }
 
-/** So many at once, each on the next key. Some peers tell a denial by throwing, so that their callers catch it. */
+/** Makes that many decisions at a time, each on the next key. Some peers throw a denial, so that errors are caught. */
 function concurrently(width, keys, decide) {
   return async (count) => {
     let next = 0;
@@ -46,7 +46,7 @@ function concurrently(width, keys, decide) {
   };
 }
 
-/** What is asked of each: with how many keys, and whether it is admitted. */
+/** The scenarios: the number of keys, and whether requests are admitted. */
 const workloads = (large, one) => [
   ["allowed, one key", "large", large, 1],
   ["allowed, 100,000 keys", "large", large, 100_000],

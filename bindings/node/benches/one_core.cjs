@@ -1,5 +1,5 @@
 // Latency where the process has one core, as in a container with one CPU: one_core.cjs PACKAGE [--quick]
-// The bench command pins this process to one core; the server is pinned to another one here.
+// The bench command pins this process to one core; this script pins the server to another one.
 "use strict";
 
 const { execFileSync } = require("node:child_process");
@@ -18,7 +18,7 @@ const KEYS = 100_000;
 const SERVER_CORE = "0";
 const { rounds, count } = mode === "--quick" ? { rounds: 1, count: 200 } : { rounds: 9, count: 20_000 };
 
-/** Decides `count` times, 64 at once, and gives how long each decision took, in microseconds. */
+/** Makes `count` decisions, 64 at a time, and returns the duration of each in microseconds. */
 async function latencies(decide) {
   const us = new Float64Array(count);
   let next = 0;

@@ -1,7 +1,7 @@
-// Interleaved rounds: every contender runs once a round, in turn, so that what the machine does otherwise meets all alike.
+// Interleaved rounds: every contender runs once in each round, so that other load on the machine affects all of them alike.
 "use strict";
 
-/** The median time of each contender in microseconds. A contender is a name and a function of how many to do. */
+/** The median time of each contender in microseconds. A contender is a name and a function that runs a given number. */
 async function medians(contenders, { rounds, count }) {
   const times = contenders.map(() => []);
   for (let round = 0; round <= rounds; round++) {
@@ -16,7 +16,7 @@ async function medians(contenders, { rounds, count }) {
   return times.map((all) => all.sort((a, b) => a - b)[Math.floor(all.length / 2)]);
 }
 
-/** Prints them; to the right, how many times as fast as the last one. */
+/** Prints the medians, and how many times as fast as the last contender each one is. */
 function table(title, contenders, us) {
   console.log(`\n${title}`);
   for (const [at, { name }] of contenders.entries()) {

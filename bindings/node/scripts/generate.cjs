@@ -1,5 +1,5 @@
-// Writes ts/addon.d.ts (the addon's own types, as the build found them) and ts/tables.ts (the tables of the core as types).
-//   node scripts/generate.cjs [FOLDER]     into that folder in place of ts/
+// Writes ts/addon.d.ts (the types of the addon, as napi generates them) and ts/tables.ts (the core's tables as types).
+//   node scripts/generate.cjs [FOLDER]     writes into that folder instead of ts/
 const { readFileSync, writeFileSync, readdirSync } = require("node:fs");
 const { join } = require("node:path");
 
@@ -16,14 +16,14 @@ function union(name, about, names) {
   return `/** ${about} */\nexport type ${name} =${members};\n\n`;
 }
 
-/** Options whose values have a table. */
+/** Options whose values are the names of a table. */
 const NAMED_TYPES = { outage: "Outage" };
 
 function option({ name, about, allowed, default: usual, kind }) {
   const type = NAMED_TYPES[name] ?? { duration: "number | string", number: "number | string", text: "string" }[kind];
   const lines = about.replace(/`(\w+)`/g, (_, other) => `\`${camelCase(other)}\``).match(/.{1,106}(\s|$)/g);
-  const unit = kind === "duration" ? " A number is of milliseconds." : "";
-  const otherwise = usual === undefined ? "Unless told otherwise there is none." : `Unless told otherwise: ${usual}.`;
+  const unit = kind === "duration" ? " A number is in milliseconds." : "";
+  const otherwise = usual === undefined ? "There is no default." : `Default: ${usual}.`;
   const text = [...lines, "", `Allowed: ${allowed}.${unit} ${otherwise}`];
   const comment = text.map((line) => `   * ${line}`.trimEnd()).join("\n");
   return `  /**\n${comment}\n   */\n  readonly ${camelCase(name)}?: ${type};\n`;
@@ -35,21 +35,17 @@ function tables() {
     header("the tables of the core"),
     union(
       "ErrorCode",
-      "What kind of error it is, the same in every language.",
+      "The kind of an error, the same in every language.",
       all.errors.map(({ code }) => code),
     ),
-    union("Source", "Where an answer came from.", all.sources),
-    union(
-      "Degradation",
-      "Why an answer is not what a healthy store would have answered for this key alone.",
-      all.degradations,
-    ),
-    union("Outage", "What a policy answers while its store cannot be asked.", all.outages),
-    union("Algorithm", "How a quota counts.", all.algorithms),
-    union("HeaderStyle", "Which of the fields that tell a client its limits are sent.", all.headerStyles),
-    union("ResetForm", "How `x-ratelimit-reset` tells a time.", all.resetForms),
-    union("ForwardingHeader", "The header in which proxies write whom they were called by.", all.forwardingHeaders),
-    "/** The options of the stores. Each can be given as text as well, as in a URL. */\nexport interface StoreOptions {\n",
+    union("Source", "Where an answer came from: the store, or what decided without it.", all.sources),
+    union("Degradation", "Why a healthy store might have answered otherwise.", all.degradations),
+    union("Outage", "How a policy decides while its store is unavailable.", all.outages),
+    union("Algorithm", "The algorithm by which a quota counts.", all.algorithms),
+    union("HeaderStyle", "Which header fields tell a client its limits.", all.headerStyles),
+    union("ResetForm", "The form of the time in `x-ratelimit-reset`.", all.resetForms),
+    union("ForwardingHeader", "The header in which proxies report the address of their client.", all.forwardingHeaders),
+    "/** The options of the stores. Each can also be text, as in a URL. */\nexport interface StoreOptions {\n",
     native.limiterOptions().map(option).join(""),
     "}\n",
   ].join("");

@@ -1,4 +1,4 @@
-//! Whom to count behind proxies.
+//! The rules that find a client's address behind trusted proxies.
 
 use std::ffi::CStr;
 
@@ -7,12 +7,12 @@ use napi::{Env, sys};
 use napi_derive::napi;
 use polylimit::{ClientAddressRules, ForwardingHeader};
 
-use crate::callback::{self, ARGUMENTS, Callback};
-use crate::failure::{Code, Result, failure, guarded, invalid_argument};
+use crate::error::{Code, Result, catch_panic, invalid_argument, to_js_error};
+use crate::function::{self, ARGUMENT_COUNT, NativeFunction};
 use crate::number::whole;
-use crate::text::{self, Text};
+use crate::text::{self, TextBuffer};
 
-/// Rules before they are checked.
+/// The settings of the rules, not yet checked.
 #[napi(object, object_to_js = false)]
 pub struct AddressSettings {
     pub trust: Vec<String>,
@@ -38,11 +38,11 @@ pub struct NativeAddressRules {
 impl NativeAddressRules {
     #[napi(constructor)]
     pub fn new(settings: AddressSettings) -> Result<Self> {
-        guarded(|| {
+        catch_panic(|| {
             let builder = ClientAddressRules::builder();
             let mut builder = settings.trust.iter().fold(builder, |builder, network| builder.trust(network));
             if let Some(header) = settings.header {
-                builder = builder.header(header.parse::<ForwardingHeader>().map_err(failure)?);
+                builder = builder.header(header.parse::<ForwardingHeader>().map_err(to_js_error)?);
             }
             if let Some(bits) = settings.ipv4_prefix {
                 builder = builder.ipv4_prefix(prefix("ipv4Prefix", bits, "0 to 32 bits")?);
@@ -50,69 +50,69 @@ impl NativeAddressRules {
             if let Some(bits) = settings.ipv6_prefix {
                 builder = builder.ipv6_prefix(prefix("ipv6Prefix", bits, "0 to 128 bits")?);
             }
-            Ok(Self { rules: builder.build().map_err(failure)? })
+            Ok(Self { rules: builder.build().map_err(to_js_error)? })
         })
     }
 
-    /// The header that `resolve` wants the lines of.
+    /// The header whose lines `resolve` needs.
     #[napi]
     pub fn header(&self) -> Option<&'static str> {
         self.rules.header().map(ForwardingHeader::name)
     }
 
-    /// The client of a request from `peer`, which no address stands for a Unix socket.
+    /// Finds the client of a request from `peer`, which is `None` for a Unix socket.
     #[napi]
     pub fn resolve(&self, peer: Option<String>, lines: Vec<String>) -> Result<NativeClient> {
-        guarded(|| {
-            // The zone of a link-local address says on which of our own links it is.
+        catch_panic(|| {
+            // The zone of a link-local address names one of this host's own links, and is not part of the address.
             let peer = peer.as_deref().unwrap_or(THIS_HOST).split('%').next().unwrap_or_default();
-            let peer = peer.parse().map_err(|_| no_address())?;
+            let peer = peer.parse().map_err(|_| invalid_peer())?;
             let client = self.rules.resolve(peer, lines.iter().map(String::as_bytes));
             Ok(NativeClient { address: client.address().to_string(), key: client.key() })
         })
     }
 
-    /// The function that tells only what to limit by; `line` is all lines of the header, joined. All peers that are no address
-    /// are one client.
+    /// Creates the function that returns only the key of a client. `line` is all lines of the header, joined. All peers that
+    /// are not addresses count as one client.
     #[napi(ts_return_type = "(peer?: string, line?: string) => string")]
-    pub fn key_of(&self, env: Env) -> Result<Unknown<'_>> {
-        guarded(|| callback::unknown(env, KeyOf { rules: self.rules.clone() }))
+    pub fn key_function(&self, env: Env) -> Result<Unknown<'_>> {
+        catch_panic(|| function::create(env, KeyFunction { rules: self.rules.clone() }))
     }
 }
 
-/// The peer of a Unix socket.
+/// Stands for the peer of a Unix socket.
 const THIS_HOST: &str = "127.0.0.1";
 
 /// `(peer, line) => string`.
-struct KeyOf {
+struct KeyFunction {
     rules: ClientAddressRules,
 }
 
-impl Callback for KeyOf {
+impl NativeFunction for KeyFunction {
     const NAME: &'static CStr = c"keyOf";
 
     unsafe fn call(
         &self,
         env: sys::napi_env,
-        [peer, line]: [sys::napi_value; ARGUMENTS],
+        [peer, line]: [sys::napi_value; ARGUMENT_COUNT],
     ) -> Result<sys::napi_value> {
-        let (mut peer_text, mut line_text) = (Text::new(), Text::new());
-        // SAFETY: as the caller's.
-        let peer = unsafe { peer_text.optional(env, peer, no_address)? };
-        // SAFETY: as the caller's.
-        let line = unsafe { line_text.optional(env, line, no_line)? };
+        let (mut peer_text, mut line_text) = (TextBuffer::new(), TextBuffer::new());
+        // SAFETY: the caller guarantees it.
+        let peer = unsafe { peer_text.optional_text(env, peer, invalid_peer)? };
+        // SAFETY: the caller guarantees it.
+        let line = unsafe { line_text.optional_text(env, line, invalid_line)? };
         let key = self.rules.key_of(peer.unwrap_or(THIS_HOST), line.map(str::as_bytes));
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { text::string(env, &key) }
     }
 }
 
-fn no_address() -> napi::Error<Code> {
-    invalid_argument("peer is no address: allowed is one of IPv4 or IPv6, without a port")
+fn invalid_peer() -> napi::Error<Code> {
+    invalid_argument("peer is not an address: allowed is an IPv4 or IPv6 address without a port")
 }
 
-fn no_line() -> napi::Error<Code> {
-    invalid_argument("a line of the header is no text")
+fn invalid_line() -> napi::Error<Code> {
+    invalid_argument("a line of the header is not a string")
 }
 
 fn prefix(name: &str, bits: f64, allowed: &str) -> Result<u8> {

@@ -1,29 +1,28 @@
-//! What limiters tell of themselves, on its way to JavaScript's thread.
+//! Events of limiters (a degradation begins or ends, the doctor has a finding) on their way to JavaScript's thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi_derive::napi;
-use polylimit::DegradedEvent;
+use polylimit::{DegradedEvent, Finding};
 
-use crate::exchange::NativeFinding;
 use crate::number::number;
 
-/// What was noticed on any thread and not told yet, with the numbers of the limiters.
+/// Events that any thread has raised and JavaScript has not read yet, each with the number of its limiter.
 #[derive(Clone, Default)]
-pub(crate) struct Untold(Arc<Mutex<Vec<(u32, DegradedEvent)>>>);
+pub(crate) struct PendingEvents(Arc<Mutex<Vec<(u32, DegradedEvent)>>>);
 
-impl Untold {
+impl PendingEvents {
     pub(crate) fn push(&self, limiter: u32, event: DegradedEvent) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((limiter, event));
     }
 
     pub(crate) fn take(&self) -> Vec<NativeEvent> {
-        let untold = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        untold.into_iter().map(|(limiter, event)| NativeEvent::of(limiter, &event)).collect()
+        let pending = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        pending.into_iter().map(|(limiter, event)| NativeEvent::of(limiter, &event)).collect()
     }
 }
 
-/// An event of a limiter.
+/// An event of a limiter; `limiter` is the number that JavaScript gave it.
 #[napi(object, object_from_js = false)]
 pub struct NativeEvent {
     pub limiter: u32,
@@ -48,5 +47,19 @@ impl NativeEvent {
             finding: event.finding().cloned().map(NativeFinding::of),
             message: event.to_string(),
         }
+    }
+}
+
+/// A finding of the doctor.
+#[napi(object, object_from_js = false)]
+pub struct NativeFinding {
+    pub severity: &'static str,
+    pub subject: &'static str,
+    pub message: String,
+}
+
+impl NativeFinding {
+    pub(crate) fn of(finding: Finding) -> Self {
+        Self { severity: finding.severity.name(), subject: finding.subject, message: finding.message }
     }
 }

@@ -1,6 +1,6 @@
-//! The array of numbers that both sides see, and the answers on their way through it.
+//! The way of answers and events to JavaScript: the completions of pending operations, and the arrays that hold an answer.
 //!
-//! One for each environment, that is for the main thread and for each worker.
+//! Each environment (the main thread, and each worker) has one exchange.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,211 +11,206 @@ use std::rc::Rc;
 use napi::bindgen_prelude::{Float64Array, Function, Int32Array, Uint8Array, Unknown};
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{Answer, Completions, Decision, DegradedEvent, Error, Finding, Policy};
+use polylimit::{Answer, Completions, Decision, DegradedEvent, Error, Policy};
 
-use crate::answer::{Fields, Kind};
-use crate::callback::{self, ARGUMENTS, Callback};
-use crate::event::{NativeEvent, Untold};
-use crate::failure::{Result, failure, guarded, internal};
-use crate::wake::Wake;
+use crate::error::{Code, Result, catch_panic, internal, to_js_error};
+use crate::event::{NativeEvent, NativeFinding, PendingEvents};
+use crate::function::{self, ARGUMENT_COUNT, NativeFunction, ThreadsafeCallback};
+use crate::request_layout::AnswerKind;
+use crate::shared_arrays::SharedArrays;
 
-/// What an operation came to.
-pub(crate) type Answered = std::result::Result<Answer, Error>;
+/// The answer of an operation, or its error.
+pub(crate) type OperationResult = std::result::Result<Answer, Error>;
 
-/// The answers of one environment.
+/// The pending operations, answers and events of one environment.
 pub(crate) struct Exchange {
-    pub(crate) fields: Fields,
+    pub(crate) arrays: SharedArrays,
     pub(crate) completions: Completions<u32>,
-    finished: RefCell<VecDeque<(u32, Answered)>>,
-    /// The newest answer, if there is more to it than fits into the fields.
-    rest: RefCell<Option<Answered>>,
+    /// Finished operations that JavaScript has not read yet, with their tickets.
+    finished: RefCell<VecDeque<(u32, OperationResult)>>,
+    /// The newest answer, where it does not fit into the arrays: an error, findings, several decisions.
+    unread: RefCell<Option<OperationResult>>,
     /// The decisions that the next response is about.
     pub(crate) outcomes: RefCell<Vec<(Policy, Decision)>>,
-    wake: Wake,
-    /// Tells of events.
-    untold: Untold,
-    tell: Wake,
-    ticket: Cell<u32>,
+    on_finished: ThreadsafeCallback,
+    events: PendingEvents,
+    on_event: ThreadsafeCallback,
+    last_ticket: Cell<u32>,
 }
 
 impl Exchange {
-    /// A number for a pending operation, from 1 up.
+    /// The number of the next pending operation, from 1 up; after the largest number it starts again at 1.
     pub(crate) fn next_ticket(&self) -> u32 {
-        let ticket = if self.ticket.get() == u32::MAX { 1 } else { self.ticket.get() + 1 };
-        self.ticket.set(ticket);
+        let last = self.last_ticket.get();
+        let ticket = if last == u32::MAX { 1 } else { last + 1 };
+        self.last_ticket.set(ticket);
         ticket
     }
 
-    /// What a limiter of that number calls with its events, on any thread.
-    pub(crate) fn teller(&self, limiter: u32) -> impl Fn(&DegradedEvent) + Send + Sync + use<> {
-        let (untold, wake) = (self.untold.clone(), self.tell.caller());
+    /// The function that a limiter calls with its events, on any thread.
+    pub(crate) fn event_sink(&self, limiter: u32) -> impl Fn(&DegradedEvent) + Send + Sync + use<> {
+        let (events, signal) = (self.events.clone(), self.on_event.caller());
         move |event| {
-            untold.push(limiter, event.clone());
-            wake();
+            events.push(limiter, event.clone());
+            signal();
         }
     }
 
-    /// Shows an answer to JavaScript; an error is one only when somebody asks for it.
-    pub(crate) fn show(&self, answered: Answered) {
-        match &answered {
-            Ok(Answer::Decision(decision)) => return self.fields.show_decision(decision),
-            Ok(Answer::Usage(usage)) => return self.fields.show_usage(usage),
-            Ok(Answer::Ready) => return self.fields.show(Kind::Ready, 0),
-            Ok(Answer::Decisions(decisions)) => self.fields.show(Kind::Decisions, decisions.len()),
-            Ok(Answer::Findings(findings)) => self.fields.show(Kind::Findings, findings.len()),
-            Ok(_) | Err(_) => self.fields.show(Kind::Failure, 0),
+    /// Writes a result for JavaScript. What does not fit into the arrays is kept until JavaScript reads it with a method of
+    /// [`NativeExchange`]; an error is thrown by `throw_error`.
+    pub(crate) fn write_result(&self, result: OperationResult) {
+        match &result {
+            Ok(Answer::Decision(decision)) => return self.arrays.write_decision(decision),
+            Ok(Answer::Usage(usage)) => return self.arrays.write_usage(usage),
+            Ok(Answer::Ready) => return self.arrays.write_kind(AnswerKind::Ready, 0),
+            Ok(Answer::Decisions(decisions)) => {
+                self.arrays.write_kind(AnswerKind::Decisions, decisions.len())
+            }
+            Ok(Answer::Findings(findings)) => self.arrays.write_kind(AnswerKind::Findings, findings.len()),
+            Ok(_) | Err(_) => self.arrays.write_kind(AnswerKind::Failure, 0),
         }
-        *self.rest.borrow_mut() = Some(answered);
+        *self.unread.borrow_mut() = Some(result);
     }
 }
 
-/// What JavaScript holds of an [`Exchange`].
+/// An [`Exchange`] as JavaScript holds it.
 #[napi]
 pub struct NativeExchange {
     pub(crate) exchange: Rc<Exchange>,
 }
 
-/// Something that was looked at by `doctor`.
-#[napi(object, object_from_js = false)]
-pub struct NativeFinding {
-    pub severity: &'static str,
-    pub subject: &'static str,
-    pub message: String,
-}
-
-impl NativeFinding {
-    pub(crate) fn of(finding: Finding) -> Self {
-        Self { severity: finding.severity.name(), subject: finding.subject, message: finding.message }
-    }
-}
-
 #[napi]
 impl NativeExchange {
-    /// `drain` is called on JavaScript's thread after operations have finished, once for many, and `tell` after a limiter has
-    /// something to tell.
+    /// `on_finished` is called on JavaScript's thread after operations have finished, once for many of them, and `on_event`
+    /// after limiters have raised events.
     #[napi(constructor)]
     pub fn new(
         env: Env,
         fields: Float64Array,
-        question: Int32Array,
+        request: Int32Array,
         short_key: Uint8Array,
-        drain: Function<'_, (), ()>,
-        tell: Function<'_, (), ()>,
+        on_finished: Function<'_, (), ()>,
+        on_event: Function<'_, (), ()>,
     ) -> Result<Self> {
-        guarded(|| {
-            let (wake, tell) = (Wake::new(env, drain)?, Wake::new(env, tell)?);
+        catch_panic(|| {
+            let on_finished = ThreadsafeCallback::new(env, on_finished)?;
             let exchange = Exchange {
-                fields: Fields::new(fields, question, short_key)?,
-                completions: Completions::new(wake.caller()),
+                arrays: SharedArrays::new(fields, request, short_key)?,
+                completions: Completions::new(on_finished.caller()),
                 finished: RefCell::default(),
-                rest: RefCell::default(),
+                unread: RefCell::default(),
                 outcomes: RefCell::default(),
-                wake,
-                untold: Untold::default(),
-                tell,
-                ticket: Cell::new(0),
+                on_finished,
+                events: PendingEvents::default(),
+                on_event: ThreadsafeCallback::new(env, on_event)?,
+                last_ticket: Cell::new(0),
             };
             Ok(Self { exchange: Rc::new(exchange) })
         })
     }
 
-    /// The function that starts the operations that are pending and were not started yet.
+    /// Creates the function that starts the deferred operations.
     #[napi(ts_return_type = "() => void")]
-    pub fn starter(&self, env: Env) -> Result<Unknown<'_>> {
-        guarded(|| callback::unknown(env, Start(Rc::clone(&self.exchange))))
+    pub fn start_function(&self, env: Env) -> Result<Unknown<'_>> {
+        catch_panic(|| function::create(env, StartFunction(Rc::clone(&self.exchange))))
     }
 
-    /// The function that shows the next finished operation and its ticket, which is 0 when there is none.
+    /// Creates the function that writes the result of the next finished operation, and its ticket, which is 0 when there is
+    /// none.
     #[napi(ts_return_type = "() => void")]
-    pub fn finished(&self, env: Env) -> Result<Unknown<'_>> {
-        guarded(|| callback::unknown(env, Next(Rc::clone(&self.exchange))))
+    pub fn next_function(&self, env: Env) -> Result<Unknown<'_>> {
+        catch_panic(|| function::create(env, NextFunction(Rc::clone(&self.exchange))))
     }
 
-    /// Whether the process stays for the sake of what is pending.
+    /// Whether pending operations keep the process alive.
     #[napi]
-    pub fn keep_alive(&self, stay: bool) -> Result<()> {
-        guarded(|| self.exchange.wake.keep_alive(stay))
+    pub fn keep_alive(&self, is_kept: bool) -> Result<()> {
+        catch_panic(|| self.exchange.on_finished.keep_alive(is_kept))
     }
 
-    /// Shows one of several decisions.
+    /// Writes one of several decisions into the arrays.
     ///
     /// # Errors
-    /// Its own, if it has one.
+    /// The error of that request, if it has one.
     #[napi]
-    pub fn item(&self, at: u32) -> Result<()> {
-        guarded(|| {
-            let rest = self.exchange.rest.borrow();
-            let Some(Ok(Answer::Decisions(decisions))) = &*rest else { return Err(lost()) };
+    pub fn load_decision(&self, at: u32) -> Result<()> {
+        catch_panic(|| {
+            let unread = self.exchange.unread.borrow();
+            let Some(Ok(Answer::Decisions(decisions))) = &*unread else { return Err(no_answer()) };
             match decisions.get(at as usize) {
                 Some(Ok(decision)) => {
-                    self.exchange.fields.show_decision(decision);
+                    self.exchange.arrays.write_decision(decision);
                     Ok(())
                 }
-                Some(Err(error)) => Err(failure(error.clone())),
-                None => Err(lost()),
+                Some(Err(error)) => Err(to_js_error(error.clone())),
+                None => Err(no_answer()),
             }
         })
     }
 
-    /// What `doctor` has found.
+    /// The findings of the newest `doctor`.
     #[napi]
     pub fn findings(&self) -> Result<Vec<NativeFinding>> {
-        guarded(|| {
-            let Some(Ok(Answer::Findings(findings))) = self.exchange.rest.take() else { return Err(lost()) };
+        catch_panic(|| {
+            let Some(Ok(Answer::Findings(findings))) = self.exchange.unread.take() else {
+                return Err(no_answer());
+            };
             Ok(findings.into_iter().map(NativeFinding::of).collect())
         })
     }
 
-    /// What limiters have to tell, the oldest first.
+    /// The events that have not been read yet, the oldest first.
     #[napi]
     pub fn events(&self) -> Vec<NativeEvent> {
-        self.exchange.untold.take()
+        self.exchange.events.take()
     }
 
-    /// The failure that was shown.
+    /// Throws the error of the newest result.
     ///
     /// # Errors
     /// Always.
     #[napi]
-    pub fn failure(&self) -> Result<()> {
-        guarded(|| match self.exchange.rest.take() {
-            Some(Err(error)) => Err(failure(error)),
-            _ => Err(lost()),
+    pub fn throw_error(&self) -> Result<()> {
+        catch_panic(|| match self.exchange.unread.take() {
+            Some(Err(error)) => Err(to_js_error(error)),
+            _ => Err(no_answer()),
         })
     }
 }
 
-struct Start(Rc<Exchange>);
+/// `() => void`.
+struct StartFunction(Rc<Exchange>);
 
-impl Callback for Start {
+impl NativeFunction for StartFunction {
     const NAME: &'static CStr = c"start";
 
-    unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENTS]) -> Result<sys::napi_value> {
+    unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENT_COUNT]) -> Result<sys::napi_value> {
         self.0.completions.start_held();
         Ok(ptr::null_mut())
     }
 }
 
-struct Next(Rc<Exchange>);
+/// `() => void`.
+struct NextFunction(Rc<Exchange>);
 
-impl Callback for Next {
+impl NativeFunction for NextFunction {
     const NAME: &'static CStr = c"next";
 
-    unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENTS]) -> Result<sys::napi_value> {
+    unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENT_COUNT]) -> Result<sys::napi_value> {
         let exchange = &*self.0;
         let mut finished = exchange.finished.borrow_mut();
         if finished.is_empty() {
-            exchange.completions.drain(|ticket, answered| finished.push_back((ticket, answered)));
+            exchange.completions.drain(|ticket, result| finished.push_back((ticket, result)));
         }
         let next = finished.pop_front();
-        exchange.fields.set_ticket(next.as_ref().map_or(0, |(ticket, _)| *ticket));
-        if let Some((_, answered)) = next {
-            exchange.show(answered);
+        exchange.arrays.set_ticket(next.as_ref().map_or(0, |(ticket, _)| *ticket));
+        if let Some((_, result)) = next {
+            exchange.write_result(result);
         }
         Ok(ptr::null_mut())
     }
 }
 
-fn lost() -> napi::Error<crate::failure::Code> {
-    internal("an answer was lost on its way to JavaScript: this is a defect in polylimit")
+fn no_answer() -> napi::Error<Code> {
+    internal("the exchange has no such answer: this is a defect in polylimit")
 }

@@ -1,35 +1,40 @@
 //! The Node-API addon of polylimit: converts types between JavaScript and the core, and nothing else.
 //!
-//! JavaScript calls it through the files of `ts/`, which check what people pass; nothing here is public by itself.
-//! Answers go through an array of numbers that both sides see, because making an object through Node-API takes longer
-//! than deciding; see `exchange.rs`.
+//! Programs use it through the files of `ts/`, which check the arguments; nothing here is public by itself. Requests and
+//! answers pass through arrays that both sides share, because creating an object with Node-API takes longer than a decision:
+//! see `request_layout.rs`.
+//!
+//! Layers, from the bottom up; each uses only those before it:
+//!
+//! - `error`, `number`, `text`, `function`: conversions between the languages
+//! - `values`, `tables`, `client_address`, `event`, `request_layout`: what is converted
+//! - `shared_arrays`, `policy_interner`: requests and answers in shared memory
+//! - `exchange`: the way of answers and events to JavaScript
+//! - `limiter_handle`, `limiter`, `headers`: the operations
 
 #![allow(
     unsafe_code,
-    reason = "napi's macros expand to it; this crate's own places are in `answer`, `callback`, `client_address`, `exchange`, `limiter`, `operation`, `respond`, `text` and `wake`"
+    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `headers`, `limiter`, `limiter_handle`, `shared_arrays` and `text`"
 )]
-#![cfg_attr(
-    test,
-    allow(dead_code, reason = "what is exported to JavaScript is left out of a build for tests")
+#![cfg_attr(test, allow(dead_code, reason = "a build for tests leaves out the exports to JavaScript"))]
+#![allow(
+    unreachable_pub,
+    reason = "napi's macros export items to JavaScript, which the compiler does not see"
 )]
-#![allow(unreachable_pub, reason = "napi's macros export it to JavaScript, which the compiler does not see")]
-#![allow(clippy::needless_pass_by_value, reason = "what comes from JavaScript is owned")]
+#![allow(clippy::needless_pass_by_value, reason = "arguments from JavaScript are owned values")]
 
-mod answer;
-mod asked;
-mod callback;
 mod client_address;
-mod clock;
+mod error;
 mod event;
 mod exchange;
-mod failure;
+mod function;
 mod headers;
 mod limiter;
+mod limiter_handle;
 mod number;
-mod operation;
-mod policy_places;
-mod quota;
-mod respond;
+mod policy_interner;
+mod request_layout;
+mod shared_arrays;
 mod tables;
 mod text;
-mod wake;
+mod values;

@@ -1,4 +1,4 @@
-//! A limiter as JavaScript holds it.
+//! A limiter as JavaScript holds it: its construction, and every operation that is not on a single key.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, JsValue};
 use napi_derive::napi;
-use polylimit::{Call, Limiter, LimiterBuilder, OptionKind, Policy, Request, Suggestion};
+use polylimit::{Call, Limiter, Policy, Request};
 
-use crate::callback;
-use crate::clock::NativeClock;
+use crate::error::{Result, catch_panic, to_js_error};
 use crate::exchange::NativeExchange;
-use crate::failure::{Result, failure, guarded};
+use crate::function;
+use crate::limiter_handle::{LimiterHandle, OperateFunction};
 use crate::number::{cost, microseconds, number};
-use crate::operation::{Bound, Operate};
-use crate::text::Text;
+use crate::text::TextBuffer;
+use crate::values::NativeClock;
 
-/// A policy: its name, its quotas as text, what it answers while its store cannot be asked, and how it is leased.
+/// A policy: its name, its quotas as text, its outage policy and its lease.
 #[napi(object, object_to_js = false)]
 pub struct PolicyRow {
     pub name: String,
@@ -26,32 +26,22 @@ pub struct PolicyRow {
     pub lease: Option<String>,
 }
 
-/// An option by its name in the core, as text.
+/// The value of an option, as text, under its name in the core.
 #[napi(object, object_to_js = false)]
 pub struct OptionText {
     pub name: String,
     pub text: String,
 }
 
-/// An option that there is.
-#[napi(object, object_from_js = false)]
-pub struct OptionRow {
-    pub name: &'static str,
-    pub about: &'static str,
-    pub allowed: &'static str,
-    pub default: Option<&'static str>,
-    pub kind: &'static str,
-}
-
-/// One count.
+/// A counter of `stats`.
 #[napi(object, object_from_js = false)]
 #[derive(Clone)]
-pub struct Count {
+pub struct Counter {
     pub name: &'static str,
     pub count: f64,
 }
 
-/// What one of several checks asks.
+/// One of several checks.
 #[napi(object, object_to_js = false)]
 pub struct CheckRow<'env> {
     pub key: Unknown<'env>,
@@ -60,34 +50,34 @@ pub struct CheckRow<'env> {
 }
 
 impl CheckRow<'_> {
-    /// The key, and the cost if there is one.
+    /// Reads the key, and the cost if there is one.
     fn key_and_cost(&self, env: Env) -> Result<(Vec<u8>, Option<u64>)> {
-        let mut text = Text::new();
-        // SAFETY: the value is one of this call.
+        let mut text = TextBuffer::new();
+        // SAFETY: the value is an argument of this call.
         let key = unsafe { text.key(env.raw(), self.key.raw())? }.to_vec();
         Ok((key, self.cost.map(cost).transpose()?))
     }
 }
 
-/// One of several checks whose key or cost is none.
+/// One of several checks whose key or cost is not allowed, by its index.
 #[napi(object, object_from_js = false)]
-pub struct RefusedCheck {
+pub struct InvalidCheck {
     pub at: u32,
     pub message: String,
 }
 
-/// A limiter of the core, bound to the exchange of its environment.
+/// A limiter of the core, with the exchange of its environment.
 #[napi]
 pub struct NativeLimiter {
-    pub(crate) bound: Rc<Bound>,
-    last: RefCell<Last>,
+    pub(crate) handle: Rc<LimiterHandle>,
+    final_state: RefCell<FinalState>,
 }
 
-/// What a limiter that was closed still tells.
+/// The policies and counters of a closed limiter, as they were when it was closed.
 #[derive(Default)]
-struct Last {
+struct FinalState {
     policies: Vec<Vec<String>>,
-    counts: Vec<Count>,
+    counters: Vec<Counter>,
 }
 
 #[napi]
@@ -101,16 +91,16 @@ impl NativeLimiter {
         options: Vec<OptionText>,
         clock: Option<&NativeClock>,
     ) -> Result<Self> {
-        guarded(|| {
-            let told = exchange.exchange.teller(number);
-            let mut builder = Limiter::builder().store(&url).on_degraded(told);
+        catch_panic(|| {
+            let sink = exchange.exchange.event_sink(number);
+            let mut builder = Limiter::builder().store(&url).on_degraded(sink);
             for PolicyRow { name, quotas, outage, lease } in policies {
                 for (option, text) in [("outage", outage), ("lease", lease)] {
                     if let Some(text) = text {
                         builder = builder.option(&format!("{option}.{name}"), &text);
                     }
                 }
-                builder = builder.policy(Policy::parse(&name, &quotas).map_err(failure)?);
+                builder = builder.policy(Policy::parse(&name, &quotas).map_err(to_js_error)?);
             }
             for OptionText { name, text } in options {
                 builder = builder.option(&name, &text);
@@ -118,115 +108,118 @@ impl NativeLimiter {
             if let Some(clock) = clock {
                 builder = builder.clock(clock.clock.clone());
             }
-            let limiter = builder.build().map_err(failure)?;
-            let bound = Rc::new(Bound::new(limiter, Rc::clone(&exchange.exchange)));
-            Ok(Self { bound, last: RefCell::default() })
+            let limiter = builder.build().map_err(to_js_error)?;
+            let handle = Rc::new(LimiterHandle::new(limiter, Rc::clone(&exchange.exchange)));
+            Ok(Self { handle, final_state: RefCell::default() })
         })
     }
 
-    /// The function that does the operations on one key.
+    /// Creates the function that runs operations on single keys.
     #[napi(ts_return_type = "(key?: string | Uint8Array, policy?: string) => void")]
-    pub fn operate(&self, env: Env) -> Result<Unknown<'_>> {
-        guarded(|| callback::unknown(env, Operate(Rc::clone(&self.bound))))
+    pub fn operate_function(&self, env: Env) -> Result<Unknown<'_>> {
+        catch_panic(|| function::create(env, OperateFunction(Rc::clone(&self.handle))))
     }
 
-    /// Checks several, each on its own or all together; leaves the decisions, or their ticket. Of those on their own, what
-    /// cannot be asked is told by its place, and the others are decided.
+    /// Decides several checks, each on its own or all of them together, and leaves the decisions, or their ticket. A check of
+    /// its own whose key or cost is not allowed is returned, and the others are decided.
     #[napi]
     pub fn check_many(
         &self,
         env: Env,
         checks: Vec<CheckRow<'_>>,
         together: bool,
-    ) -> Result<Vec<RefusedCheck>> {
-        guarded(|| {
-            let mut asked = Vec::with_capacity(checks.len());
-            let mut refused = Vec::new();
+    ) -> Result<Vec<InvalidCheck>> {
+        catch_panic(|| {
+            let mut valid = Vec::with_capacity(checks.len());
+            let mut invalid = Vec::new();
             for (at, check) in (0..).zip(&checks) {
                 match check.key_and_cost(env) {
-                    Ok((key, cost)) => asked.push((key, cost, check.policy.as_deref())),
+                    Ok((key, cost)) => valid.push((key, cost, check.policy.as_deref())),
                     Err(error) if together => return Err(error),
-                    Err(error) => refused.push(RefusedCheck { at, message: error.reason.clone() }),
+                    Err(error) => invalid.push(InvalidCheck { at, message: error.reason.clone() }),
                 }
             }
-            let requests = asked.iter().map(|(key, cost, policy)| {
+            let requests = valid.iter().map(|(key, cost, policy)| {
                 let request = cost.iter().fold(Request::new(key), |request, units| request.cost(*units));
                 policy.map_or(request, |policy| request.policy(policy))
             });
             let requests: Vec<_> = requests.collect();
             let call = if together { Call::CheckTogether(&requests) } else { Call::CheckMany(&requests) };
-            self.bound.submit(&call)?;
-            Ok(refused)
+            self.handle.submit(&call)?;
+            Ok(invalid)
         })
     }
 
-    /// Waits for the store.
+    /// Waits until the store answers.
     #[napi]
     pub fn ready(&self, timeout_ms: f64) -> Result<()> {
-        guarded(|| {
+        catch_panic(|| {
             let timeout = Duration::from_micros(microseconds("timeoutMs", timeout_ms)?);
-            self.bound.submit(&Call::Ready(timeout))
+            self.handle.submit(&Call::Ready(timeout))
         })
     }
 
-    /// Looks at the store.
+    /// Has the doctor examine the store.
     #[napi]
     pub fn doctor(&self) -> Result<()> {
-        guarded(|| self.bound.submit(&Call::Doctor))
+        catch_panic(|| self.handle.submit(&Call::Doctor))
     }
 
-    /// Adds a policy or changes its numbers.
+    /// Adds a policy, or changes the numbers of an existing one.
     #[napi]
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
-        guarded(|| {
-            let policy = Policy::parse(&name, &quotas).map_err(failure)?;
-            self.bound.limiter()?.set_policy(policy).map_err(failure)
+        catch_panic(|| {
+            let policy = Policy::parse(&name, &quotas).map_err(to_js_error)?;
+            self.handle.limiter()?.set_policy(policy).map_err(to_js_error)
         })
     }
 
-    /// The name of the policy by which requests that name this one, these quotas or none are decided, and its quotas as text.
+    /// Finds the policy of a name or of quotas, or the limiter's only one: its name, then its quotas as text.
     #[napi]
     pub fn policy_for(&self, policy: Option<String>, scope: Option<String>) -> Result<Vec<String>> {
-        guarded(|| {
-            let found = self.bound.limiter()?.policy_for(policy.as_deref(), scope.as_deref());
-            found.as_ref().map(policy_row).map_err(|error| failure(error.clone()))
+        catch_panic(|| {
+            let found = self.handle.limiter()?.policy_for(policy.as_deref(), scope.as_deref());
+            found.as_ref().map(policy_row).map_err(|error| to_js_error(error.clone()))
         })
     }
 
-    /// Each policy's name, and its quotas as text.
+    /// All policies: the name of each, then its quotas as text.
     #[napi]
     pub fn policies(&self) -> Vec<Vec<String>> {
-        match self.bound.limiter() {
+        match self.handle.limiter() {
             Ok(limiter) => policy_rows(&limiter),
-            Err(_) => self.last.borrow().policies.clone(),
+            Err(_) => self.final_state.borrow().policies.clone(),
         }
     }
 
     #[napi]
     pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
-        guarded(|| self.bound.limiter()?.set_credentials(username.as_deref(), &password).map_err(failure))
+        catch_panic(|| {
+            self.handle.limiter()?.set_credentials(username.as_deref(), &password).map_err(to_js_error)
+        })
     }
 
-    /// How many decisions came from where, and what they took.
+    /// The counters of the limiter.
     #[napi]
-    pub fn stats(&self) -> Vec<Count> {
-        match self.bound.limiter() {
-            Ok(limiter) => counts(&limiter),
-            Err(_) => self.last.borrow().counts.clone(),
+    pub fn stats(&self) -> Vec<Counter> {
+        match self.handle.limiter() {
+            Ok(limiter) => counters(&limiter),
+            Err(_) => self.final_state.borrow().counters.clone(),
         }
     }
 
     #[napi]
     pub fn keys(&self) -> Option<f64> {
-        let limiter = self.bound.limiter().ok()?;
+        let limiter = self.handle.limiter().ok()?;
         limiter.keys().map(|keys| number(keys as u64))
     }
 
     #[napi]
     pub fn close(&self) -> Result<()> {
-        guarded(|| {
-            if let Some(limiter) = self.bound.close() {
-                self.last.replace(Last { policies: policy_rows(&limiter), counts: counts(&limiter) });
+        catch_panic(|| {
+            if let Some(limiter) = self.handle.close() {
+                let (policies, counters) = (policy_rows(&limiter), counters(&limiter));
+                self.final_state.replace(FinalState { policies, counters });
             }
             Ok(())
         })
@@ -237,41 +230,11 @@ fn policy_rows(limiter: &Limiter) -> Vec<Vec<String>> {
     limiter.policies().iter().map(policy_row).collect()
 }
 
-fn counts(limiter: &Limiter) -> Vec<Count> {
-    limiter.stats().iter().map(|(name, count)| Count { name, count: number(count) }).collect()
+fn counters(limiter: &Limiter) -> Vec<Counter> {
+    limiter.stats().iter().map(|(name, count)| Counter { name, count: number(count) }).collect()
 }
 
 fn policy_row(policy: &Policy) -> Vec<String> {
     let quotas = policy.quotas().iter().map(ToString::to_string);
     std::iter::once(policy.name().to_owned()).chain(quotas).collect()
-}
-
-/// What does here what an option of another rate limiter does.
-#[napi(object, object_from_js = false)]
-pub struct SuggestionRow {
-    pub name: &'static str,
-    pub hint: &'static str,
-}
-
-/// What to use in place of an option of another rate limiter.
-#[napi]
-pub fn suggestion(option: String) -> Option<SuggestionRow> {
-    Suggestion::for_option(&option).map(|Suggestion { name, hint, .. }| SuggestionRow { name, hint })
-}
-
-/// Every option of a limiter.
-#[napi]
-pub fn limiter_options() -> Vec<OptionRow> {
-    let row = |option: polylimit::StoreOption| OptionRow {
-        name: option.name,
-        about: option.about,
-        allowed: option.allowed,
-        default: option.default,
-        kind: match option.kind {
-            OptionKind::Duration => "duration",
-            OptionKind::Number => "number",
-            _ => "text",
-        },
-    };
-    LimiterBuilder::options().into_iter().map(row).collect()
 }

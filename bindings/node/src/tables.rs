@@ -1,17 +1,20 @@
-//! The tables of the core, so that JavaScript repeats none of them.
+//! The core's tables of names and options, so that JavaScript does not repeat them.
 
 use napi_derive::napi;
 use polylimit::headers::{HeaderStyle, ResetForm};
-use polylimit::{Algorithm, Degradation, ErrorKind, ForwardingHeader, Outage, Source};
+use polylimit::{
+    Algorithm, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, OptionKind, Outage, Source,
+    Suggestion,
+};
 
-/// One row of the table of errors.
+/// A row of the error table.
 #[napi(object, object_from_js = false)]
 pub struct ErrorRow {
     pub code: &'static str,
     pub number: i32,
 }
 
-/// The names that the core knows.
+/// The names of each table, in the order of their numbers.
 #[napi(object, object_from_js = false)]
 pub struct Tables {
     pub version: &'static str,
@@ -42,4 +45,44 @@ pub fn tables() -> Tables {
         reset_forms: ResetForm::ALL.iter().map(|form| form.name()).collect(),
         forwarding_headers: vec![ForwardingHeader::XForwardedFor.name(), ForwardingHeader::Forwarded.name()],
     }
+}
+
+/// An option of a limiter, as it is described in the core.
+#[napi(object, object_from_js = false)]
+pub struct OptionRow {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub allowed: &'static str,
+    pub default: Option<&'static str>,
+    pub kind: &'static str,
+}
+
+/// The option of polylimit that corresponds to an option of another rate limiter.
+#[napi(object, object_from_js = false)]
+pub struct SuggestionRow {
+    pub name: &'static str,
+    pub hint: &'static str,
+}
+
+/// Finds the counterpart of another rate limiter's option.
+#[napi]
+pub fn suggestion(option: String) -> Option<SuggestionRow> {
+    Suggestion::for_option(&option).map(|Suggestion { name, hint, .. }| SuggestionRow { name, hint })
+}
+
+/// All options of a limiter.
+#[napi]
+pub fn limiter_options() -> Vec<OptionRow> {
+    let row = |option: polylimit::StoreOption| OptionRow {
+        name: option.name,
+        about: option.about,
+        allowed: option.allowed,
+        default: option.default,
+        kind: match option.kind {
+            OptionKind::Duration => "duration",
+            OptionKind::Number => "number",
+            _ => "text",
+        },
+    };
+    LimiterBuilder::options().into_iter().map(row).collect()
 }

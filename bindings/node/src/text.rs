@@ -1,92 +1,92 @@
-//! A key or another text of a call, read with one call of Node-API where it is short.
+//! Keys and other strings of a call. A short one is read with a single call of Node-API.
 //!
-//! It is read in UTF-16, which is how the engine can write it fastest, and which shows half a surrogate pair for what it is.
+//! Strings are read as UTF-16: the engine copies it fastest, and it preserves an unpaired surrogate, which must be refused.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use napi::sys;
 
-use crate::failure::{Code, Result, internal, invalid_argument};
+use crate::error::{Code, Result, internal, invalid_argument};
 
-/// How many units are read in one call: longer texts take two.
+/// The number of UTF-16 units that one call reads. A longer string takes two calls.
 const SHORT: usize = 192;
 
-/// Where a text is written while it is used.
-pub(crate) struct Text {
+/// The memory that holds a string of JavaScript during a call.
+pub(crate) struct TextBuffer {
     units: [MaybeUninit<u16>; SHORT],
     ascii: [MaybeUninit<u8>; SHORT],
-    /// What is long, is not ASCII or is bytes.
-    other: Vec<u8>,
+    /// Holds a string that is long or not ASCII.
+    heap: Vec<u8>,
 }
 
-impl Text {
+impl TextBuffer {
     #[inline]
     pub(crate) fn new() -> Self {
         Self {
             units: [const { MaybeUninit::uninit() }; SHORT],
             ascii: [const { MaybeUninit::uninit() }; SHORT],
-            other: Vec::new(),
+            heap: Vec::new(),
         }
     }
 
-    /// A key: the UTF-8 of a string, or the bytes of a `Uint8Array`. A string with half a surrogate pair has no UTF-8, and an
-    /// array whose buffer was handed on has no bytes.
+    /// Reads a key: the UTF-8 of a string, or the bytes of a `Uint8Array`. Fails for a string with an unpaired surrogate, which
+    /// has no UTF-8, and for an array whose buffer is detached, which has no bytes.
     ///
     /// # Safety
-    /// Both have to be valid.
+    /// The environment and the value must be valid.
     #[inline]
     pub(crate) unsafe fn key(&mut self, env: sys::napi_env, value: sys::napi_value) -> Result<&[u8]> {
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees it.
         match unsafe { self.string(env, value) } {
             Read::Bytes(bytes) => Ok(bytes),
-            Read::HalfPair => Err(no_key()),
-            // SAFETY: as the caller's.
-            Read::NoString => unsafe { array(env, value) },
+            Read::UnpairedSurrogate => Err(invalid_key()),
+            // SAFETY: the caller guarantees it.
+            Read::NotAString => unsafe { array_bytes(env, value) },
         }
     }
 
-    /// The text of a string; `None` is none.
+    /// Reads a string; `None` for a value that is not one, or has an unpaired surrogate.
     ///
     /// # Safety
-    /// Both have to be valid.
+    /// The environment and the value must be valid.
     #[inline]
     pub(crate) unsafe fn text(&mut self, env: sys::napi_env, value: sys::napi_value) -> Option<&str> {
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees it.
         match unsafe { self.string(env, value) } {
             Read::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
-            Read::HalfPair | Read::NoString => None,
+            Read::UnpairedSurrogate | Read::NotAString => None,
         }
     }
 
-    /// The same of a text that need not be there. What is something else is refused.
+    /// Reads a string that may be `undefined` or `null`. Any other value is the error that `refused` makes.
     ///
     /// # Safety
-    /// Both have to be valid.
+    /// The environment and the value must be valid.
     #[inline]
-    pub(crate) unsafe fn optional(
+    pub(crate) unsafe fn optional_text(
         &mut self,
         env: sys::napi_env,
         value: sys::napi_value,
         refused: fn() -> napi::Error<Code>,
     ) -> Result<Option<&str>> {
         let mut kind = -1;
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees it.
         let status = unsafe { sys::napi_typeof(env, value, &raw mut kind) };
-        let nothing = [sys::ValueType::napi_undefined, sys::ValueType::napi_null];
-        if status == sys::Status::napi_ok && nothing.contains(&kind) {
+        let absent = [sys::ValueType::napi_undefined, sys::ValueType::napi_null];
+        if status == sys::Status::napi_ok && absent.contains(&kind) {
             return Ok(None);
         }
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.text(env, value) }.map(Some).ok_or_else(refused)
     }
 
     /// # Safety
-    /// Both have to be valid.
+    /// The environment and the value must be valid.
     #[inline]
     unsafe fn string(&mut self, env: sys::napi_env, value: sys::napi_value) -> Read<'_> {
         let mut length = 0;
-        // SAFETY: the buffer is as long as it says.
+        // SAFETY: the buffer has the length that is passed.
         let status = unsafe {
             sys::napi_get_value_string_utf16(
                 env,
@@ -97,59 +97,63 @@ impl Text {
             )
         };
         if status != sys::Status::napi_ok {
-            return Read::NoString;
+            return Read::NotAString;
         }
-        // Node-API leaves room for a zero: one that fills the rest may be longer.
+        // Node-API reserves one unit for a zero: a string that fills all others may be longer.
         if length < SHORT - 1 {
-            // SAFETY: so many were written.
+            // SAFETY: that many elements were written.
             let units = unsafe { std::slice::from_raw_parts(self.units.as_ptr().cast::<u16>(), length) };
             let mut all = 0;
             for (byte, unit) in self.ascii.iter_mut().zip(units) {
                 all |= unit;
-                #[expect(clippy::cast_possible_truncation, reason = "looked at below")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "checked below: nothing is used unless all units are ASCII"
+                )]
                 byte.write(*unit as u8);
             }
             if all < 0x80 {
-                // SAFETY: so many were written.
+                // SAFETY: that many elements were written.
                 return Read::Bytes(unsafe {
                     std::slice::from_raw_parts(self.ascii.as_ptr().cast(), length)
                 });
             }
-            return Self::converted(units, &mut self.other);
+            return Self::to_utf8(units, &mut self.heap);
         }
-        // SAFETY: as the caller's.
-        match unsafe { long(env, value) } {
-            Some(units) => Self::converted(&units, &mut self.other),
-            None => Read::NoString,
+        // SAFETY: the caller guarantees it.
+        match unsafe { long_string(env, value) } {
+            Some(units) => Self::to_utf8(&units, &mut self.heap),
+            None => Read::NotAString,
         }
     }
 
     #[cold]
-    fn converted<'a>(units: &[u16], other: &'a mut Vec<u8>) -> Read<'a> {
-        let Ok(text) = String::from_utf16(units) else { return Read::HalfPair };
-        *other = text.into_bytes();
-        Read::Bytes(other)
+    fn to_utf8<'a>(units: &[u16], heap: &'a mut Vec<u8>) -> Read<'a> {
+        let Ok(text) = String::from_utf16(units) else { return Read::UnpairedSurrogate };
+        *heap = text.into_bytes();
+        Read::Bytes(heap)
     }
 }
 
+/// The result of reading a value as a string.
 enum Read<'a> {
     Bytes(&'a [u8]),
-    HalfPair,
-    NoString,
+    UnpairedSurrogate,
+    NotAString,
 }
 
 /// # Safety
-/// Both have to be valid.
+/// The environment and the value must be valid.
 #[cold]
-unsafe fn long(env: sys::napi_env, value: sys::napi_value) -> Option<Vec<u16>> {
+unsafe fn long_string(env: sys::napi_env, value: sys::napi_value) -> Option<Vec<u16>> {
     let mut length = 0;
-    // SAFETY: without a buffer it only tells the length.
+    // SAFETY: without a buffer the call only returns the length.
     let status = unsafe { sys::napi_get_value_string_utf16(env, value, ptr::null_mut(), 0, &raw mut length) };
     if status != sys::Status::napi_ok {
         return None;
     }
     let mut units = vec![0; length + 1];
-    // SAFETY: the buffer is as long as it says.
+    // SAFETY: the buffer has the length that is passed.
     let status = unsafe {
         sys::napi_get_value_string_utf16(env, value, units.as_mut_ptr(), units.len(), &raw mut length)
     };
@@ -157,13 +161,13 @@ unsafe fn long(env: sys::napi_env, value: sys::napi_value) -> Option<Vec<u16>> {
     (status == sys::Status::napi_ok).then_some(units)
 }
 
-/// The bytes of a `Uint8Array`, of which `Buffer` is one. JavaScript, which could change them, does not run meanwhile.
+/// The bytes of a `Uint8Array`, such as a `Buffer`. JavaScript, which could change them, does not run meanwhile.
 ///
 /// # Safety
-/// Both have to be valid, for as long as the bytes are used.
-unsafe fn array<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<&'a [u8]> {
+/// Both must be valid for as long as the bytes are used.
+unsafe fn array_bytes<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<&'a [u8]> {
     let (mut kind, mut length, mut data, mut buffer) = (-1, 0, ptr::null_mut(), ptr::null_mut());
-    // SAFETY: Node-API refuses what is no typed array.
+    // SAFETY: Node-API returns an error for a value that is not a typed array.
     let status = unsafe {
         sys::napi_get_typedarray_info(
             env,
@@ -176,42 +180,42 @@ unsafe fn array<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<&'a [u
         )
     };
     if status != sys::Status::napi_ok || kind != sys::TypedarrayType::uint8_array {
-        return Err(no_key());
+        return Err(invalid_key());
     }
     if length > 0 {
-        // SAFETY: so many bytes are there.
+        // SAFETY: the array has that many bytes.
         return Ok(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) });
     }
     let mut is_detached = false;
-    // SAFETY: the buffer is the one of the array.
+    // SAFETY: `buffer` is the buffer of the array.
     let status = unsafe { sys::napi_is_detached_arraybuffer(env, buffer, &raw mut is_detached) };
     if status == sys::Status::napi_ok && is_detached {
         return Err(invalid_argument(
-            "key is a Uint8Array whose buffer is detached: its bytes were handed on, allowed is one that has them",
+            "key is a Uint8Array whose buffer is detached: allowed is one whose buffer was not transferred",
         ));
     }
     Ok(&[])
 }
 
-fn no_key() -> napi::Error<Code> {
+fn invalid_key() -> napi::Error<Code> {
     invalid_argument(
-        "key is neither text nor bytes: allowed are a string without half a surrogate pair, and a Uint8Array",
+        "key is neither text nor bytes: allowed are a string without unpaired surrogates, and a Uint8Array",
     )
 }
 
-/// A JavaScript string of ASCII.
+/// Creates a JavaScript string from ASCII.
 ///
 /// # Safety
-/// The environment has to be valid.
+/// The environment must be valid.
 pub(crate) unsafe fn string(env: sys::napi_env, text: &str) -> Result<sys::napi_value> {
     let mut string = ptr::null_mut();
-    // SAFETY: the text is as long as it says.
+    // SAFETY: the text has the length that is passed.
     let status = unsafe {
         sys::napi_create_string_latin1(env, text.as_ptr().cast(), text.len().cast_signed(), &raw mut string)
     };
     if status == sys::Status::napi_ok {
         Ok(string)
     } else {
-        Err(internal("Node-API refused to make a string"))
+        Err(internal("Node-API refused to create a string"))
     }
 }

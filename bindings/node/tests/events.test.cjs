@@ -12,7 +12,7 @@ const PASSWORD = "p4ssw0rd-nobody-sees";
 const KEY = "a key that nobody sees";
 const POLICIES = { api: "1000000/hour" };
 
-/** What the process was warned of. */
+/** The warnings of the process. */
 let warnings = [];
 const note = (warning) => warnings.push(warning);
 beforeEach(() => {
@@ -23,7 +23,7 @@ afterEach(() => process.off("warning", note));
 
 const warned = () => warnings.map(({ name, code, message }) => [name, code, message]);
 
-/** Asks until it was told. */
+/** Makes decisions until the event arrives. */
 async function checkUntil(limiter, told) {
   const end = Date.now() + 20_000;
   while (!told()) {
@@ -40,7 +40,7 @@ async function asksForPassword({ url, port }) {
   return url.replace("//", `//:${PASSWORD}@`);
 }
 
-test("an outage is told when it begins and when it ends", async () => {
+test("an outage raises an event when it begins and when it ends", async () => {
   await withRedis(async (server) => {
     const url = await asksForPassword(server);
     const events = [];
@@ -69,7 +69,7 @@ test("an outage is told when it begins and when it ends", async () => {
   });
 });
 
-test("what the doctor finds is told", async () => {
+test("a finding of the doctor raises an event", async () => {
   await withRedis(async (server) => {
     const url = await asksForPassword(server);
     const events = [];
@@ -85,7 +85,7 @@ test("what the doctor finds is told", async () => {
   });
 });
 
-test("a function that throws disturbs no decision", async () => {
+test("an error of onDegraded is a warning and does not affect decisions", async () => {
   const onDegraded = (event) => {
     throw new Error(`told: ${event.kind}`);
   };
@@ -102,7 +102,7 @@ test("a function that throws disturbs no decision", async () => {
   );
 });
 
-test("it is a function", () => {
+test("an onDegraded that is not a function is refused", () => {
   const message = "onDegraded is a string: allowed is a function";
   assert.throws(() => new Limiter("memory:", { onDegraded: "log" }), invalid(message));
 });

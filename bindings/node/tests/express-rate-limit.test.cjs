@@ -32,7 +32,7 @@ async function serving(options, body) {
   }
 }
 
-/** What a client of express-rate-limit sees of a store, step by step. */
+/** The responses that a client of express-rate-limit receives with a store, step by step. */
 async function story(store) {
   return serving({ store, keyGenerator: (req) => req.headers.user ?? "ann" }, async (port, limit) => {
     const seen = [];
@@ -58,7 +58,7 @@ async function story(store) {
   });
 }
 
-test("express-rate-limit cannot tell it from its own memory store", async () => {
+test("express-rate-limit gives the same responses as with its own memory store", async () => {
   const ours = await story(new PolylimitStore({ limiter: "memory:" }));
   assert.deepEqual(ours, await story(new MemoryStore()));
   assert.deepEqual(ours[2].slice(0, 3), [200, "3", "0"]);
@@ -103,7 +103,7 @@ test("express-rate-limit: skipped requests are given back", async () => {
   });
 });
 
-test("express-rate-limit: what happens without the store is as its policy says", async () => {
+test("express-rate-limit: the outage policy decides while the store is unavailable", async () => {
   const at = (outage) => new PolylimitStore({ limiter: new Limiter("redis://127.0.0.1:1", { outage }) });
   await serving({ store: at("fallback") }, async (port) => {
     assert.deepEqual(statuses(await requests(port, 5)), { 200: 3, 429: 2 });
@@ -122,7 +122,7 @@ test("express-rate-limit: what happens without the store is as its policy says",
   });
 });
 
-test("express-rate-limit: requests are counted from one, whichever share of a limit a process has without the store", async () => {
+test("express-rate-limit: hits are counted from one during an outage, with any fallbackShare", async () => {
   const store = new PolylimitStore({ limiter: "redis://127.0.0.1:1?fallback_share=0.25" });
   await serving({ store, keyGenerator: () => "k" }, async (port, limit) => {
     assert.equal(JSON.parse((await request(port)).text).used, 1);
@@ -134,7 +134,7 @@ test("express-rate-limit: requests are counted from one, whichever share of a li
   });
 });
 
-test("express-rate-limit: counts go on when the store goes", async () => {
+test("express-rate-limit: counting goes on when the store becomes unavailable", async () => {
   await withRedis(async (redis) => {
     const limiter = new Limiter(redis.url, { deadline: "5s", fallbackShare: 0.25 });
     await serving({ store: new PolylimitStore({ limiter }), limit: 5 }, async (port) => {
@@ -146,18 +146,18 @@ test("express-rate-limit: counts go on when the store goes", async () => {
   });
 });
 
-test("express-rate-limit: nothing is known of a client where the policy in place of the store denies", async () => {
+test("express-rate-limit: get fails during an outage with the outage policy deny", async () => {
   const store = new PolylimitStore({ limiter: "redis://127.0.0.1:1?outage=deny" });
   store.init({ windowMs: 60_000 });
   for (const ask of ["get", "increment", "decrement", "resetKey"]) {
     await assert.rejects(store[ask]("k"), {
       code: "store_unavailable",
-      message: "the store cannot be asked: unreachable",
+      message: "the store is unavailable: unreachable",
     });
   }
 });
 
-/** What a store says, step by step, to a caller that uses it by hand. */
+/** The results of a store's methods, step by step. */
 async function byHand(store, init = true) {
   if (init) store.init({ windowMs: 60_000 });
   const hits = async (key) => (await store.get(key))?.totalHits;
@@ -178,19 +178,19 @@ async function byHand(store, init = true) {
   return seen;
 }
 
-test("express-rate-limit: a store is used by hand like its own memory store", async () => {
+test("express-rate-limit: a store's methods return the same as those of its own memory store", async () => {
   const theirs = new MemoryStore();
   const expected = await byHand(theirs);
   theirs.shutdown();
   assert.deepEqual(await byHand(new PolylimitStore({ limiter: "memory:" })), expected);
-  // Before it is handed to a limit, it has the usual window.
+  // Without init it has the default window.
   const early = new PolylimitStore({ limiter: new Limiter("memory:") });
   assert.deepEqual(await byHand(early, false), expected);
   const { resetTime } = await early.increment("new");
   assert.ok(resetTime > Date.now() + 30_000 && resetTime <= Date.now() + 60_000);
 });
 
-test("express-rate-limit: all keys are forgotten only where they are this process's", async () => {
+test("express-rate-limit: resetAll deletes all keys in memory, and is refused elsewhere", async () => {
   const { url, remove } = localStore();
   try {
     const limiter = new Limiter(url);
@@ -207,7 +207,7 @@ test("express-rate-limit: all keys are forgotten only where they are this proces
   }
 });
 
-test("express-rate-limit: what counts a request twice is told from what does not", async () => {
+test("express-rate-limit: localKeys lets express-rate-limit detect double counting", async () => {
   const complaints = async (one, other) => {
     const told = [];
     const logger = { error: (error) => told.push(error.code), warn: (error) => told.push(error.code) };
@@ -242,7 +242,7 @@ test("express-rate-limit: what counts a request twice is told from what does not
   }
 });
 
-test("express-rate-limit: only a limiter of its own is closed with the store", async () => {
+test("express-rate-limit: shutdown closes only a limiter that the store made", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "2/minute" } });
   const shared = new PolylimitStore({ limiter });
   shared.shutdown();
@@ -254,7 +254,7 @@ test("express-rate-limit: only a limiter of its own is closed with the store", a
   await assert.rejects(own.increment("k"), { name: "PolylimitError", code: "closed" });
 });
 
-test("express-rate-limit: an option that there is not is refused, by name", () => {
+test("express-rate-limit: an unknown option is refused by name", () => {
   assert.throws(() => new PolylimitStore({ limiter: "memory:", prefx: "a" }), {
     code: "invalid_argument",
     message: /"prefx"/,

@@ -12,7 +12,7 @@ const { withRedis } = require("./support/redis.cjs");
 const { request, requests, statuses } = require("./support/request.cjs");
 const { until } = require("./support/until.cjs");
 
-/** Serves an application while a body runs. */
+/** Serves an application while `body` runs. */
 async function serving(app, body) {
   await app.listen({ port: 0, host: "127.0.0.1" });
   try {
@@ -25,7 +25,7 @@ async function serving(app, body) {
 
 async function admitsExactly(url) {
   const options = url.startsWith("redis") ? { deadline: "10s" } : {};
-  // Each has connections of its own, as two processes have.
+  // Each limiter has connections of its own, as in two processes.
   const limiters = [1, 2].map(() => new Limiter(url, { policies: { api: "100/day" }, ...options }));
   const apps = limiters.map((limiter) => {
     const app = fastify();
@@ -44,7 +44,7 @@ async function admitsExactly(url) {
   for (const limiter of limiters) limiter.close();
 }
 
-test("fastify: exactly the limit passes on a local store", async () => {
+test("fastify: exactly the limit is admitted on a local store", async () => {
   const { url, remove } = localStore();
   try {
     await admitsExactly(url);
@@ -53,11 +53,11 @@ test("fastify: exactly the limit passes on a local store", async () => {
   }
 });
 
-test("fastify: exactly the limit passes on Redis", async () => {
+test("fastify: exactly the limit is admitted on Redis", async () => {
   await withRedis(({ url }) => admitsExactly(url));
 });
 
-test("fastify: the reply has the fields, and a denial a problem document or text", async () => {
+test("fastify: a reply has the header fields, and a denial is a problem document or text", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "1/minute fixed_window" } });
   const app = fastify();
   app.register(rateLimit, { limiter, headers: "both" });
@@ -78,7 +78,7 @@ test("fastify: the reply has the fields, and a denial a problem document or text
   });
 });
 
-test("fastify: a hook limits one route, and only what counts", async () => {
+test("fastify: a hook limits one route, and refunds responses that do not count", async () => {
   const limiter = new Limiter("memory:", { policies: { login: "2/minute" } });
   const app = fastify();
   const onRequest = rateLimitHook({
@@ -109,7 +109,7 @@ test("fastify: a hook limits one route, and only what counts", async () => {
   });
 });
 
-test("fastify: what a handler of denials returns is sent, and a denial is answered in any case", async () => {
+test("fastify: the payload of onDenied is sent, and without one the default response", async () => {
   const answered = async (onDenied, more = () => {}) => {
     const app = fastify();
     app.register(rateLimit, {
@@ -143,7 +143,7 @@ test("fastify: what a handler of denials returns is sent, and a denial is answer
     setImmediate(() => reply.raw.writeHead(418).end("own"));
   };
   assert.deepEqual(await answered(taken), [418, undefined, "own"]);
-  // A hook that has to wait still holds what was sent.
+  // An asynchronous hook delays the payload that was sent.
   const slowly = (app) =>
     app.addHook("onSend", async (_, _reply, payload) => {
       await new Promise(setImmediate);
@@ -158,7 +158,7 @@ test("fastify: what a handler of denials returns is sent, and a denial is answer
   assert.deepEqual([status, JSON.parse(text).message], [429, "broken"]);
 });
 
-test("fastify: no request passes when a function fails without an error", async () => {
+test("fastify: a request does not proceed when a function fails without an error", async () => {
   const app = fastify();
   app.register(rateLimit, {
     limiter: new Limiter("memory:", { policies: { api: "9/minute" } }),
@@ -168,7 +168,7 @@ test("fastify: no request passes when a function fails without an error", async 
   assert.equal((await app.inject("/")).statusCode, 500);
 });
 
-test("fastify: the client is who trusted proxies say", async () => {
+test("fastify: the client address comes from trusted proxies", async () => {
   const counted = async (options, trustProxy) => {
     const limiter = new Limiter("memory:", { policies: { api: "9/minute" } });
     const app = fastify({ trustProxy });
@@ -193,7 +193,7 @@ test("fastify: the client is who trusted proxies say", async () => {
   assert.equal(await counted({ clientAddress }, true), "203.0.113.7");
 });
 
-test("fastify: an outage with deny is a 503, and Redis is used when it is back", async () => {
+test("fastify: an outage with deny is a 503, and Redis decides again after its restart", async () => {
   await withRedis(async (server) => {
     const policies = { api: { quotas: "1000/day", outage: "deny" } };
     const limiter = new Limiter(server.url, { policies, deadline: "5s", reconnectMax: "20ms" });
@@ -212,7 +212,7 @@ test("fastify: an outage with deny is a 503, and Redis is used when it is back",
   });
 });
 
-test("fastify: an option that there is not fails the start", async () => {
+test("fastify: an unknown option fails the start", async () => {
   const app = fastify();
   app.register(rateLimit, { limiter: new Limiter("memory:", { policies: { api: "1/s" } }), max: 5 });
   await assert.rejects(async () => app.ready(), { code: "invalid_argument", message: /^option "max" is not known/ });

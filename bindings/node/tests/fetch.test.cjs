@@ -19,7 +19,7 @@ function limiterOf(quotas) {
   return new Limiter("memory:", { policies: { api: quotas } });
 }
 
-test("fetch: a handler is called for what is admitted", async () => {
+test("fetch: the handler runs for admitted requests only", async () => {
   const limiter = limiterOf("1/minute fixed_window");
   const handler = async (req, info) => new Response(`${info.name} ${rateLimitOf(req).remaining}`, { status: 201 });
   const limited = rateLimit(handler, { limiter, peer: (_, info) => info.address });
@@ -33,16 +33,16 @@ test("fetch: a handler is called for what is admitted", async () => {
   const text = await limited(new Request(URL, { headers: { accept: "text/plain" } }), ann);
   assert.match(await text.text(), /retry in 60 s/);
   assert.equal((await limited(new Request(URL), { name: "bob", address: "192.0.2.2" })).status, 201);
-  // All that are no address are one client.
+  // All peers that are not addresses are one client.
   assert.equal((await limited(new Request(URL), { name: "eve", address: "nobody" })).status, 201);
   assert.equal((await limited(new Request(URL), { name: "eve", address: "somebody" })).status, 429);
   for (const address of [7, "\ud800"]) {
-    const refusal = { code: "invalid_argument", message: /^peer is no address/ };
+    const refusal = { code: "invalid_argument", message: /^peer is not an address/ };
     await assert.rejects(limited(new Request(URL), { name: "eve", address }), refusal);
   }
 });
 
-test("fetch: responses that cannot be changed get the fields too", async () => {
+test("fetch: a response with immutable headers gets the header fields", async () => {
   const limited = rateLimit(() => Response.redirect("http://localhost/other"), {
     limiter: limiterOf("1/minute"),
     key: () => "k",
@@ -52,7 +52,7 @@ test("fetch: responses that cannot be changed get the fields too", async () => {
   assert.match(response.headers.get("ratelimit"), /^"api";r=0/);
 });
 
-test("fetch and hono: several on a request's way tell of all, whether it is denied or not", async () => {
+test("fetch and hono: header fields cover all rate limits of a request", async () => {
   const limiter = new Limiter("memory:", {
     policies: { api: "9/minute fixed_window", login: "1/minute fixed_window" },
   });
@@ -78,7 +78,7 @@ test("fetch and hono: several on a request's way tell of all, whether it is deni
   }
 });
 
-test("hono: responses that cannot be changed get the fields too", async () => {
+test("hono: a response with immutable headers gets the header fields", async () => {
   const app = new Hono();
   app.use(honoRateLimit({ limiter: limiterOf("1/minute"), key: () => "k" }));
   app.get("/", () => Response.redirect("http://localhost/other"));
@@ -87,7 +87,7 @@ test("hono: responses that cannot be changed get the fields too", async () => {
   assert.match(response.headers.get("ratelimit"), /^"api";r=0/);
 });
 
-test("fetch: only what counts is counted, and onDenied answers", async () => {
+test("fetch: responses that do not count are refunded, and onDenied responds", async () => {
   const limiter = limiterOf("1/minute");
   const limited = rateLimit((req) => new Response(null, { status: req.method === "POST" ? 401 : 200 }), {
     limiter,
@@ -104,7 +104,7 @@ test("fetch: only what counts is counted, and onDenied answers", async () => {
   assert.equal((await limited(new Request(URL, { method: "PUT" }))).status, 200);
 });
 
-test("fetch and hono: a denial that onDenied does not answer is answered as usual", async () => {
+test("fetch and hono: the default response is sent when onDenied returns none", async () => {
   const seen = [];
   const options = { limiter: limiterOf("0/minute"), key: () => "k" };
   const onDenied = ({ status }) => {
@@ -128,7 +128,7 @@ test("fetch and hono: a denial that onDenied does not answer is answered as usua
   assert.deepEqual(seen, [429, 429]);
 });
 
-test("fetch: a handler that fails counts as one that answers 500", async () => {
+test("fetch: for count, a handler that throws has answered with 500", async () => {
   for (const [counted, left] of [
     [500, 4],
     [401, 5],
@@ -141,13 +141,13 @@ test("fetch: a handler that fails counts as one that answers 500", async () => {
   }
 });
 
-test("fetch: whose a request is has to be told", () => {
+test("fetch: a key or a peer is required", () => {
   const refusal = { code: "invalid_argument", message: /^neither key nor peer is given/ };
   assert.throws(() => rateLimit(() => new Response(), { limiter: limiterOf("1/s") }), refusal);
   assert.throws(() => rateLimit(5, { limiter: limiterOf("1/s"), key: () => "k" }), { message: /^handler is 5/ });
 });
 
-/** Serves an application while a body runs. */
+/** Serves an application while `body` runs. */
 async function serving(app, body) {
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   if (!server.listening) await once(server, "listening");
@@ -159,7 +159,7 @@ async function serving(app, body) {
   }
 }
 
-test("hono: exactly the limit passes on Redis, and the fields are right", async () => {
+test("hono: exactly the limit is admitted on Redis, with the header fields", async () => {
   await withRedis(async ({ url }) => {
     const limiter = new Limiter(url, { policies: { api: "50/day" }, deadline: "10s" });
     const app = new Hono();
@@ -179,7 +179,7 @@ test("hono: exactly the limit passes on Redis, and the fields are right", async 
   });
 });
 
-test("hono: proxies that are trusted, what counts, and onDenied", async () => {
+test("hono: clientAddress, count and onDenied", async () => {
   const limiter = limiterOf("1/minute");
   const app = new Hono();
   app.use(

@@ -11,7 +11,7 @@ const { withBlackHole } = require("./support/blackhole.cjs");
 
 const root = join(__dirname, "..");
 
-test("under Jest, errors are Errors there, and values are equal to its own", async () => {
+test("in Jest's realm, errors are instances of Error and values compare as equal", async () => {
   await withBlackHole(async (blackHole) => {
     const options = ["--rootDir", join(root, "tests", "jest"), "--testMatch", "**/*.test.cjs", "--ci", "--json"];
     const jest = [join(root, "node_modules", "jest", "bin", "jest.js"), "--runInBand", "--watchman=false", ...options];
@@ -23,11 +23,11 @@ test("under Jest, errors are Errors there, and values are equal to its own", asy
   });
 });
 
-test("what the addon threw is an error of the realm that asks", () => {
+test("an error of the addon becomes an error of the caller's realm", () => {
   const foreign = vm.runInNewContext('Object.assign(new Error("why"), { code: "closed" })');
   assert.ok(!(foreign instanceof Error));
-  const { failure } = require("../dist/failure.js");
+  const { toPublicError } = require("../dist/errors.js");
   const { PolylimitError } = require("polylimit");
-  assert.ok(failure(foreign) instanceof PolylimitError);
-  assert.deepEqual({ ...failure(foreign) }, { code: "closed", name: "PolylimitError" });
+  assert.ok(toPublicError(foreign) instanceof PolylimitError);
+  assert.deepEqual({ ...toPublicError(foreign) }, { code: "closed", name: "PolylimitError" });
 });

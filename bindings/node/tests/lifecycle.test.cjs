@@ -10,7 +10,7 @@ const { localStore } = require("./support/local.cjs");
 const { run } = require("./support/program.cjs");
 const { withRedis } = require("./support/redis.cjs");
 
-test("a process ends by itself once nobody waits, without a close", async () => {
+test("a process ends without close when no promise is pending", async () => {
   await withRedis(async ({ url }) => {
     for (const [way, out] of [
       ["open", "decided\n"],
@@ -21,7 +21,7 @@ test("a process ends by itself once nobody waits, without a close", async () => 
   });
 });
 
-test("a process exits at any time while decisions are pending", async () => {
+test("a process can exit while decisions are pending", async () => {
   await withBlackHole(async (url) => {
     for (const way of ["exit", "exit-later", "exit-waiting"]) {
       for (let round = 0; round < 5; round++) {
@@ -37,14 +37,14 @@ test("a process exits at any time while decisions are pending", async () => {
   });
 });
 
-test("closing a limiter settles what is pending", async () => {
+test("close settles pending operations", async () => {
   await withBlackHole(async (url) => {
     const ended = await run("ends.cjs", "close", url);
     assert.deepEqual(ended, { code: 0, signal: null, out: "Set(1) { 'closed' }\n", err: "" });
   });
 });
 
-test("workers are terminated with work pending", async () => {
+test("workers can be terminated while operations are pending", async () => {
   await withBlackHole(async (url) => {
     const ended = await run("workers.cjs", url, "10");
     assert.deepEqual(ended, { code: 0, signal: null, out: "allowed true\n", err: "" });
@@ -59,20 +59,20 @@ for (const [name, count] of [
   ["memory", 10_000],
   ["redis", 10_000],
 ]) {
-  test(`${count} limiters on ${name}, made and closed or dropped, leave nothing`, async () => {
+  test(`${count} limiters on ${name}, closed or dropped, leave no threads, descriptors or memory`, async () => {
     await withRedis(async ({ url }) => {
       const { code, out, err } = await run("many.cjs", name === "memory" ? "memory:" : url, String(count));
       assert.equal(code, 0, err);
       const { before, after } = JSON.parse(out);
       assert.ok(after.threads <= before.threads, out);
       assert.ok(after.files <= before.files, out);
-      // Memory of the engine that it has not yet given back, and nothing that grows with the number.
+      // The allowance covers memory that the engine has not released yet, and does not depend on the number of limiters.
       assert.ok(after.resident <= before.resident + 32_768, out);
     });
   });
 }
 
-/** Runs a body with the URL of each store, and with how many limiters there are time for. */
+/** Runs `body` with the URL of each store and the number of limiters that the test has time for. */
 async function onEachStore(body) {
   await body("memory:", 10_000);
   const { url, remove } = localStore();
@@ -84,19 +84,19 @@ async function onEachStore(body) {
   await withRedis(({ url }) => body(url, 1_000));
 }
 
-test("limiters that were closed hold nothing, though they are referenced and no garbage is collected", async () => {
+test("close releases all resources without the garbage collector", async () => {
   await onEachStore(async (url, count) => {
     const { code, out, err } = await run("closes.cjs", url, String(count), "keep");
     assert.equal(code, 0, err);
     const { before, after } = JSON.parse(out);
     assert.ok(after.threads <= before.threads, `${url}: ${out}`);
     assert.ok(after.files <= before.files, `${url}: ${out}`);
-    // The objects of JavaScript themselves, which are still there, and what their engine has not collected.
+    // The allowance covers the JavaScript objects, which are still referenced, and garbage that is not collected yet.
     assert.ok(after.resident <= before.resident + 40_960 + 6 * count, `${url}: ${out}`);
   });
 });
 
-test("after a close every operation fails with closed, on every store", async () => {
+test("after close every operation fails with closed, on every store", async () => {
   const closed = { name: "PolylimitError", code: "closed" };
   await onEachStore(async (url) => {
     const limiter = new Limiter(url, { policies: { api: "9/minute" } });
@@ -119,7 +119,7 @@ test("after a close every operation fails with closed, on every store", async ()
     assert.throws(() => limiter.policyFor("api"), closed);
     assert.throws(() => limiter.setPolicy("api", "1/s"), closed);
     assert.throws(() => limiter.setCredentials(undefined, "x"), closed);
-    // What it has done is still told.
+    // Its policies and counters can still be read.
     assert.deepEqual(limiter.stats(), before);
     assert.deepEqual(limiter.policies.map(({ name }) => name)[0], "api");
     assert.equal(limiter.keys, undefined);
@@ -127,7 +127,7 @@ test("after a close every operation fails with closed, on every store", async ()
   });
 });
 
-test("a worker that is terminated while it waits leaves no thread and no descriptor", async () => {
+test("a worker that is terminated with pending operations leaves no thread and no descriptor", async () => {
   await withBlackHole(async (url) => {
     const { code, out, err } = await run("workers.cjs", url, "3", "held");
     assert.equal(code, 0, err);

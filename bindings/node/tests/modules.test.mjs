@@ -6,7 +6,7 @@ import { test } from "node:test";
 const require = createRequire(import.meta.url);
 const description = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
 
-test("every entry is one module, however it is loaded", async () => {
+test("import and require load the same instance of every entry", async () => {
   const entries = Object.keys(description.exports).filter((entry) => entry !== "./package.json");
   assert.equal(entries.length, 6);
   for (const entry of entries) {
@@ -18,7 +18,7 @@ test("every entry is one module, however it is loaded", async () => {
   }
 });
 
-test("the addon asks Node for Node-API alone", () => {
+test("the addon imports only Node-API symbols from Node", () => {
   const { execFileSync } = require("node:child_process");
   const { readdirSync } = require("node:fs");
   const folder = new URL("../build/", import.meta.url);
@@ -30,7 +30,7 @@ test("the addon asks Node for Node-API alone", () => {
   assert.deepEqual(foreign, []);
 });
 
-test("nothing runs when the package is installed", () => {
+test("the package has no install scripts", () => {
   const hooks = Object.keys(description.scripts ?? {}).filter((name) => /install|prepare/.test(name));
   assert.deepEqual(hooks, []);
   assert.equal(description.dependencies, undefined);

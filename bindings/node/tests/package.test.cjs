@@ -11,7 +11,7 @@ const { promisify } = require("node:util");
 const run = promisify(execFile);
 const root = join(__dirname, "..");
 
-/** Runs a body in a folder into which the packed packages were installed. */
+/** Runs `body` in a folder with the packed packages installed. */
 async function installed(body) {
   const folder = await mkdtemp(join(tmpdir(), "polylimit-package-"));
   try {
@@ -29,7 +29,7 @@ async function installed(body) {
       "--no-fund",
     ];
     await run("npm", [...install, ...files], { cwd: folder });
-    // The frameworks are those of the tests.
+    // The frameworks are linked from the node_modules of the tests.
     await mkdir(join(folder, "node_modules", "@types"));
     for (const framework of ["express", "fastify", "hono", "express-rate-limit", "@types/express", "@types/node"]) {
       await symlink(join(root, "node_modules", framework), join(folder, "node_modules", framework));
@@ -40,7 +40,7 @@ async function installed(body) {
   }
 }
 
-/** Runs every snippet of a page in that folder, and compares what it prints with the comments behind its lines. */
+/** Runs every snippet of a page in that folder, and compares its output with the comments at the ends of its lines. */
 async function runSnippets(folder, page) {
   const snippets = [...page.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
   for (const [number, code] of snippets.entries()) {
@@ -54,7 +54,7 @@ async function runSnippets(folder, page) {
   return snippets.length;
 }
 
-/** The pages for users of other packages, beside README.md. */
+/** The migration guides from other packages, which are tested like README.md. */
 const MIGRATIONS = ["from-express-rate-limit.md", "from-fastify-rate-limit.md", "from-rate-limiter-flexible.md"];
 
 test("the packed packages install into an empty folder, and every snippet of the documentation runs there", async () => {
@@ -68,7 +68,7 @@ test("the packed packages install into an empty folder, and every snippet of the
   });
 });
 
-test("the packages bring licences, the notices of what they contain, and links that hold outside of the repository", async () => {
+test("the packages contain licences and third-party notices, and their links are absolute", async () => {
   await installed(async (folder) => {
     const modules = join(folder, "node_modules");
     const [platform] = await readdir(join(modules, "@polylimit"));
@@ -86,7 +86,7 @@ test("the packages bring licences, the notices of what they contain, and links t
   });
 });
 
-test("the types are found by every way of resolving modules, the oldest included", async () => {
+test("the types are found with every moduleResolution of TypeScript", async () => {
   await installed(async (folder) => {
     const source = `
       import { Limiter, type Decision } from "polylimit";
@@ -97,7 +97,7 @@ test("the types are found by every way of resolving modules, the oldest included
       import { rateLimit as hono } from "polylimit/hono";
       const limiter = new Limiter("memory:", { policies: { api: "1/s" }, outage: "deny" });
       const decision: Decision = limiter.checkSync("k");
-      // @ts-expect-error a limiter is needed
+      // @ts-expect-error a limiter is required
       express({ limiter: 5 });
       export { decision, express, PolylimitStore, rateLimitHook, fetched, hono };
     `;

@@ -31,7 +31,7 @@ async function serving(app, body) {
   }
 }
 
-/** The names of the policies that quotas without a name have become in a scope. */
+/** The names of the policies that were made from quotas in a scope. */
 function scopes(limiter) {
   return limiter.policies
     .map(({ name }) => name.split("^"))
@@ -44,7 +44,7 @@ for (const version of ["express4", "express"]) {
   const express = require(version);
   const left = (req, res) => res.send(`${req.rateLimit.remaining}`);
 
-  test(`${version}: quotas without a name belong to their route, wherever its router is mounted`, async () => {
+  test(`${version}: quotas without a name belong to their route, in mounted routers too`, async () => {
     const limiter = limiterOf();
     const limit = (options) => rateLimit({ limiter, policy: "9/minute", ...options });
     const app = express();
@@ -62,7 +62,7 @@ for (const version of ["express4", "express"]) {
     app.get("/login", limit(), left);
     app.get("/search", limit(), left);
     for (const path of ["/first", "/second"]) app.get(path, limit({ scope: "shared" }), left);
-    // What was matched before, and went on, is not where this one stands.
+    // An earlier route that matched and called next is not the route of this middleware.
     app.get("/late", (_req, _res, next) => next());
     app.use("/late", limit(), left);
     await serving(app, async (port) => {
@@ -71,7 +71,7 @@ for (const version of ["express4", "express"]) {
       await request(port, "/login", { method: "HEAD" });
       assert.equal(await text("/login"), "5");
       assert.deepEqual([await text("/users/1"), await text("/users/2"), await text("/users")], ["8", "7", "8"]);
-      // One budget for all tenants: a client cannot make policies.
+      // One budget for all tenants: a client cannot create policies by its choice of path.
       assert.deepEqual([await text("/tenants/a/users/all/1"), await text("/tenants/b/users/all/2")], ["8", "7"]);
       assert.equal(await text("/tenants/c/users/all"), "8");
       assert.equal(await text("/mounted/x", { method: "POST" }), "8");
@@ -79,7 +79,7 @@ for (const version of ["express4", "express"]) {
       assert.equal(await text("/late"), "8");
       assert.equal((await limiter.peek("127.0.0.1", "9/minute")).remaining, 8);
     });
-    // What is longer than a name is hashed.
+    // A route that is too long for a scope is hashed.
     const hashed = /^[0-9a-f]{16,}$/;
     assert.deepEqual(
       scopes(limiter)
@@ -98,7 +98,7 @@ for (const version of ["express4", "express"]) {
     );
   });
 
-  test(`${version}: what several middlewares take from one policy for one key is taken once`, async () => {
+  test(`${version}: several middlewares charge one policy for one key once`, async () => {
     const limiter = limiterOf({ api: "100/minute", user: "100/minute" });
     const app = express();
     app.use(rateLimit({ limiter, policy: "api", key: () => 5 }));
@@ -130,7 +130,7 @@ for (const version of ["express4", "express"]) {
     });
   });
 
-  test(`${version}: what was taken once is given back once, when nobody counts it`, async () => {
+  test(`${version}: a shared charge is refunded once, when no middleware counts the request`, async () => {
     const limiter = limiterOf({ api: "100/minute" });
     let over = 0;
     const counting = (status) => (_, res) => {
@@ -207,7 +207,7 @@ test("hono: quotas without a name belong to their route, and a policy is charged
   assert.equal((await limiter.peek("k", "9/minute")).remaining, 8);
 });
 
-test("fetch: a scope is named, and a policy is charged once", async () => {
+test("fetch: quotas count in the scope option, and a policy is charged once", async () => {
   const limiter = limiterOf({ api: "100/minute" });
   const limit = (handler, options) => limitFetch(handler, { limiter, policy: "9/minute", key: () => "k", ...options });
   const answer = () => new Response("hello");
@@ -220,7 +220,7 @@ test("fetch: a scope is named, and a policy is charged once", async () => {
   assert.equal((await limiter.peek("k", "api")).remaining, 99);
 });
 
-test("a route's name may be longer than a scope", async () => {
+test("a route may be longer than a scope", async () => {
   const limiter = limiterOf();
   const app = fastify();
   const options = { onRequest: rateLimitHook({ limiter, policy: "9/minute" }) };
@@ -231,7 +231,7 @@ test("a route's name may be longer than a scope", async () => {
   assert.deepEqual([await text("a"), await text("a"), await text("b")], ["8", "7", "8"]);
 });
 
-test("a policy is found by its name, its quotas or as the only one, in a scope where it has no name", () => {
+test("policyFor finds a policy by name, by quotas in a scope, or as the only one", () => {
   const limiter = limiterOf({ api: "100/minute" });
   assert.equal(limiter.policyFor().name, "api");
   assert.equal(limiter.policyFor("api", "/login").name, "api");

@@ -13,7 +13,7 @@ const { rateLimit: limitFetch } = require("polylimit/fetch");
 const { rateLimit: limitHono } = require("polylimit/hono");
 const { rateLimit: theirs } = require("express-rate-limit");
 
-/** What makes a middleware in each framework, which fails when the options are wrong. */
+/** For each framework a function that creates a middleware, which throws for invalid options. */
 const MAKERS = {
   express: (options) => limitExpress(options),
   "fastify's hook": (options) => rateLimitHook(options),
@@ -53,7 +53,7 @@ const MISTAKES = {
 };
 
 for (const [framework, make] of Object.entries(MAKERS)) {
-  test(`${framework}: mistakes are found when the middleware is made`, async () => {
+  test(`${framework}: invalid options are refused when the middleware is created`, async () => {
     for (const [what, [options, message]] of Object.entries(MISTAKES)) {
       await assert.rejects(
         async () => await make(options),
@@ -68,7 +68,7 @@ for (const [framework, make] of Object.entries(MAKERS)) {
 for (const version of ["express4", "express"]) {
   const express = require(version);
 
-  test(`${version}: trusting every proxy is found when the middleware is handed over`, async () => {
+  test(`${version}: trust in every proxy is refused by app.use`, async () => {
     const trusting = {
       name: "PolylimitError",
       code: "invalid_argument",
@@ -78,7 +78,7 @@ for (const version of ["express4", "express"]) {
     app.set("trust proxy", true);
     assert.throws(() => app.use(limitExpress({ limiter: one })), trusting);
     assert.throws(() => app.use("/api", [limitExpress({ limiter: one })]), trusting);
-    // Where no address of the application's is used, it does not matter.
+    // The setting has no effect where the key is not the application's address.
     app.use(limitExpress({ limiter: one, key: () => "k" }));
     app.use(limitExpress({ limiter: one, clientAddress: { trust: "loopback", header: "x-forwarded-for" } }));
     for (const trust of [false, 1, "loopback", () => true]) {
@@ -87,7 +87,7 @@ for (const version of ["express4", "express"]) {
     }
   });
 
-  test(`${version}: trusting every proxy that is seen only later is refused, and not believed`, async () => {
+  test(`${version}: trust in every proxy that is set later fails the first request`, async () => {
     const { request } = require("./support/request.cjs");
     const app = express();
     const router = express.Router();
@@ -105,7 +105,7 @@ for (const version of ["express4", "express"]) {
   });
 }
 
-test("fastify: trusting every proxy is found when the server starts", async () => {
+test("fastify: trust in every proxy fails the start of the server", async () => {
   const trusting = {
     name: "PolylimitError",
     code: "invalid_argument",
@@ -122,22 +122,22 @@ test("fastify: trusting every proxy is found when the server starts", async () =
   await app.ready();
 });
 
-test("hono and fetch: who a request is from has to be told", () => {
+test("hono and fetch: a key or a peer is required", () => {
   assert.throws(() => limitFetch(() => new Response(), { limiter: one }), {
     message: /^neither key nor peer is given/,
   });
   assert.throws(() => new Hono().use(limitHono({ limiter: one, peer: "192.0.2.1" })), { message: /^peer is a string/ });
 });
 
-test("express-rate-limit: a window that no quota can have is told when the limit is made, and not counted by", async () => {
+test("express-rate-limit: a window that no quota can have is refused by init, and by each use", async () => {
   for (const windowMs of [0.5, 0, -1, Number.NaN, 1e308]) {
     const refused = { name: "PolylimitError", code: "invalid_argument", message: /^period(Ms)? is / };
     const store = new PolylimitStore({ limiter: "memory:" });
     assert.throws(() => store.init({ windowMs }), refused, String(windowMs));
-    // Its newest version only logs what a store's init throws.
+    // express-rate-limit 8 only logs the error of a store's init.
     const logger = { error: () => {}, warn: () => {} };
     assert.throws(() => theirs({ windowMs, limit: 5, validate: false, logger, store }), refused);
-    for (const ask of ["get", "increment", "decrement"]) await assert.rejects(store[ask]("k"), refused);
+    for (const method of ["get", "increment", "decrement"]) await assert.rejects(store[method]("k"), refused);
     assert.throws(() => store.resetKey("k"), refused);
     store.init({ windowMs: 1000 });
     assert.equal((await store.increment("k")).totalHits, 1);
@@ -146,7 +146,7 @@ test("express-rate-limit: a window that no quota can have is told when the limit
   }
 });
 
-test("a request without a key is counted by its address", async () => {
+test("a request without a key is limited by its address", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "9/minute" } });
   const nothing = [undefined, null];
   const key = () => nothing.pop();

@@ -1,4 +1,4 @@
-// Is compiled, and not run: what the types promise, checked by the strictest compiler.
+// Compiled in strict mode, and never run: tests of the public types.
 
 import type { Request } from "express";
 import express from "express";
@@ -30,15 +30,15 @@ using limiter = new Limiter("redis://localhost", {
   reconnectMax: 20,
 });
 
-// @ts-expect-error there is no such option
+// @ts-expect-error unknown option
 new Limiter("memory:", { maxKey: 5 });
-// @ts-expect-error nor such an outage
+// @ts-expect-error unknown outage policy
 new Limiter("memory:", { policies: { api: { quotas: "1/s", outage: "maybe" } } });
 // @ts-expect-error a cost is a number
 limiter.check("user", { cost: "5" });
-// @ts-expect-error and no BigInt
+// @ts-expect-error a cost is not a BigInt
 limiter.check("user", { cost: 5n });
-// @ts-expect-error nor such an outage for all policies
+// @ts-expect-error unknown outage policy of the limiter
 new Limiter("memory:", { outage: "maybe" });
 new Limiter("memory:", { policies: new Map([["api", "1/s"]]), outage: "deny" });
 // @ts-expect-error a policy's name is text
@@ -47,16 +47,16 @@ limiter.check(5);
 limiter.check(5n);
 // @ts-expect-error a key is text, bytes or a whole number
 limiter.check(true);
-// @ts-expect-error a timeout is needed
+// @ts-expect-error a timeout is required
 limiter.acquire("user", {});
 
 async function decide(): Promise<number> {
   const decision: Decision = await limiter.check(new Uint8Array(4), { policy: "api", cost: 2 });
   const usage: Usage = await limiter.take("user", "100/minute");
   const source: Source = decision.source;
-  // @ts-expect-error a decision does not change
+  // @ts-expect-error a decision is read-only
   decision.remaining = 5;
-  // @ts-expect-error it may be never
+  // @ts-expect-error it may be null
   const wait: number = decision.retryAfterMs;
   for (const one of await limiter.checkMany(["a", { key: "b", cost: 2 }])) {
     if (one instanceof PolylimitError) throw one;
@@ -89,7 +89,7 @@ app.get("/", (req, res) => {
   const remaining: number | undefined = req.rateLimit?.remaining;
   res.json({ remaining });
 });
-// @ts-expect-error there is no such style
+// @ts-expect-error unknown header style
 app.use(rateLimit({ limiter, headers: "all" }));
 app.use(limitRequests({ windowMs: 60_000, limit: 100, store: new PolylimitStore({ limiter, prefix: "web:" }) }));
 

@@ -7,24 +7,24 @@ const { ClientAddressRules, ManualClock, PolylimitError, Quota } = require("poly
 
 const { invalid } = require("./support/code.cjs");
 
-test("the table of errors is the core's", () => {
-  const { failure } = require("../dist/failure.js");
-  const { tables } = require("../dist/exchange.js");
+test("error codes are those of the core's table", () => {
+  const { toPublicError } = require("../dist/errors.js");
+  const { tables } = require("../dist/native.js");
   assert.deepEqual(
     tables.errors.map(({ code, number }) => `${number} ${code}`),
     ["1 invalid_argument", "2 store_unavailable", "3 store_failed", "4 closed", "5 internal"],
   );
   for (const { code } of tables.errors) {
-    const converted = failure(Object.assign(new Error("why"), { code }));
+    const converted = toPublicError(Object.assign(new Error("why"), { code }));
     assert.ok(converted instanceof PolylimitError && converted instanceof Error);
     assert.deepEqual([converted.code, converted.message, converted.name], [code, "why", "PolylimitError"]);
-    assert.equal(failure(converted), converted);
+    assert.equal(toPublicError(converted), converted);
   }
   const other = Object.assign(new Error("why"), { code: "ENOENT" });
-  assert.equal(failure(other), other);
+  assert.equal(toPublicError(other), other);
 });
 
-test("a quota shows its numbers and its text", () => {
+test("a quota has its numbers and its canonical text", () => {
   const quota = Quota.parse("10/s token_bucket burst=20");
   assert.deepEqual(
     { ...quota },
@@ -53,7 +53,7 @@ test("a quota shows its numbers and its text", () => {
   assert.equal(JSON.parse(JSON.stringify({ quota })).quota.text, quota.text);
 });
 
-test("a quota that there cannot be is refused", () => {
+test("an invalid quota is refused", () => {
   assert.throws(() => Quota.parse("10/month"), { code: "invalid_argument" });
   assert.throws(() => Quota.parse(10), invalid('quota is 10: allowed is text such as "100/minute"'));
   for (const limit of [-1, 1.5, Number.NaN, Infinity, 1e308, 1n, "1", null, undefined]) {
@@ -74,7 +74,7 @@ test("a quota that there cannot be is refused", () => {
   assert.throws(() => new Quota(1, 1000, { algorithm: 5 }), { code: "invalid_argument", message: /^algorithm is 5/ });
 });
 
-test("a manual clock shows what it was told", () => {
+test("a manual clock shows the time that was set", () => {
   const clock = new ManualClock(5);
   clock.advanceMs(0.001);
   assert.equal(clock.nowUs, 6);
@@ -88,7 +88,7 @@ test("a manual clock shows what it was told", () => {
   assert.throws(() => clock.advanceMs(-1), { code: "invalid_argument", message: /^byMs is -1/ });
 });
 
-test("the client is found behind proxies that are trusted, and only there", () => {
+test("the client is found behind trusted proxies only", () => {
   const rules = new ClientAddressRules({ trust: ["10.0.0.0/8", "loopback"], header: "x-forwarded-for" });
   assert.equal(rules.header, "x-forwarded-for");
   assert.deepEqual(rules.resolve("10.0.0.1", ["198.51.100.1, 203.0.113.7, 10.0.0.2"]), {
@@ -114,5 +114,5 @@ test("the client is found behind proxies that are trusted, and only there", () =
   for (const [options, message] of refusals) {
     assert.throws(() => new ClientAddressRules(options), { code: "invalid_argument", message });
   }
-  assert.throws(() => rules.resolve("nobody"), { code: "invalid_argument", message: /^peer is no address/ });
+  assert.throws(() => rules.resolve("nobody"), { code: "invalid_argument", message: /^peer is not an address/ });
 });

@@ -2,15 +2,15 @@
 
 export declare class NativeAddressRules {
   constructor(settings: AddressSettings)
-  /** The header that `resolve` wants the lines of. */
+  /** The header whose lines `resolve` needs. */
   header(): string | null
-  /** The client of a request from `peer`, which no address stands for a Unix socket. */
+  /** Finds the client of a request from `peer`, which is `None` for a Unix socket. */
   resolve(peer: string | undefined | null, lines: Array<string>): NativeClient
   /**
-   * The function that tells only what to limit by; `line` is all lines of the header, joined. All peers that are no address
-   * are one client.
+   * Creates the function that returns only the key of a client. `line` is all lines of the header, joined. All peers that
+   * are not addresses count as one client.
    */
-  keyOf(): (peer?: string, line?: string) => string
+  keyFunction(): (peer?: string, line?: string) => string
 }
 
 export declare class NativeClock {
@@ -22,77 +22,79 @@ export declare class NativeClock {
 
 export declare class NativeExchange {
   /**
-   * `drain` is called on JavaScript's thread after operations have finished, once for many, and `tell` after a limiter has
-   * something to tell.
+   * `on_finished` is called on JavaScript's thread after operations have finished, once for many of them, and `on_event`
+   * after limiters have raised events.
    */
-  constructor(fields: Float64Array, question: Int32Array, shortKey: Uint8Array, drain: () => void, tell: () => void)
-  /** The function that starts the operations that are pending and were not started yet. */
-  starter(): () => void
-  /** The function that shows the next finished operation and its ticket, which is 0 when there is none. */
-  finished(): () => void
-  /** Whether the process stays for the sake of what is pending. */
-  keepAlive(stay: boolean): void
+  constructor(fields: Float64Array, request: Int32Array, shortKey: Uint8Array, onFinished: () => void, onEvent: () => void)
+  /** Creates the function that starts the deferred operations. */
+  startFunction(): () => void
   /**
-   * Shows one of several decisions.
+   * Creates the function that writes the result of the next finished operation, and its ticket, which is 0 when there is
+   * none.
+   */
+  nextFunction(): () => void
+  /** Whether pending operations keep the process alive. */
+  keepAlive(isKept: boolean): void
+  /**
+   * Writes one of several decisions into the arrays.
    *
    * # Errors
-   * Its own, if it has one.
+   * The error of that request, if it has one.
    */
-  item(at: number): void
-  /** What `doctor` has found. */
+  loadDecision(at: number): void
+  /** The findings of the newest `doctor`. */
   findings(): Array<NativeFinding>
-  /** What limiters have to tell, the oldest first. */
+  /** The events that have not been read yet, the oldest first. */
   events(): Array<NativeEvent>
   /**
-   * The failure that was shown.
+   * Throws the error of the newest result.
    *
    * # Errors
    * Always.
    */
-  failure(): void
+  throwError(): void
   /**
-   * The function that writes the fields of responses about what a limiter decides by a policy. It tells which values are
-   * not as they were in the response before.
+   * Creates the function that writes the header fields of responses about one limiter and policy.
    *
    * # Errors
-   * When a style or a form is not known.
+   * When the style or the form is not known.
    */
-  responder(limiter: NativeLimiter, policy: string, style?: string | undefined | null, resetForm?: string | undefined | null): () => string | undefined
-  /** Adds the decision in the array to those that the next response is about. */
+  headerFunction(limiter: NativeLimiter, policy: string, style?: string | undefined | null, resetForm?: string | undefined | null): () => string | undefined
+  /** Adds the decision in the arrays to those that the next response is about. */
   addOutcome(limiter: NativeLimiter, policy: string): void
-  /** Forgets what the response was about. */
+  /** Removes all added decisions. */
   clearOutcomes(): void
   /**
-   * The content type and the body that answer the denied request of the response, for a client with this `accept` field;
-   * the status stands in the array.
+   * The content type and the body of the response to the denied request, for a client with this `accept` field. The status
+   * is written into the arrays.
    */
-  refusal(units: number, accept?: string | undefined | null): Array<string>
-  /** The same for whoever writes the answer by hand. */
+  denialResponse(units: number, accept?: string | undefined | null): Array<string>
+  /** The parts of that response, for a handler that writes its own. */
   problem(units: number): NativeProblem
 }
 
 export declare class NativeLimiter {
   constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, clock?: NativeClock | undefined | null)
-  /** The function that does the operations on one key. */
-  operate(): (key?: string | Uint8Array, policy?: string) => void
+  /** Creates the function that runs operations on single keys. */
+  operateFunction(): (key?: string | Uint8Array, policy?: string) => void
   /**
-   * Checks several, each on its own or all together; leaves the decisions, or their ticket. Of those on their own, what
-   * cannot be asked is told by its place, and the others are decided.
+   * Decides several checks, each on its own or all of them together, and leaves the decisions, or their ticket. A check of
+   * its own whose key or cost is not allowed is returned, and the others are decided.
    */
-  checkMany(checks: Array<CheckRow>, together: boolean): Array<RefusedCheck>
-  /** Waits for the store. */
+  checkMany(checks: Array<CheckRow>, together: boolean): Array<InvalidCheck>
+  /** Waits until the store answers. */
   ready(timeoutMs: number): void
-  /** Looks at the store. */
+  /** Has the doctor examine the store. */
   doctor(): void
-  /** Adds a policy or changes its numbers. */
+  /** Adds a policy, or changes the numbers of an existing one. */
   setPolicy(name: string, quotas: string): void
-  /** The name of the policy by which requests that name this one, these quotas or none are decided, and its quotas as text. */
+  /** Finds the policy of a name or of quotas, or the limiter's only one: its name, then its quotas as text. */
   policyFor(policy?: string | undefined | null, scope?: string | undefined | null): Array<string>
-  /** Each policy's name, and its quotas as text. */
+  /** All policies: the name of each, then its quotas as text. */
   policies(): Array<Array<string>>
   setCredentials(username: string | undefined | null, password: string): void
-  /** How many decisions came from where, and what they took. */
-  stats(): Array<Count>
+  /** The counters of the limiter. */
+  stats(): Array<Counter>
   keys(): number | null
   close(): void
 }
@@ -104,6 +106,17 @@ export interface AddressSettings {
   ipv6Prefix?: number
 }
 
+export declare const enum AnswerKind {
+  Decision = 0,
+  Usage = 1,
+  Ready = 2,
+  Decisions = 3,
+  Findings = 4,
+  Failure = 5,
+}
+
+export declare function buildQuota(limit: number, periodMs: number, settings: QuotaSettings): QuotaNumbers
+
 export declare function checkCost(units: number): void
 
 export interface CheckRow {
@@ -112,7 +125,7 @@ export interface CheckRow {
   cost?: number
 }
 
-export interface Count {
+export interface Counter {
   name: string
   count: number
 }
@@ -123,10 +136,10 @@ export interface ErrorRow {
 }
 
 /**
- * The places. Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are places in their
- * tables, and `Degraded` is -1 for not at all. `Ticket` is that of a pending operation, 0 when it has answered.
+ * Indices of the `Float64Array`: the numbers of the newest answer, and those of a request that may have a fraction.
  *
- * From `Cost` on they are what JavaScript asks, beside what stands in the array of `Question`.
+ * Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are indices in their tables; `Degraded` is
+ * -1 for an answer that is not degraded. `Ticket` is the number of a pending operation, or 0 when the answer is there.
  */
 export declare const enum Field {
   Kind = 0,
@@ -140,25 +153,22 @@ export declare const enum Field {
   Degraded = 8,
   Limit = 9,
   Taken = 10,
-  /** How many quotas, decisions or findings there are. An only quota's numbers are `Limit`, `Remaining` and `ResetAfterMs`. */
+  /** The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining` and `ResetAfterMs`. */
   Quotas = 11,
-  /** The status that answers a denied request. */
+  /** The HTTP status of the response to a denied request. */
   Status = 12,
-  /** A bit for each value that is not as in the response before; -1 when all is told. */
+  /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
   Changed = 13,
+  /** From here on the caller writes: the cost of the request. */
   Cost = 14,
   TimeoutMs = 15,
   NowMs = 16,
   FirstQuota = 17,
 }
 
-export declare const enum Kind {
-  Decision = 0,
-  Usage = 1,
-  Ready = 2,
-  Decisions = 3,
-  Findings = 4,
-  Failure = 5,
+export interface InvalidCheck {
+  at: number
+  message: string
 }
 
 export declare function limiterOptions(): Array<OptionRow>
@@ -205,7 +215,7 @@ export declare const enum Operation {
   Refund = 4,
   Reset = 5,
   Acquire = 6,
-  /** A check that has to answer at once. */
+  /** A check that fails unless the store answers without waiting. */
   CheckSync = 7,
 }
 
@@ -231,23 +241,6 @@ export interface PolicyRow {
   lease?: string
 }
 
-/**
- * The places of what an operation is asked, in an array of whole numbers: reading those takes less time than making
- * whole numbers of others.
- */
-export declare const enum Question {
-  /** An `Operation`. */
-  Operation = 0,
-  /** How many bytes of the short key's place are the key; -1 when the key is an argument. */
-  KeyLength = 1,
-  /** The place of the policy's text; -1 for none, and -2 when it is an argument, which then gets a place. */
-  Policy = 2,
-  /** Whether there is a cost. */
-  HasCost = 3,
-  /** Whether the response is about the outcomes that were added; otherwise it is about the decision in the array. */
-  OutcomesAdded = 4,
-}
-
 export interface QuotaNumbers {
   text: string
   algorithm: string
@@ -260,8 +253,6 @@ export interface QuotaNumbers {
   countDenied: boolean
 }
 
-export declare function quotaOf(limit: number, periodMs: number, settings: QuotaSettings): QuotaNumbers
-
 export interface QuotaSettings {
   algorithm?: string
   burst?: number
@@ -271,9 +262,24 @@ export interface QuotaSettings {
   countDenied?: boolean
 }
 
-export interface RefusedCheck {
-  at: number
-  message: string
+/**
+ * Indices of the `Int32Array`: the numbers of a request that are integers. Reading an integer is faster than converting one
+ * from a floating-point number.
+ */
+export declare const enum RequestField {
+  /** An `Operation`. */
+  Operation = 0,
+  /** The length of the key in the short key's buffer, in bytes; -1 when the key is an argument. */
+  KeyLength = 1,
+  /**
+   * The number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
+   * the addon writes the name's number here.
+   */
+  Policy = 2,
+  /** 1 when the request names a cost, otherwise 0. */
+  HasCost = 3,
+  /** 1 when the response is about the outcomes that were added, 0 when it is about the decision in the `Float64Array`. */
+  OutcomesAdded = 4,
 }
 
 export declare function suggestion(option: string): SuggestionRow | null

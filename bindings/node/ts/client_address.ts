@@ -1,21 +1,21 @@
 import type { NativeAddressRules } from "./addon";
-import { known, number, refused, text } from "./argument";
-import { calling, failure, failureOf } from "./failure";
+import { checkedOptions, notAllowed, number, text } from "./arguments";
+import { callNative, methodError, toPublicError } from "./errors";
 import { native } from "./native";
 import type { ForwardingHeader } from "./tables";
 
-/** Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client. */
+/** Which proxies are trusted to report a client's address, and how much of an address identifies one client. */
 export interface ClientAddressOptions {
   /**
-   * The networks of the proxies: addresses, networks such as `10.0.0.0/8`, `loopback`, `link-local`, `private`. Nobody
-   * unless told otherwise.
+   * The networks of the proxies: addresses, networks such as `10.0.0.0/8`, `loopback`, `link-local`, `private`. By default
+   * no proxy is trusted.
    */
   readonly trust?: string | readonly string[];
   /** The one header that those proxies write. There is no default. */
   readonly header?: ForwardingHeader;
-  /** How many leading bits of an IPv4 address are one client, 0 to 32. */
+  /** The number of leading bits of an IPv4 address that identify a client, 0 to 32; 32 by default. */
   readonly ipv4Prefix?: number;
-  /** How many leading bits of an IPv6 address are one client, 0 to 128. */
+  /** The number of leading bits of an IPv6 address that identify a client, 0 to 128; 64 by default. */
   readonly ipv6Prefix?: number;
 }
 
@@ -23,56 +23,56 @@ export interface ClientAddressOptions {
 export interface ClientAddress {
   /** The exact address. */
   readonly address: string;
-  /** What to limit by: one text for all addresses that are counted together, such as `2001:db8:1:2::/64`. */
+  /** The key to limit: the same text for all addresses of one client, such as `2001:db8:1:2::/64`. */
   readonly key: string;
 }
 
-type KeyOf = (peer?: string, line?: string) => string;
+type KeyFunction = (peer?: string, line?: string) => string;
 
-/** Tell only what to limit by. */
-const keyFunctions = new WeakMap<ClientAddressRules, KeyOf>();
+/** The functions of the addon that return only the key. */
+const keyFunctions = new WeakMap<ClientAddressRules, KeyFunction>();
 
 const OPTIONS = ["trust", "header", "ipv4Prefix", "ipv6Prefix"];
 
-/** Checked rules that find the client's address behind proxies; the leftmost entry of a header is never believed. */
+/** Checked rules that find a client's address behind proxies. Entries of a header that no trusted proxy wrote are ignored. */
 export class ClientAddressRules {
-  /** The header whose lines `resolve` wants; `undefined` if nobody is trusted to write one. */
+  /** The header whose lines `resolve` needs; `undefined` if no proxy is trusted. */
   readonly header: ForwardingHeader | undefined;
   readonly #rules: NativeAddressRules;
 
-  /** @throws PolylimitError `invalid_argument` with what was read and what is allowed */
+  /** @throws PolylimitError `invalid_argument` that names the option, what was read and what is allowed */
   constructor(options: ClientAddressOptions = {}) {
-    known("clientAddress", options, OPTIONS);
+    checkedOptions("clientAddress", options, OPTIONS);
     const { trust = [], header, ipv4Prefix, ipv6Prefix } = options;
     const networks = typeof trust === "string" ? [trust] : trust;
-    if (!Array.isArray(networks)) throw refused("trust", trust, "a network or an array of them");
+    if (!Array.isArray(networks)) throw notAllowed("trust", trust, "a network or an array of them");
     for (const network of networks) text("trust", network, "a network or an array of them");
     if (header !== undefined) text("header", header, "the name of a header");
     for (const [name, bits] of Object.entries({ ipv4Prefix, ipv6Prefix })) {
       if (bits !== undefined) number(name, bits, "a number of bits");
     }
     const settings = { trust: [...networks], header, ipv4Prefix, ipv6Prefix };
-    this.#rules = calling(() => new native.NativeAddressRules(settings));
+    this.#rules = callNative(() => new native.NativeAddressRules(settings));
     this.header = (this.#rules.header() ?? undefined) as ForwardingHeader | undefined;
-    keyFunctions.set(this, this.#rules.keyOf() as KeyOf);
+    keyFunctions.set(this, this.#rules.keyFunction() as KeyFunction);
   }
 
   /**
-   * The client of a request from `peer`, the address at the other end of the socket, which is `undefined` for a Unix
-   * socket, with the lines of the header, in the order in which they came.
+   * Finds the client of a request from `peer`, the address at the other end of the socket (`undefined` for a Unix socket).
+   * `lines` are the lines of the header in the order in which they arrived.
    */
   resolve(peer: string | undefined, lines: readonly string[] = []): ClientAddress {
-    if (!keyFunctions.has(this)) throw failureOf(false, "ClientAddressRules", undefined);
-    const { address, key } = calling(() => this.#rules.resolve(peer, lines as string[]));
+    if (!keyFunctions.has(this)) throw methodError(false, "ClientAddressRules", undefined);
+    const { address, key } = callNative(() => this.#rules.resolve(peer, lines as string[]));
     return { address, key };
   }
 }
 
-/** What a request is counted by, with all lines of the header, joined. */
-export function keyBy(rules: ClientAddressRules, peer: string | undefined, line: string | undefined): string {
+/** The key of a client; `line` is all lines of the header, joined. */
+export function clientKey(rules: ClientAddressRules, peer: string | undefined, line: string | undefined): string {
   try {
-    return (keyFunctions.get(rules) as KeyOf)(peer, line);
+    return (keyFunctions.get(rules) as KeyFunction)(peer, line);
   } catch (thrown) {
-    throw failure(thrown);
+    throw toPublicError(thrown);
   }
 }

@@ -1,31 +1,32 @@
-/** What operations answer. */
+/** The answers of operations: their types, and how they are read from the shared arrays. */
 
 import { Field } from "./addon";
-import { exchange, fields as shared, tables } from "./exchange";
-import { failure, type PolylimitError } from "./failure";
+import { type PolylimitError, toPublicError } from "./errors";
+import { exchange, fields as sharedFields } from "./exchange";
+import { tables } from "./native";
 import type { Degradation, Source } from "./tables";
 
 /** One quota's own view of a key, after the operation. */
 export interface QuotaUsage {
   /** Units per period. */
   readonly limit: number;
-  /** Whole units that this quota would still admit right now. */
+  /** Whole units that this quota would admit right now. */
   readonly remaining: number;
   /** Milliseconds until nothing counts as used under this quota if nothing else arrives. */
   readonly resetAfterMs: number;
 }
 
-/** What every answer says. Times are milliseconds with a fraction down to the microsecond. */
+/** The properties of every answer. Times are milliseconds with a fraction down to the microsecond. */
 interface Common {
   /** Units per period: the least over the quotas. */
   readonly limit: number;
-  /** Whole units that can still be spent right now, after this operation: the least over the quotas. */
+  /** Whole units that can be spent right now, after this operation: the least over the quotas. */
   readonly remaining: number;
-  /** Milliseconds until nothing counts as used any more if nothing else arrives: the longest over the quotas. */
+  /** Milliseconds until nothing counts as used if nothing else arrives: the longest over the quotas. */
   readonly resetAfterMs: number;
-  /** Where the answer came from. */
+  /** Where the answer came from: the store, or what decided without it. */
   readonly source: Source;
-  /** Why this is not what a healthy store would have answered for this key alone; `null` when it is. */
+  /** Why a healthy store might have answered otherwise; `null` when the answer is exact. */
   readonly degraded: Degradation | null;
   /** Each quota's own view, in the policy's order. */
   readonly quotas: readonly QuotaUsage[];
@@ -36,21 +37,21 @@ export interface Decision extends Common {
   /** Whether every quota of the policy admits the request. */
   readonly allowed: boolean;
   /**
-   * Milliseconds until the same request, alone, would be admitted: exactly then, and not one microsecond earlier. 0 when
-   * allowed; `null` is never: the cost exceeds what a quota can ever admit.
+   * Milliseconds until the same request would be admitted if no other arrives, exact to the microsecond. 0 when allowed;
+   * `null` means never: the cost exceeds what a quota can ever admit.
    */
   readonly retryAfterMs: number | null;
-  /** Milliseconds that this admitted request has to wait for its turn: leaky bucket only, otherwise 0. */
+  /** Milliseconds that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0. */
   readonly delayMs: number;
 }
 
-/** The answer to a take, a charge, a refund or a reset: what is left after it. */
+/** The answer to a take, a charge, a refund or a reset: the state after it. */
 export interface Usage extends Common {
   /** The units that a take has spent from every quota; 0 for every other operation. */
   readonly taken: number;
 }
 
-const fields = shared;
+const fields = sharedFields;
 const sources = tables.sources as readonly Source[];
 const degradations = tables.degradations as readonly Degradation[];
 
@@ -102,22 +103,22 @@ function readQuota(at: number): QuotaUsage {
   return { limit: fields[at], remaining: fields[at + 1], resetAfterMs: fields[at + 2] };
 }
 
-/** Each decision of several, or its error. */
+/** Reads several decisions; in place of one that failed stands its error. */
 export function readDecisions(): (Decision | PolylimitError)[] {
   const count = fields[Field.Quotas];
   const decisions: (Decision | PolylimitError)[] = [];
   for (let at = 0; at < count; at++) {
     try {
-      exchange.item(at);
+      exchange.loadDecision(at);
       decisions.push(readDecision());
     } catch (thrown) {
-      decisions.push(failure(thrown) as PolylimitError);
+      decisions.push(toPublicError(thrown) as PolylimitError);
     }
   }
   return decisions;
 }
 
-/** The way back: what the addon is to write headers about. */
+/** Writes a decision into the shared arrays, so that the addon can make header fields of it. */
 export function writeDecision(decision: Decision): void {
   fields[Field.Allowed] = decision.allowed ? 1 : 0;
   fields[Field.RetryAfterMs] = decision.retryAfterMs ?? -1;

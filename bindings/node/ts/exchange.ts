@@ -1,40 +1,37 @@
 /**
- * Questions on their way to the addon, and answers on their way back. Their numbers stand in arrays that both sides see,
- * short keys beside them, and the objects are made here: making one through Node-API, or reading a text, takes as long as
- * deciding.
+ * The way of requests to the addon and of answers back. Their numbers stand in arrays that both sides share, with a buffer for
+ * short keys beside them. Objects are created on this side, because creating one with Node-API, or reading a string there,
+ * takes as long as a decision.
  */
 
-import { Field, Kind, Question } from "./addon";
-import { deliver } from "./degraded";
-import { failure, setErrorCodes } from "./failure";
+import { AnswerKind, Field, RequestField } from "./addon";
+import { toPublicError } from "./errors";
+import { deliver } from "./events";
 import { native } from "./native";
-
-export const tables = native.tables();
-setErrorCodes(tables.errors.map(({ code }) => code));
 
 const LENGTH: number = Field.FirstQuota + 3 * 16;
 
-/** The numbers of the newest answer. */
+/** The numbers of the newest answer, by `Field`. */
 const fields: Float64Array = new Float64Array(LENGTH);
-/** The whole numbers of what is asked. */
-const question: Int32Array = new Int32Array(Question.OutcomesAdded + 1);
+/** The integers of a request, by `RequestField`. */
+const request: Int32Array = new Int32Array(RequestField.OutcomesAdded + 1);
 
-// As constants of each module that uses them often they need not be looked up in what this one exports with every use.
-export { fields, question };
+// Modules on the hot path copy these into constants of their own: an import of CommonJS is looked up with each use.
+export { fields, request };
 
-/** Longer keys are read by the addon. */
+/** The capacity of the buffer. The addon reads a longer key as an argument. */
 const SHORT = 40;
 const shortKey = new Uint8Array(SHORT);
-/** Bound here: once some package has touched the prototype of strings, looking it up there takes longer than all the rest. */
+/** Bound once: if a package has changed the prototype of strings, finding the method there takes longer than all the rest. */
 const unitAt: (text: string, at: number) => number = Function.prototype.call.bind(String.prototype.charCodeAt);
 
-export const exchange = new native.NativeExchange(fields, question, shortKey, drain, tell);
-const start = exchange.starter();
-const next = exchange.finished();
+export const exchange = new native.NativeExchange(fields, request, shortKey, settleFinished, deliverEvents);
+const start = exchange.startFunction();
+const next = exchange.nextFunction();
 
-/** Writes a key to its place if it is short and ASCII, and says whether it was. */
-export function isWritten(key: string | Uint8Array): boolean {
-  question[Question.KeyLength] = -1;
+/** Writes a key into the buffer if it is short and ASCII. Returns whether it did; otherwise the key must be an argument. */
+export function writeShortKey(key: string | Uint8Array): boolean {
+  request[RequestField.KeyLength] = -1;
   if (typeof key !== "string") return false;
   const { length } = key;
   if (length > SHORT) return false;
@@ -43,68 +40,68 @@ export function isWritten(key: string | Uint8Array): boolean {
     if (unit > 0x7f) return false;
     shortKey[at] = unit;
   }
-  question[Question.KeyLength] = length;
+  request[RequestField.KeyLength] = length;
   return true;
 }
 
-interface Waiter {
+/** A pending operation: how to read its answer, and the promise to settle. */
+interface PendingOperation {
   readonly read: () => unknown;
   readonly resolve: (answer: unknown) => void;
   readonly reject: (reason: unknown) => void;
 }
 
-const waiters = new Map<number, Waiter>();
+/** By ticket. */
+const pending = new Map<number, PendingOperation>();
 
-/** Whether what is asked from here on is started along with what was. */
-let starting = false;
+let isStartScheduled = false;
 const now = Promise.resolve();
 
-/** Starts what was asked together, once nothing more is asked for the moment: it travels together then. */
-function startAll(): void {
-  starting = false;
+/** Starts the deferred operations. It runs as a microtask, after the program has made all its calls of this turn. */
+function startDeferred(): void {
+  isStartScheduled = false;
   start();
 }
 
-/** What was just asked: at once where it has answered, otherwise when it does. */
-export function answered<T>(read: () => T): Promise<T> {
-  return fields[Field.Ticket] === 0 ? Promise.resolve(read()) : later(read);
+/** The answer of the operation that was just submitted, as a promise. */
+export function answerOf<T>(read: () => T): Promise<T> {
+  return fields[Field.Ticket] === 0 ? Promise.resolve(read()) : pendingAnswer(read);
 }
 
-/** What was just asked and has not answered yet. */
-export function later<T>(read: () => T): Promise<T> {
+/** The same for an operation that is known to be pending. */
+export function pendingAnswer<T>(read: () => T): Promise<T> {
   const ticket = fields[Field.Ticket];
   return new Promise<T>((resolve, reject) => {
-    // Somebody waits for it, so the process does.
-    if (waiters.size === 0) exchange.keepAlive(true);
-    if (!starting) {
-      starting = true;
-      now.then(startAll);
+    if (pending.size === 0) exchange.keepAlive(true);
+    if (!isStartScheduled) {
+      isStartScheduled = true;
+      now.then(startDeferred);
     }
-    waiters.set(ticket, { read, resolve: resolve as (answer: unknown) => void, reject });
+    pending.set(ticket, { read, resolve: resolve as (answer: unknown) => void, reject });
   });
 }
 
-/** Called by the addon after something has finished, once for many. */
-function drain(): void {
+/** The addon calls this after operations have finished, once for many of them. */
+function settleFinished(): void {
   for (next(); fields[Field.Ticket] !== 0; next()) {
     const ticket = fields[Field.Ticket];
-    const waiter = waiters.get(ticket);
-    waiters.delete(ticket);
-    if (waiter !== undefined) settle(waiter);
+    const operation = pending.get(ticket);
+    pending.delete(ticket);
+    if (operation !== undefined) settle(operation);
   }
-  if (waiters.size === 0) exchange.keepAlive(false);
+  if (pending.size === 0) exchange.keepAlive(false);
 }
 
-/** Called by the addon when limiters have something to tell. */
-function tell(): void {
+/** The addon calls this after limiters have raised events. */
+function deliverEvents(): void {
   for (const event of exchange.events()) deliver(event);
 }
 
-function settle({ read, resolve, reject }: Waiter): void {
+function settle({ read, resolve, reject }: PendingOperation): void {
   try {
-    if (fields[Field.Kind] === Kind.Failure) exchange.failure();
+    if (fields[Field.Kind] === AnswerKind.Failure) exchange.throwError();
     resolve(read());
   } catch (thrown) {
-    reject(failure(thrown));
+    reject(toPublicError(thrown));
   }
 }

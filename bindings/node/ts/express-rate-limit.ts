@@ -1,50 +1,50 @@
-/** A store for express-rate-limit: its users switch by changing one line. */
+/** A store for express-rate-limit, which replaces one of its own stores by a change of one line. */
 
 import type { ClientRateLimitInfo, Options, Store } from "express-rate-limit";
 
-import { invalidArgument, known, number, text } from "./argument";
+import { checkedOptions, number, text } from "./arguments";
 import type { Decision, Usage } from "./decision";
-import { PolylimitError } from "./failure";
-import { isOfProcess, Limiter } from "./limiter";
-import { Quota } from "./quota";
+import { invalidArgument, PolylimitError } from "./errors";
+import { countsInProcess, Limiter } from "./limiter";
+import { Quota } from "./policy";
 
-/** What the store counts with. */
+/** The options of the store. */
 export interface PolylimitStoreOptions {
   /**
-   * The limiter that counts, or the URL of a store to make one for. That one is closed by `shutdown`; one that was given is
-   * left to its maker.
+   * The limiter that counts, or the URL from which to make one. `shutdown` closes a limiter that was made here, and leaves
+   * any other open.
    */
   readonly limiter: Limiter | string;
-  /** What every key begins with, so that several of express-rate-limit's limits do not count together. */
+  /** The prefix of every key, so that several limits of express-rate-limit have budgets of their own. */
   readonly prefix?: string;
 }
 
-/** It counts up to here; the limit is express-rate-limit's own and is applied there. */
-const LARGEST = 1_000_000_000_000;
+/** The limit of the quota that counts. The real limit belongs to express-rate-limit, which applies it. */
+const MAX_LIMIT = 1_000_000_000_000;
 
-/** A window before express-rate-limit has told its own: that one's default. */
-const USUAL_WINDOW_MS = 60_000;
+/** The default window of express-rate-limit, for a store that is used without `init`. */
+const DEFAULT_WINDOW_MS = 60_000;
 
 /**
- * Counts as express-rate-limit's own stores do: in windows that start with a client's first request, whatever the limit.
- * Requests over the limit are counted too. When no decision can be made, or the policy in place of the store denies, it
- * fails, and `passOnStoreError` says what then. Where each process counts by itself in place of the store, it admits the
- * whole limit, whatever `fallbackShare` says: the limit is not told here.
+ * Counts like express-rate-limit's own stores: in windows that start with a client's first request, and past the limit. It
+ * fails when no decision can be made, or when the outage policy denies; express-rate-limit's `passOnStoreError` decides about
+ * the request then. With the outage policy `fallback` each process admits the whole limit, and `fallbackShare` has no
+ * effect, because a store does not know the limit.
  */
 export class PolylimitStore implements Store {
   readonly prefix: string;
   readonly #limiter: Limiter;
   readonly #isOwn: boolean;
   #policy: string | undefined;
-  /** Why `init` has refused the window. */
-  #refusal: unknown;
-  readonly #emptied = new Emptied();
-  /** How often all was forgotten. */
+  /** The error with which `init` has refused the window. */
+  #initError: unknown;
+  readonly #emptied = new EmptiedKeys();
+  /** The number of calls of `resetAll`, which is part of the keys. */
   #generation = 0;
 
   /** @throws PolylimitError `invalid_argument` with the name of the option */
   constructor(options: PolylimitStoreOptions) {
-    const { limiter, prefix = "" } = known("options", options, ["limiter", "prefix"]);
+    const { limiter, prefix = "" } = checkedOptions("options", options, ["limiter", "prefix"]);
     this.prefix = text("prefix", prefix, "text");
     this.#isOwn = !(limiter instanceof Limiter);
     this.#limiter = limiter instanceof Limiter ? limiter : new Limiter(limiter);
@@ -52,77 +52,77 @@ export class PolylimitStore implements Store {
   }
 
   /**
-   * Whether no other store can count the same: this one is the only one of a limiter that counts in this process. By this
-   * express-rate-limit knows what counts one request twice.
+   * Whether no other store can have the same keys: this is the only store of a limiter in this process's memory. By this
+   * property express-rate-limit detects that a request is counted twice.
    */
   get localKeys(): boolean {
-    return isOfProcess(this.#limiter) && stores.get(this.#limiter) === 1;
+    return countsInProcess(this.#limiter) && stores.get(this.#limiter) === 1;
   }
 
   /**
-   * Called by express-rate-limit with its options, when a limit is made. A store that was not is used with its default window.
+   * Called by express-rate-limit with its options. Without this call the default window holds.
    *
-   * @throws PolylimitError `invalid_argument` when the window is none that a quota can have: 1 ms to 366 days
+   * @throws PolylimitError `invalid_argument` for a window outside of 1 ms to 366 days
    */
   init({ windowMs }: Pick<Options, "windowMs">): void {
     try {
       number("windowMs", windowMs, "a number of milliseconds, 1 to 366 days");
-      const quota = new Quota(LARGEST, windowMs, { algorithm: "fixed_window" });
+      const quota = new Quota(MAX_LIMIT, windowMs, { algorithm: "fixed_window" });
       this.#policy = this.#limiter.policyFor(quota.text).name;
-      this.#refusal = undefined;
+      this.#initError = undefined;
     } catch (error) {
-      this.#refusal = error;
+      this.#initError = error;
       throw error;
     }
   }
 
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const decision = answered(await this.#limiter.peek(this.#key(key), this.#named()));
+    const decision = requireCount(await this.#limiter.peek(this.#key(key), this.#policyName()));
     return decision.resetAfterMs === 0 && !this.#emptied.has(key) ? undefined : hits(decision);
   }
 
   async increment(key: string): Promise<ClientRateLimitInfo> {
-    const counted = hits(answered(await this.#limiter.check(this.#key(key), this.#named())));
-    // Where an outage admits everything, nothing is counted; express-rate-limit wants to hear of the request all the same.
+    const counted = hits(requireCount(await this.#limiter.check(this.#key(key), this.#policyName())));
+    // The outage policy `allow` counts nothing, but express-rate-limit requires at least this request in the count.
     return { ...counted, totalHits: Math.max(counted.totalHits, 1) };
   }
 
   async decrement(key: string): Promise<void> {
-    const { resetAfterMs } = answered(await this.#limiter.refund(this.#key(key), this.#named()));
+    const { resetAfterMs } = requireCount(await this.#limiter.refund(this.#key(key), this.#policyName()));
     if (resetAfterMs === 0) this.#emptied.add(key);
   }
 
   /**
-   * Forgets a key. express-rate-limit reads this right after `init` when a limit is made, and only logs what `init` throws: so
-   * a limit whose window `init` has refused fails here, where it is made, and not with each request.
+   * Deletes the state of a key. express-rate-limit reads this property right after it has called `init`, whose error it only
+   * logs. So the getter throws that error again: a limit with an invalid window fails when it is created.
    *
-   * @throws PolylimitError `invalid_argument` when `init` has refused the window
+   * @throws PolylimitError `invalid_argument` if `init` has refused the window
    */
   get resetKey(): (key: string) => Promise<void> {
-    if (this.#refusal !== undefined) throw this.#refusal;
+    if (this.#initError !== undefined) throw this.#initError;
     return this.#resetKey;
   }
 
   async #resetKey(key: string): Promise<void> {
-    answered(await this.#limiter.reset(this.#key(key), this.#named()));
+    requireCount(await this.#limiter.reset(this.#key(key), this.#policyName()));
     this.#emptied.delete(key);
   }
 
   /**
-   * Forgets all keys of this store. Only one that counts in this process can: elsewhere others count too, and keys expire.
+   * Deletes all keys of this store. Only a store in this process's memory can: any other is shared with other processes.
    *
-   * @throws PolylimitError `invalid_argument` for a limiter that counts on this host or in Redis
+   * @throws PolylimitError `invalid_argument` for a limiter on `local:` or Redis
    */
   async resetAll(): Promise<void> {
-    if (!isOfProcess(this.#limiter)) {
+    if (!countsInProcess(this.#limiter)) {
       throw invalidArgument("resetAll needs a store in this process, memory: use resetKey, or another prefix");
     }
-    // What was counted under the former keys expires.
+    // The old keys are not used again, and expire.
     this.#generation += 1;
     this.#emptied.clear();
   }
 
-  /** Closes the limiter if it was made here. */
+  /** Closes the limiter if this store made it. */
   shutdown(): void {
     if (this.#isOwn) this.#limiter.close();
   }
@@ -132,24 +132,24 @@ export class PolylimitStore implements Store {
     return this.#generation === 0 ? own : `\0${this.#generation}\0${own}`;
   }
 
-  #named(): string {
-    if (this.#refusal !== undefined) throw this.#refusal;
-    if (this.#policy === undefined) this.init({ windowMs: USUAL_WINDOW_MS });
+  #policyName(): string {
+    if (this.#initError !== undefined) throw this.#initError;
+    if (this.#policy === undefined) this.init({ windowMs: DEFAULT_WINDOW_MS });
     return this.#policy as string;
   }
 }
 
-/** How many stores a limiter counts for. */
+/** The number of stores of each limiter. */
 const stores = new WeakMap<Limiter, number>();
 
-/** Keys whose last count was given back: they are known, though nothing is counted of them. The newest of them. */
-class Emptied {
+/** The most recent keys whose last hit was refunded: express-rate-limit still knows them, with a count of zero. */
+class EmptiedKeys {
   readonly #keys = new Set<string>();
 
   add(key: string): void {
     this.#keys.delete(key);
     this.#keys.add(key);
-    if (this.#keys.size <= MOST_EMPTIED) return;
+    if (this.#keys.size <= MAX_EMPTIED) return;
     for (const oldest of this.#keys) {
       this.#keys.delete(oldest);
       break;
@@ -169,17 +169,17 @@ class Emptied {
   }
 }
 
-const MOST_EMPTIED = 10_000;
+const MAX_EMPTIED = 10_000;
 
-/** What denies in place of the store knows nothing of a client. */
-function answered<Answer extends Decision | Usage>(answer: Answer): Answer {
+/** Fails for an answer of the outage policy `deny`, which has no count. */
+function requireCount<Answer extends Decision | Usage>(answer: Answer): Answer {
   if (answer.source === "deny") {
-    throw new PolylimitError("store_unavailable", `the store cannot be asked: ${answer.degraded}`);
+    throw new PolylimitError("store_unavailable", `the store is unavailable: ${answer.degraded}`);
   }
   return answer;
 }
 
-/** The limit is that of what has decided: what counts in place of the store may have a share of it. */
+/** Uses the limit of the decision itself, because the fallback's limit may be only a share of the quota's. */
 function hits({ limit, remaining, resetAfterMs }: Decision): ClientRateLimitInfo {
   return { totalHits: limit - remaining, resetTime: new Date(Date.now() + resetAfterMs) };
 }

@@ -1,29 +1,27 @@
-/** Middleware for Express 4 and 5, and for anything that hands on Node's own requests and responses as Express does. */
+/** Middleware for Express 4 and 5, and for frameworks that pass Node's requests and responses to middleware as Express does. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
-import type { Refusal } from "./headers";
-import { addressAlone, addressOf } from "./http/address";
-import { onceDone } from "./http/done";
-import { expressRoute } from "./http/express_route";
-import { Guard, type Verdict } from "./http/guard";
+import { invalidArgument } from "./errors";
+import type { DenialResponse } from "./headers";
+import { keyOfAddress, keyOfRequest } from "./http/address";
+import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { pass } from "./http/pass";
+import { onResponseEnd, runGuard } from "./http/run_guard";
 
 export type { Denial, RateLimit } from "./http/options";
 
 declare global {
   namespace Express {
     interface Request {
-      /** What was decided about the request, by the last that did not skip it; `undefined` when all did. */
+      /** The decision of the last rate limit that did not skip the request; `undefined` when all skipped it. */
       rateLimit?: RateLimit;
     }
   }
 }
 
-/** What is used of Express's request. */
+/** The properties of Express's request that are read here. */
 export interface ExpressRequest extends IncomingMessage {
   readonly ip?: string | undefined;
   readonly app?: { readonly settings: Settings };
@@ -40,16 +38,16 @@ export type ExpressOptions<Req extends ExpressRequest, Res extends ServerRespons
 >;
 
 /**
- * Limits the requests that pass through it. `req.rateLimit` carries the decision, the response its fields; a denied
- * request is answered by a problem document or text, with 429, or 503 when the store could not be asked. An `onDenied` or
- * `onOutage` has to end the response, whose status is set already: what it returns is not sent, and the request goes no
- * further.
+ * Limits the requests that pass through it. `req.rateLimit` is the decision, and the response gets its header fields. The
+ * response to a denied request is a problem document or text, with status 429, or 503 when the store is unavailable. An
+ * `onDenied` or `onOutage` must end the response, whose status is set already: its return value is not sent, and the request
+ * does not proceed.
  *
- * The client's address is found by `clientAddress`, or else as the application's `trust proxy` says. Trusting every proxy
- * (`true`) is refused then: a client would name its own address. An application's `use` refuses it; where it is set later, or
- * the middleware is handed to a router or a route, the first request finds it.
+ * The client's address is found by `clientAddress`, or else by the application's `trust proxy`. In the latter case `true`
+ * (every proxy) is refused, because a client could then choose its own address: `app.use` throws the error, or the first
+ * request fails with it if the setting changes later, or if a router or a route uses the middleware.
  *
- * Quotas without a name that are given at a route, as in `app.get(path, rateLimit(...))`, belong to that route.
+ * Quotas without a name at a route, as in `app.get(path, rateLimit(...))`, belong to that route.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -62,33 +60,33 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
     routeOf: (req) => expressRoute(req, middleware),
   });
 
-  /** Whether the request goes on. */
-  function passes(verdict: Verdict<unknown> | undefined, req: Req, res: Res): boolean | Promise<boolean> {
-    if (verdict === undefined) return true;
-    (req as Limited).rateLimit = verdict.rateLimit;
-    for (const field of verdict.fields) res.setHeader(field[0], field[1]);
-    const { refusal, instead } = verdict;
-    if (refusal === undefined) {
-      if (guard.waitsForResponse) onceDone(res, () => void guard.finish(verdict, req, res));
+  /** Returns whether the request proceeds. */
+  function apply(result: GuardResult<unknown> | undefined, req: Req, res: Res): boolean | Promise<boolean> {
+    if (result === undefined) return true;
+    (req as Limited).rateLimit = result.rateLimit;
+    for (const field of result.fields) res.setHeader(field[0], field[1]);
+    const { denial, handleDenial } = result;
+    if (denial === undefined) {
+      if (guard.waitsForResponse) onResponseEnd(res, () => void guard.finish(result, req, res));
       return true;
     }
-    if (instead === undefined) {
-      answer(refusal, res);
+    if (handleDenial === undefined) {
+      sendDenial(denial, res);
       return false;
     }
-    res.statusCode = refusal.status;
-    return Promise.resolve(instead()).then(() => false);
+    res.statusCode = denial.status;
+    return Promise.resolve(handleDenial()).then(() => false);
   }
 
   const middleware = (req: Req, res: Res, next: Next) =>
-    pass(guard, (req as Limited).rateLimit, [req, res], passes, next);
+    runGuard(guard, (req as Limited).rateLimit, [req, res], apply, next);
   if (!needsAddress(options)) return middleware;
-  // To Express it is an application that is mounted in another: only those are told where, which is before any request.
+  // Express takes an object with these members for a mounted application, and emits `mount` before the first request.
   const onMount = (_: "mount", app: { readonly settings: Settings }) => checkTrust(app.settings);
   return Object.assign(middleware, { handle: middleware, set: () => undefined, emit: onMount });
 }
 
-/** Whether the address of a client is found as the application says. */
+/** Whether the key is the address that the application's settings determine. */
 function needsAddress({ key, clientAddress }: { readonly key?: unknown; readonly clientAddress?: unknown }): boolean {
   return key === undefined && clientAddress === undefined;
 }
@@ -96,22 +94,104 @@ function needsAddress({ key, clientAddress }: { readonly key?: unknown; readonly
 function checkTrust(settings: Settings): void {
   if (settings["trust proxy"] !== true) return;
   throw invalidArgument(
-    "trust proxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
+    "trust proxy is true, so that a client can choose its own address: set it to networks or to a number of hops, or give " +
       "clientAddress",
   );
 }
 
 function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefined, req: Req): string {
-  if (rules !== undefined) return addressOf(rules, req);
+  if (rules !== undefined) return keyOfRequest(rules, req);
   const { settings = {} } = req.app ?? {};
   checkTrust(settings);
-  return addressAlone(settings["trust proxy"] ? req.ip : undefined, req.socket);
+  return keyOfAddress(settings["trust proxy"] ? req.ip : undefined, req.socket);
 }
 
-function answer({ status, contentType, body }: Refusal, res: ServerResponse): void {
+function sendDenial({ status, contentType, body }: DenialResponse, res: ServerResponse): void {
   res.statusCode = status;
   res.setHeader("content-type", contentType);
   const vary = res.getHeader("vary");
   res.setHeader("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
   res.end(body);
+}
+
+// The rest finds the route of a middleware in Express's routers, whose types do not declare these properties.
+
+/** An entry of a router: a route, or what `use` was called with. */
+interface Layer {
+  readonly route?: Route;
+  readonly handle?: { readonly stack?: readonly Layer[] };
+  /** The path of the entry: newer routers keep the argument, older ones only a pattern. */
+  readonly rawPath?: unknown;
+  readonly regexp?: RegExp & { readonly fast_slash?: boolean };
+  readonly keys?: readonly { readonly name: string | number }[];
+}
+
+interface Route {
+  readonly path: unknown;
+  readonly stack: readonly { readonly handle: unknown }[];
+  readonly methods: { readonly [method: string]: boolean | undefined };
+}
+
+type Router = { readonly stack?: readonly Layer[] };
+
+interface RoutedRequest {
+  readonly app?: Application;
+  readonly route?: Route;
+  readonly method: string;
+}
+
+interface Application {
+  readonly path?: () => string;
+  /** The router of Express 5. In Express 4 it is `_router`, and reading `router` throws. */
+  readonly router?: Router;
+  readonly _router?: Router;
+}
+
+/** The full path of each route, including the paths at which its routers are mounted. */
+const paths = new WeakMap<Route, string>();
+
+/** The method and the path of the matched route, the same text in every process; `undefined` if it lacks this middleware. */
+function expressRoute(request: unknown, middleware: unknown): string | undefined {
+  const { app, route, method } = request as RoutedRequest;
+  if (!route?.stack?.some(({ handle }) => handle === middleware)) return undefined;
+  let path = paths.get(route);
+  if (path === undefined) {
+    path = (app && mountedPath(app, route)) ?? pathText(route.path);
+    paths.set(route, path);
+  }
+  // A route for GET answers HEAD too.
+  const own = method === "HEAD" && !route.methods.head ? "GET" : method;
+  return `${route.methods._all ? "ALL" : own} ${path}`;
+}
+
+function mountedPath(app: Application, route: Route): string | undefined {
+  const { stack = [] } = app._router ?? app.router ?? {};
+  const found = pathBelow(stack, route);
+  return found === undefined ? undefined : (app.path?.() ?? "") + found;
+}
+
+/** The path of a route relative to a router, which may have the route in a nested router. */
+function pathBelow(stack: readonly Layer[], route: Route): string | undefined {
+  for (const layer of stack) {
+    if (layer.route === route) return pathText(route.path);
+    const { stack: inner } = layer.handle ?? {};
+    const found = layer.route === undefined && inner ? pathBelow(inner, route) : undefined;
+    if (found !== undefined) return mountPath(layer) + found;
+  }
+  return undefined;
+}
+
+function mountPath({ rawPath, regexp, keys = [] }: Layer): string {
+  if (rawPath !== undefined) return rawPath === "/" ? "" : pathText(rawPath);
+  if (regexp === undefined || regexp.fast_slash) return "";
+  // This restores most paths from the pattern. For any other, the result is still unique.
+  let parameter = 0;
+  return regexp.source
+    .replace(/^\^|\\\/\?\(\?=\\\/\|\$\)$/g, "")
+    .replace(/\(\?:\\\/\(\[\^\/\]\+\?\)\)/g, () => `/:${keys[parameter++]?.name}`)
+    .replace(/\\(.)/g, "$1");
+}
+
+function pathText(path: unknown): string {
+  return [path].flat().map(String).join(",");
 }

@@ -2,21 +2,19 @@
 
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from "fastify";
 
-import { invalidArgument } from "./argument";
 import type { ClientAddressRules } from "./client_address";
-import type { PolylimitError } from "./failure";
-import type { Refusal } from "./headers";
-import { addressAlone, addressOf } from "./http/address";
-import { onceDone } from "./http/done";
-import { Guard, type Verdict } from "./http/guard";
+import { invalidArgument, type PolylimitError } from "./errors";
+import type { DenialResponse } from "./headers";
+import { keyOfAddress, keyOfRequest } from "./http/address";
+import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { pass } from "./http/pass";
+import { onResponseEnd, runGuard } from "./http/run_guard";
 
 export type { Denial, RateLimit } from "./http/options";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** What was decided about the request, by the last that did not skip it; `undefined` when all did. */
+    /** The decision of the last rate limit that did not skip the request; `undefined` when all skipped it. */
     rateLimit?: RateLimit;
   }
 }
@@ -28,12 +26,12 @@ export type FastifyRateLimitOptions = RateLimitOptions<
 >;
 
 /**
- * A hook that limits the requests of one route: `{ onRequest: rateLimitHook({ ... }) }`. Where the key or the cost needs
- * the body, it is a `preHandler`. Quotas without a name belong to the route of the request.
+ * A hook that limits the requests of one route: `{ onRequest: rateLimitHook({ ... }) }`. If the key or the cost depends on
+ * the body, use it as `preHandler`. Quotas without a name belong to the route of the request.
  *
- * What `onDenied` and `onOutage` return is sent, with the status of the denial unless they set another, as from a handler
- * of Fastify. `undefined` is for one that has sent the answer itself; when it has not, the problem document or text is
- * sent. One that sends it later returns `reply`, or a promise.
+ * The value that `onDenied` or `onOutage` returns is sent as from a handler of Fastify, with the status of the denial unless
+ * they set another. They return `undefined` after they have sent the response themselves; if they have not, the problem
+ * document or text is sent. A handler that sends it later returns `reply`, or a promise.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -49,35 +47,35 @@ function hook(
 ): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void {
   const guard = new Guard(checkOptions(options), { clientOf, acceptOf: (request) => request.headers.accept, routeOf });
 
-  /** Whether the request goes on. */
-  function passes(verdict: Verdict<unknown> | undefined, request: FastifyRequest, reply: FastifyReply) {
-    if (verdict === undefined) return true;
-    request.rateLimit = verdict.rateLimit;
-    for (const field of verdict.fields) reply.header(field[0], field[1]);
-    const { refusal, instead } = verdict;
-    if (refusal === undefined) {
-      if (guard.waitsForResponse) onceDone(reply.raw, () => void guard.finish(verdict, request, reply));
+  /** Returns whether the request proceeds. */
+  function apply(result: GuardResult<unknown> | undefined, request: FastifyRequest, reply: FastifyReply) {
+    if (result === undefined) return true;
+    request.rateLimit = result.rateLimit;
+    for (const field of result.fields) reply.header(field[0], field[1]);
+    const { denial, handleDenial } = result;
+    if (denial === undefined) {
+      if (guard.waitsForResponse) onResponseEnd(reply.raw, () => void guard.finish(result, request, reply));
       return true;
     }
-    reply.code(refusal.status);
-    if (instead === undefined) {
-      answer(refusal, reply);
+    reply.code(denial.status);
+    if (handleDenial === undefined) {
+      sendDenial(denial, reply);
       return false;
     }
-    return answerInstead(instead, refusal, reply).then(() => false);
+    return runDenialHandler(handleDenial, denial, reply).then(() => false);
   }
 
-  return (request, reply, done) => pass(guard, request.rateLimit, [request, reply], passes, done);
+  return (request, reply, done) => runGuard(guard, request.rateLimit, [request, reply], apply, done);
 }
 
-/** The method and the path of the route; `undefined` for a request that none was found for. */
+/** The method and the path of the route; `undefined` for a request that matches none. */
 function routeOf({ routeOptions }: FastifyRequest): string | undefined {
   return routeOptions?.url === undefined ? undefined : `${[routeOptions.method].flat().join(",")} ${routeOptions.url}`;
 }
 
-/** Sends what a handler returns, or the usual answer when it has neither returned nor sent one. */
-async function answerInstead(instead: () => unknown, refusal: Refusal, reply: FastifyReply): Promise<void> {
-  // What hooks and streams still hold does not show in the reply.
+/** Sends the value that a handler returns, or the default response if it has neither returned nor sent one. */
+async function runDenialHandler(handler: () => unknown, denial: DenialResponse, reply: FastifyReply): Promise<void> {
+  // `send` is wrapped because `reply.sent` stays false while a hook or a stream delays the payload.
   const { send } = reply;
   let isSent = false;
   reply.send = (payload) => {
@@ -86,16 +84,16 @@ async function answerInstead(instead: () => unknown, refusal: Refusal, reply: Fa
   };
   let payload: unknown;
   try {
-    payload = await instead();
+    payload = await handler();
   } finally {
     reply.send = send;
   }
   if (isSent || reply.sent || reply.raw.headersSent || reply.raw.destroyed) return;
-  if (payload === undefined) answer(refusal, reply);
+  if (payload === undefined) sendDenial(denial, reply);
   else reply.send(payload);
 }
 
-function answer({ contentType, body }: Refusal, reply: FastifyReply): void {
+function sendDenial({ contentType, body }: DenialResponse, reply: FastifyReply): void {
   const vary = reply.getHeader("vary");
   reply.header("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
   reply.type(contentType).send(body);
@@ -113,30 +111,29 @@ const plugin: FastifyPluginCallback<FastifyRateLimitOptions> = (fastify, options
 };
 
 /**
- * Limits every request of the instance that it is registered in: `app.register(rateLimit, { ... })`.
- * `request.rateLimit` carries the decision. The client's address is found by `clientAddress`, or else as the server's
- * `trustProxy` says, which must not be `true`.
+ * Limits every request of the instance that registers it: `app.register(rateLimit, { ... })`. `request.rateLimit` is the
+ * decision. The client's address is found by `clientAddress`, or else by the server's `trustProxy`, which must not be `true`.
  */
 export const rateLimit: FastifyPluginCallback<FastifyRateLimitOptions> = Object.assign(plugin, {
-  // It is for whoever registers it, and not for a scope of its own.
+  // The hook belongs to the instance that registers the plugin, and not to an encapsulated context.
   [Symbol.for("skip-override")]: true,
   [Symbol.for("fastify.display-name")]: "polylimit",
 });
 
-const believing = new WeakMap<object, boolean>();
+const trustsAll = new WeakMap<object, boolean>();
 
 function clientOf(rules: ClientAddressRules | undefined, request: FastifyRequest): string {
-  if (rules !== undefined) return addressOf(rules, request.raw);
-  let believes = believing.get(request.server);
-  if (believes === undefined) {
-    believes = believesEverybody(Object.getPrototypeOf(request));
-    believing.set(request.server, believes);
+  if (rules !== undefined) return keyOfRequest(rules, request.raw);
+  let isTrustingAll = trustsAll.get(request.server);
+  if (isTrustingAll === undefined) {
+    isTrustingAll = trustsEveryProxy(Object.getPrototypeOf(request));
+    trustsAll.set(request.server, isTrustingAll);
   }
-  if (believes) throw trusting();
-  return addressAlone(request.ip, request.raw.socket);
+  if (isTrustingAll) throw trustError();
+  return keyOfAddress(request.ip, request.raw.socket);
 }
 
-/** What a server's requests are made of, if it is where Fastify 4 and 5 keep it; otherwise the first request tells. */
+/** The prototype of a server's requests, where Fastify 4 and 5 keep it. If it is not there, the first request is checked. */
 function requestOf(fastify: object): object | undefined {
   for (let at: object | null = fastify; at !== null; at = Object.getPrototypeOf(at)) {
     const symbol = Object.getOwnPropertySymbols(at).find(({ description }) => description === "fastify.Request");
@@ -146,21 +143,21 @@ function requestOf(fastify: object): object | undefined {
 }
 
 function checkTrust(request: object | undefined): void {
-  if (request !== undefined && believesEverybody(request)) throw trusting();
+  if (request !== undefined && trustsEveryProxy(request)) throw trustError();
 }
 
-function trusting(): PolylimitError {
+function trustError(): PolylimitError {
   return invalidArgument(
-    "trustProxy is true, so that a client names its own address: set it to networks or to a number of hops, or give " +
+    "trustProxy is true, so that a client can choose its own address: set it to networks or to a number of hops, or give " +
       "clientAddress",
   );
 }
 
-/** A server does not tell its `trustProxy`. So it is asked about a request that came over more proxies than any has. */
-function believesEverybody(prototype: object): boolean {
+/** A server does not expose its `trustProxy`. This tests it with a request that has passed through 64 untrusted proxies. */
+function trustsEveryProxy(prototype: object): boolean {
   const [peer, leftmost] = ["192.0.2.1", "198.51.100.1"];
   const socket = { remoteAddress: peer };
   const headers = { "x-forwarded-for": [leftmost, ...Array(64).fill(peer)].join(", ") };
-  const asked = Object.create(prototype, { raw: { value: { socket, connection: socket, headers } } });
-  return (asked as FastifyRequest).ip === leftmost;
+  const probe = Object.create(prototype, { raw: { value: { socket, connection: socket, headers } } });
+  return (probe as FastifyRequest).ip === leftmost;
 }

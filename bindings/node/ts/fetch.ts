@@ -1,14 +1,15 @@
-/** For handlers that take a `Request` and return a `Response`: Hono, Next.js, Bun, Deno and others. */
+/** A wrapper for handlers that take a `Request` and return a `Response`: Next.js, Bun, Deno and others. */
 
-import { invalidArgument, optionalFunction } from "./argument";
-import type { HeaderFields, Refusal } from "./headers";
-import { addressFrom } from "./http/address";
+import { optionalFunction } from "./arguments";
+import { invalidArgument } from "./errors";
+import type { DenialResponse, HeaderFields } from "./headers";
+import { keyOfPeer } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
 export type { Denial, RateLimit } from "./http/options";
 
-/** A handler, whatever else it is given. */
+/** A handler; `More` are its further parameters. */
 export type FetchHandler<More extends unknown[]> = (request: Request, ...more: More) => Response | Promise<Response>;
 
 export interface FetchOptions<More extends unknown[]>
@@ -18,22 +19,22 @@ export interface FetchOptions<More extends unknown[]>
     Response | Promise<Response>
   > {
   /**
-   * The address at the other end of the socket, which a `Request` does not tell; it or `key` is needed. Without it, all
-   * requests for which `key` gives nothing are counted together.
+   * Returns the address at the other end of the socket, which a `Request` does not have. This option or `key` is required.
+   * Without it, all requests for which `key` returns nothing are one client.
    */
   readonly peer?: (request: Request, ...more: More) => string | undefined;
 }
 
 const decided = new WeakMap<Request, RateLimit>();
 
-/** What was decided about a request; `undefined` when it was skipped or did not come through here. */
+/** The decision about a request; `undefined` for a request that was skipped or not limited. */
 export function rateLimitOf(request: Request): RateLimit | undefined {
   return decided.get(request);
 }
 
 /**
- * Limits what a handler is called for. One that fails counts as one that answers 500. An `onDenied` or `onOutage` that gives
- * no response leaves it at the usual one.
+ * Wraps a handler, so that it is called only for admitted requests. For `count`, a handler that throws has answered with
+ * 500. If `onDenied` or `onOutage` returns no response, the default response is sent.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -45,52 +46,51 @@ export function rateLimit<More extends unknown[] = []>(
   const { peer, key } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
   if (peer === undefined && key === undefined) {
-    throw invalidArgument("neither key nor peer is given: a Request does not tell whose it is");
+    throw invalidArgument("neither key nor peer is given: a Request does not have the address of its client");
   }
   const guard = new Guard(options, {
     clientOf: (rules, request: Request, ...more: More) =>
-      addressFrom(rules, peer?.(request, ...more), (header) => request.headers.get(header)),
+      keyOfPeer(rules, peer?.(request, ...more), (header) => request.headers.get(header)),
     acceptOf: (request, ..._more) => request.headers.get("accept") ?? undefined,
   });
   return async (request, ...more) => {
-    const verdict = await guard.decide(decided.get(request), [request, ...more]);
-    if (verdict === undefined) return handler(request, ...more);
-    const { rateLimit, fields, refusal, instead } = verdict;
+    const result = await guard.decide(decided.get(request), [request, ...more]);
+    if (result === undefined) return handler(request, ...more);
+    const { rateLimit, fields, denial, handleDenial } = result;
     decided.set(request, rateLimit);
-    if (refusal !== undefined) {
-      const own: Response | undefined = await instead?.();
-      return own === undefined ? refused(refusal, fields) : withFields(own, fields);
+    if (denial !== undefined) {
+      const own: Response | undefined = await handleDenial?.();
+      return own === undefined ? denialToResponse(denial, fields) : withFields(own, fields);
     }
     let answer: Response;
     try {
       answer = await handler(request, ...more);
     } catch (error) {
-      if (guard.waitsForResponse) await guard.finish(verdict, new Response(null, { status: 500 }), request, ...more);
+      if (guard.waitsForResponse) await guard.finish(result, new Response(null, { status: 500 }), request, ...more);
       throw error;
     }
-    const response = withFields(answer, decided.get(request) === rateLimit ? fields : missing(answer, fields));
-    if (guard.waitsForResponse) await guard.finish(verdict, response, request, ...more);
+    const response = withFields(answer, decided.get(request) === rateLimit ? fields : missingFields(answer, fields));
+    if (guard.waitsForResponse) await guard.finish(result, response, request, ...more);
     return response;
   };
 }
 
 /** @internal */
-export function refused({ status, contentType, body }: Refusal, fields: HeaderFields): Response {
+export function denialToResponse({ status, contentType, body }: DenialResponse, fields: HeaderFields): Response {
   return withFields(new Response(body, { status, headers: { "content-type": contentType, vary: "Accept" } }), fields);
 }
 
 /**
- * Those of the fields that a response does not have. One that a guard after this one has decided about tells of both
- * already.
+ * The fields that a response does not have yet. A later guard on the request's way has written fields that cover both.
  *
  * @internal
  */
-export function missing({ headers }: Response, fields: HeaderFields): HeaderFields {
+export function missingFields({ headers }: Response, fields: HeaderFields): HeaderFields {
   return fields.filter(([name]) => !headers.has(name));
 }
 
 /**
- * The response with these fields.
+ * Adds the fields to a response, or to a copy of one whose headers cannot be changed.
  *
  * @internal
  */
@@ -99,7 +99,7 @@ export function withFields(response: Response, fields: HeaderFields): Response {
     for (const [name, value] of fields) response.headers.set(name, value);
     return response;
   } catch {
-    // That of a redirect or of another server cannot be changed. An upgraded connection has none to copy.
+    // The headers of a redirect or of a fetched response are immutable. A response that upgrades its connection has no copy.
     return response.status === 101 ? response : withFields(new Response(response.body, response), fields);
   }
 }

@@ -2,9 +2,10 @@
 
 import type { Context, MiddlewareHandler } from "hono";
 
-import { invalidArgument, optionalFunction } from "./argument";
-import { missing, refused, withFields } from "./fetch";
-import { addressFrom, peerOf, type Socket } from "./http/address";
+import { optionalFunction } from "./arguments";
+import { invalidArgument } from "./errors";
+import { denialToResponse, missingFields, withFields } from "./fetch";
+import { keyOfPeer, peerOf, type Socket } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
@@ -12,21 +13,21 @@ export type { Denial, RateLimit } from "./http/options";
 
 declare module "hono" {
   interface ContextVariableMap {
-    /** What was decided about the request, by the last that did not skip it; `undefined` when all did. */
+    /** The decision of the last rate limit that did not skip the request; `undefined` when all skipped it. */
     rateLimit: RateLimit | undefined;
   }
 }
 
 export interface HonoOptions
   extends RateLimitOptions<[context: Context], [context: Context], Response | Promise<Response>> {
-  /** The address at the other end of the socket. Where Hono runs on Node it is found; elsewhere it or `key` is needed. */
+  /** Returns the address at the other end of the socket. Hono on Node knows it; elsewhere this option or `key` is required. */
   readonly peer?: (context: Context) => string | undefined;
 }
 
 /**
- * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. An `onDenied` or `onOutage` that gives no
- * response leaves it at the usual one. Quotas without a name that are given at a route, as in
- * `app.get(path, rateLimit(...), handler)`, belong to that route; with `app.use` for several paths (`*`), to the limiter.
+ * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. If `onDenied` or `onOutage` returns no
+ * response, the default response is sent. Quotas without a name at a route, as in `app.get(path, rateLimit(...), handler)`,
+ * belong to that route; with `app.use` for several paths (`*`) they belong to the limiter.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -34,42 +35,43 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
   const { peer = options.key === undefined ? peerOnNode : peerIfKnown } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
   const guard = new Guard(options, {
-    clientOf: (rules, context: Context) => addressFrom(rules, peer(context), (header) => context.req.header(header)),
+    clientOf: (rules, context: Context) => keyOfPeer(rules, peer(context), (header) => context.req.header(header)),
     acceptOf: (context) => context.req.header("accept"),
     routeOf,
   });
   return async (context, next) => {
-    const verdict = await guard.decide(context.get("rateLimit"), [context]);
-    if (verdict === undefined) return next();
-    context.set("rateLimit", verdict.rateLimit);
-    const { fields, refusal, instead } = verdict;
-    if (instead !== undefined) {
+    const result = await guard.decide(context.get("rateLimit"), [context]);
+    if (result === undefined) return next();
+    context.set("rateLimit", result.rateLimit);
+    const { fields, denial, handleDenial } = result;
+    if (handleDenial !== undefined) {
       for (const [name, value] of fields) context.header(name, value);
-      const own: Response | undefined = await instead();
+      const own: Response | undefined = await handleDenial();
       if (own !== undefined || context.finalized) return own;
     }
-    if (refusal !== undefined) return refused(refusal, fields);
+    if (denial !== undefined) return denialToResponse(denial, fields);
     await next();
     const { res } = context;
-    const told = withFields(res, context.get("rateLimit") === verdict.rateLimit ? fields : missing(res, fields));
-    if (told !== res) {
-      // Otherwise the fields of the former would be added to it.
+    const isNewest = context.get("rateLimit") === result.rateLimit;
+    const response = withFields(res, isNewest ? fields : missingFields(res, fields));
+    if (response !== res) {
+      // Without this assignment, Hono would merge the old headers into the new response.
       context.res = undefined;
-      context.res = told;
+      context.res = response;
     }
-    if (guard.waitsForResponse) await guard.finish(verdict, context);
+    if (guard.waitsForResponse) await guard.finish(result, context);
     return undefined;
   };
 }
 
-/** The method and the path that the middleware was handed over with; `undefined` for a path that is none of a route. */
+/** The method and the path at which the middleware is registered; `undefined` for a path that is not a route's. */
 function routeOf({ req }: Context): string | undefined {
   const { method, path } = req.matchedRoutes[req.routeIndex] ?? {};
   if (method === undefined || (method === "ALL" && path.endsWith("*"))) return undefined;
   return `${method} ${path}`;
 }
 
-/** Where @hono/node-server keeps the socket. */
+/** The socket, where @hono/node-server keeps it. */
 function socketOf({ env }: Context): Socket | undefined {
   return ((env ?? {}) as { incoming?: { socket?: Socket } }).incoming?.socket;
 }
@@ -77,12 +79,12 @@ function socketOf({ env }: Context): Socket | undefined {
 function peerOnNode(context: Context): string | undefined {
   const socket = socketOf(context);
   if (socket === undefined) {
-    throw invalidArgument("neither key nor peer is given: this server does not tell whose a request is");
+    throw invalidArgument("neither key nor peer is given: this server does not provide the address of a client");
   }
   return peerOf(socket);
 }
 
-/** For requests without a key: where no address is known, they are counted together. */
+/** The fallback of requests without a key. Where no address is known, all of them are one client. */
 function peerIfKnown(context: Context): string | undefined {
   const socket = socketOf(context);
   return socket && peerOf(socket);

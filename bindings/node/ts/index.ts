@@ -1,20 +1,22 @@
 /** Exact rate limiting, with the same meaning in every store and language. */
 
+export type { Key } from "./arguments";
 export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } from "./client_address";
 export type { Decision, QuotaUsage, Usage } from "./decision";
-export type { DegradedEvent, Finding } from "./degraded";
-export { PolylimitError } from "./failure";
-export type { Key } from "./key";
-export {
-  type AcquireOptions,
-  type Check,
-  Limiter,
-  type LimiterOptions,
-  type RequestOptions,
-} from "./limiter";
+export { PolylimitError } from "./errors";
+export type { DegradedEvent, Finding } from "./events";
+export { Limiter } from "./limiter";
 export { ManualClock } from "./manual_clock";
-export type { Policies, Policy, PolicyOptions, PolicyView, Quotas } from "./policy";
-export { Quota, type QuotaOptions } from "./quota";
+export type { AcquireOptions, Check, LimiterOptions, RequestOptions } from "./options";
+export {
+  type Policies,
+  type Policy,
+  type PolicyOptions,
+  type PolicyView,
+  Quota,
+  type QuotaOptions,
+  type Quotas,
+} from "./policy";
 export type {
   Algorithm,
   Degradation,

@@ -1,11 +1,11 @@
-/** Finds the addon: the one that was built beside these files, or that of the platform's package. */
+/** Loads the addon (the one built beside these files, or the one of the platform's package) and the core's tables. */
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
 import type * as Addon from "./addon";
 
-/** The platform as the packages are named: `linux-x64-gnu`, `darwin-arm64`, `win32-x64-msvc`. */
+/** The platform, as in the names of the packages: `linux-x64-gnu`, `darwin-arm64`, `win32-x64-msvc`. */
 function target(): string {
   const { platform, arch } = process;
   if (platform === "win32") return `${platform}-${arch}-msvc`;
@@ -31,3 +31,5 @@ function load(): typeof Addon {
 }
 
 export const native: typeof Addon = load();
+
+export const tables: Addon.Tables = native.tables();

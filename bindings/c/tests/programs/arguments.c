@@ -1,4 +1,4 @@
-/* What callers can pass wrongly: NULL, sizes, lengths, texts, small buffers. */
+/* Invalid arguments: NULL, sizes, lengths, texts, small buffers. */
 #include "check.h"
 
 static void null_is_refused_everywhere(void) {
@@ -89,7 +89,7 @@ static void null_is_refused_everywhere(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_size_that_is_too_small_is_refused(void) {
+static void too_small_size_is_refused(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     polylimit_decision decision = {.size = sizeof decision - 1};
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_check(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
@@ -113,8 +113,8 @@ static void a_size_that_is_too_small_is_refused(void) {
     polylimit_limiter_free(limiter);
 }
 
-/* A program that was built with the header of a later version has bigger structs: they are used as far as they are known. */
-static void a_bigger_struct_is_used_as_far_as_it_is_known(void) {
+/* A program that was built with the header of a later version passes bigger structs; the library ignores the new fields. */
+static void struct_of_later_header_is_accepted(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     struct {
         polylimit_decision decision;
@@ -137,7 +137,7 @@ static void a_bigger_struct_is_used_as_far_as_it_is_known(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void mistakes_are_named(void) {
+static void error_message_names_the_invalid_setting(void) {
     struct {
         const char *url, *name, *value, *shown;
     } wrong[] = {
@@ -165,8 +165,8 @@ static void mistakes_are_named(void) {
     }
 }
 
-/* A store that heeds neither takes neither. */
-static void outages_and_leases_are_for_redis(void) {
+/* Only Redis has outages and leases. */
+static void outage_and_lease_are_refused_by_other_stores_than_redis(void) {
     const char *wrong[][3] = {
         {"memory:", "outage.a", "allow"}, {"memory:", "lease.a", "auto"}, {"local:unused", "outage.a", "deny"},
         {"local:unused", "lease.a", "10"},
@@ -179,7 +179,7 @@ static void outages_and_leases_are_for_redis(void) {
     }
 }
 
-static void a_policy_is_found_before_it_is_used(void) {
+static void policy_for_finds_or_refuses_a_policy(void) {
     polylimit_option options[] = {{"policy.api", "100/minute"}, {"policy.login", "5/minute"}};
     polylimit_limiter *limiter = NULL;
     OK(polylimit_limiter_open("memory:", options, 2, NULL, &limiter, MESSAGE));
@@ -213,7 +213,7 @@ static void a_policy_is_found_before_it_is_used(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_small_buffer_is_told_what_it_needs(void) {
+static void too_small_buffer_gets_the_needed_length(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "100/minute", NULL);
     char text[32];
     size_t length = 0;
@@ -231,7 +231,7 @@ static void a_small_buffer_is_told_what_it_needs(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void names_are_there_for_every_number(void) {
+static void every_number_has_a_name(void) {
     for (int32_t status = POLYLIMIT_PENDING; status <= POLYLIMIT_INTERNAL; status++) {
         CHECK(polylimit_status_name(status) != NULL);
     }
@@ -243,13 +243,13 @@ static void names_are_there_for_every_number(void) {
 int main(void) {
     static const struct test tests[] = {
         {"NULL is refused everywhere", null_is_refused_everywhere},
-        {"a size that is too small is refused", a_size_that_is_too_small_is_refused},
-        {"a bigger struct is used as far as it is known", a_bigger_struct_is_used_as_far_as_it_is_known},
-        {"mistakes are named", mistakes_are_named},
-        {"outages and leases are for Redis", outages_and_leases_are_for_redis},
-        {"a policy is found before it is used", a_policy_is_found_before_it_is_used},
-        {"a small buffer is told what it needs", a_small_buffer_is_told_what_it_needs},
-        {"names are there for every number", names_are_there_for_every_number},
+        {"too small size is refused", too_small_size_is_refused},
+        {"struct of later header is accepted", struct_of_later_header_is_accepted},
+        {"error message names the invalid setting", error_message_names_the_invalid_setting},
+        {"outages and leases are for Redis", outage_and_lease_are_refused_by_other_stores_than_redis},
+        {"policy for finds or refuses a policy", policy_for_finds_or_refuses_a_policy},
+        {"too small buffer gets the needed length", too_small_buffer_gets_the_needed_length},
+        {"every number has a name", every_number_has_a_name},
     };
     RUN(tests);
 }

@@ -1,4 +1,4 @@
-/* What the test programs share: a check that ends the program, and a table of tests that says how many passed. */
+/* Shared by the test programs: a check that ends the program, and a table of tests that counts how many passed. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -15,7 +15,7 @@
         }                                                                                                              \
     } while (0)
 
-/* Checks the status of a call, and shows its message. */
+/* Checks the status of a call; on failure it prints the message. */
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         polylimit_status status_ = (call);                                                                             \
@@ -73,7 +73,7 @@ static inline polylimit_request ask(uint32_t operation, const char *key, uint64_
     return request;
 }
 
-/* The store that the environment names, for the tests that need a server. */
+/* The URL of the Redis server for tests, from the environment. */
 static inline const char *redis_url(void) {
     const char *url = getenv("REDIS_URL");
     CHECK(url != NULL);

@@ -1,4 +1,4 @@
-/* Closing a limiter ends what waits for a server that stands still, long before its deadline. */
+/* Closing a limiter ends the operations that wait for a suspended server, long before their deadline. */
 #include "server.h"
 
 #include <poll.h>
@@ -12,14 +12,14 @@ enum { WAITING = 4 };
 
 static atomic_int ended;
 
-/* Half of them check, the others call until they are stopped, which never happens. */
+/* Half of the threads check; the others run polylimit_limiter_call with a stop flag that is never set. */
 struct waiter {
     const polylimit_limiter *limiter;
     int calls;
     polylimit_status status;
 };
 
-static void *wait_for_the_store(void *argument) {
+static void *run_blocking_operation(void *argument) {
     struct waiter *waiter = argument;
     char message[512] = "";
     if (waiter->calls) {
@@ -41,7 +41,7 @@ static time_t seconds(void) {
     return now.tv_sec;
 }
 
-static void closing_ends_what_waits_for_a_stopped_server(void) {
+static void close_ends_operations_that_wait_for_a_stopped_server(void) {
     polylimit_option options[] = {{"policy.api", "1000000/hour"}, {"deadline", "20s"}, {"doctor_after", "0"}};
     polylimit_limiter *limiter = NULL;
     OK(polylimit_limiter_open(bare_url(), options, 3, NULL, &limiter, MESSAGE));
@@ -55,7 +55,7 @@ static void closing_ends_what_waits_for_a_stopped_server(void) {
     struct waiter waiters[WAITING];
     for (int at = 0; at < WAITING; at++) {
         waiters[at] = (struct waiter){limiter, at % 2, POLYLIMIT_OK};
-        CHECK(pthread_create(&threads[at], NULL, wait_for_the_store, &waiters[at]) == 0);
+        CHECK(pthread_create(&threads[at], NULL, run_blocking_operation, &waiters[at]) == 0);
     }
     polylimit_request request = ask(POLYLIMIT_CHECK, "k", 1);
     polylimit_result result;
@@ -89,7 +89,7 @@ static void closing_ends_what_waits_for_a_stopped_server(void) {
 
 int main(void) {
     static const struct test tests[] = {
-        {"closing ends what waits for a stopped server", closing_ends_what_waits_for_a_stopped_server},
+        {"close ends operations that wait for a stopped server", close_ends_operations_that_wait_for_a_stopped_server},
     };
     RUN(tests);
 }

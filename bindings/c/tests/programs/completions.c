@@ -1,4 +1,4 @@
-/* The non-blocking face. */
+/* Completions: submit, drain, cancel. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static size_t drain(polylimit_completions *completions, polylimit_result *result
     return count;
 }
 
-static void what_is_known_at_once_is_returned_by_submit(void) {
+static void submit_returns_an_immediate_answer(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "2/minute", NULL);
     polylimit_completions *completions = open_completions();
     polylimit_result result;
@@ -46,7 +46,7 @@ static void what_is_known_at_once_is_returned_by_submit(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void what_belongs_together_is_submitted_together(void) {
+static void submit_together_decides_all_or_nothing(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "9/hour", NULL);
     polylimit_completions *completions = open_completions();
     polylimit_request requests[2] = {ask(POLYLIMIT_CHECK, "k", 1), ask(POLYLIMIT_CHECK, "k", 1)};
@@ -66,7 +66,7 @@ static void what_belongs_together_is_submitted_together(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void what_waits_is_drained_with_its_tag(void) {
+static void pending_operation_is_drained_with_its_tag(void) {
     enum { WAITING = 10 };
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
@@ -84,7 +84,7 @@ static void what_waits_is_drained_with_its_tag(void) {
     CHECK(polylimit_completions_pending(completions) == WAITING);
     CHECK(drain(completions, results, 3) == 0);
     OK(polylimit_clock_advance(clock, 60000000, MESSAGE));
-    /* A few at a time: the descriptor stays readable while there are more. */
+    /* Drained in small arrays: the descriptor stays readable while results are left. */
     unsigned seen = 0, batches = 0;
     while (seen != (1 << WAITING) - 1) {
         CHECK(readable(completions, 10000));
@@ -102,7 +102,7 @@ static void what_waits_is_drained_with_its_tag(void) {
     polylimit_clock_free(clock);
 }
 
-static void what_is_given_up_spends_nothing(void) {
+static void cancelled_acquire_spends_nothing(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
@@ -112,11 +112,11 @@ static void what_is_given_up_spends_nothing(void) {
     acquire.timeout_us = 3600000000;
     IS(POLYLIMIT_OK, submit(completions, limiter, acquire, 0, &result));
     IS(POLYLIMIT_PENDING, submit(completions, limiter, acquire, 1, &result));
-    uint32_t given_up = 0;
-    OK(polylimit_completions_cancel(completions, 1, &given_up, MESSAGE));
-    CHECK(given_up == 1);
-    OK(polylimit_completions_cancel(completions, 1, &given_up, MESSAGE));
-    CHECK(given_up == 0);
+    uint32_t cancelled = 0;
+    OK(polylimit_completions_cancel(completions, 1, &cancelled, MESSAGE));
+    CHECK(cancelled == 1);
+    OK(polylimit_completions_cancel(completions, 1, &cancelled, MESSAGE));
+    CHECK(cancelled == 0);
     OK(polylimit_clock_advance(clock, 60000000, MESSAGE));
     CHECK(check(limiter, "k", 1).allowed == 1);
     CHECK(drain(completions, &result, 1) == 0 && polylimit_completions_pending(completions) == 0);
@@ -125,7 +125,7 @@ static void what_is_given_up_spends_nothing(void) {
     polylimit_clock_free(clock);
 }
 
-static void a_limiter_may_be_freed_while_operations_wait(void) {
+static void limiter_can_be_freed_while_operations_are_pending(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/hour fixed_window", NULL);
     polylimit_completions *completions = open_completions();
     polylimit_result result;
@@ -140,7 +140,7 @@ static void a_limiter_may_be_freed_while_operations_wait(void) {
     polylimit_completions_free(completions);
 }
 
-static void completions_may_be_freed_while_operations_wait(void) {
+static void completions_can_be_freed_while_operations_are_pending(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/hour fixed_window", NULL);
     polylimit_completions *completions = open_completions();
     polylimit_result result;
@@ -153,7 +153,7 @@ static void completions_may_be_freed_while_operations_wait(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_store_that_is_not_there_does_not_block(void) {
+static void unreachable_store_does_not_block_submit(void) {
     polylimit_limiter *limiter = open_limiter("redis://127.0.0.1:1", "5/minute", NULL);
     polylimit_completions *completions = open_completions();
     polylimit_result result;
@@ -171,13 +171,13 @@ static void a_store_that_is_not_there_does_not_block(void) {
 
 int main(void) {
     static const struct test tests[] = {
-        {"what is known at once is returned by submit", what_is_known_at_once_is_returned_by_submit},
-        {"what belongs together is submitted together", what_belongs_together_is_submitted_together},
-        {"what waits is drained with its tag", what_waits_is_drained_with_its_tag},
-        {"what is given up spends nothing", what_is_given_up_spends_nothing},
-        {"a limiter may be freed while operations wait", a_limiter_may_be_freed_while_operations_wait},
-        {"completions may be freed while operations wait", completions_may_be_freed_while_operations_wait},
-        {"a store that is not there does not block", a_store_that_is_not_there_does_not_block},
+        {"submit returns an immediate answer", submit_returns_an_immediate_answer},
+        {"submit together decides all or nothing", submit_together_decides_all_or_nothing},
+        {"pending operation is drained with its tag", pending_operation_is_drained_with_its_tag},
+        {"cancelled acquire spends nothing", cancelled_acquire_spends_nothing},
+        {"limiter can be freed while operations are pending", limiter_can_be_freed_while_operations_are_pending},
+        {"completions can be freed while operations are pending", completions_can_be_freed_while_operations_are_pending},
+        {"unreachable store does not block submit", unreachable_store_does_not_block_submit},
     };
     RUN(tests);
 }

@@ -1,4 +1,4 @@
-/* A program that forks: children use what their parent opened, and the parent goes on. */
+/* A program that forks: children use the limiters of their parent, and so does the parent. */
 #include "check.h"
 
 #include <pthread.h>
@@ -29,14 +29,14 @@ static void *keep_using(void *argument) {
     return NULL;
 }
 
-/* Each child spends from the budget that all share; what they were admitted comes back by their exit status. */
+/* Each child spends from the shared budget, and returns the number of its admitted requests as its exit status. */
 static unsigned long fork_children(polylimit_limiter *limiter, void (*check_freed)(void)) {
     unsigned long admitted = 0;
     for (int at = 0; at < CHILDREN; at++) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            /* A child that hangs is a failure, not a hang of the test. */
+            /* A child that hangs is killed, so that the test fails instead of hanging. */
             alarm(60);
             int own = 0;
             for (int times = 0; times < EACH; times++) {
@@ -78,14 +78,14 @@ static void children_share_a_local_store(void) {
     CHECK(unlink(path) == 0);
 }
 
-static void children_have_memory_of_their_own(void) {
+static void children_have_their_own_memory_store(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "10/day fixed_window", NULL);
     CHECK(fork_children(limiter, check_leaks) == CHILDREN * 10);
     CHECK(check(limiter, "k", 10).allowed == 1);
     polylimit_limiter_free(limiter);
 }
 
-static void completions_stay_with_their_process(void) {
+static void completions_are_refused_in_a_child(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
@@ -132,8 +132,8 @@ int main(void) {
     static const struct test tests[] = {
         {"children share redis", children_share_redis},
         {"children share a local store", children_share_a_local_store},
-        {"children have memory of their own", children_have_memory_of_their_own},
-        {"completions stay with their process", completions_stay_with_their_process},
+        {"children have their own memory store", children_have_their_own_memory_store},
+        {"completions are refused in a child", completions_are_refused_in_a_child},
     };
     RUN(tests);
 }

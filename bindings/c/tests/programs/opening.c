@@ -1,4 +1,4 @@
-/* Thousands of limiters opened, used and freed leave nothing behind: no thread, no descriptor, no memory. */
+/* Thousands of limiters are opened, used and freed; no thread, descriptor or memory may remain. */
 #include "check.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ static void open_and_free(const char *url, int times) {
     }
 }
 
-/* Threads of a limiter that was freed end by themselves, soon. */
+/* Threads of a freed limiter end a moment later. */
 static long settled(const char *path, long wanted) {
     long count = entries(path);
     for (int tries = 0; count > wanted && tries < 5000; tries++) {
@@ -51,7 +51,7 @@ static long settled(const char *path, long wanted) {
     return count;
 }
 
-static void nothing_grows_on(const char *url, int times) {
+static void check_that_nothing_leaks_on(const char *url, int times) {
     open_and_free(url, times / 10);
     long threads = settled("/proc/self/task", 3), descriptors = settled("/proc/self/fd", 5);
     long before_kib = resident_kib();
@@ -60,27 +60,27 @@ static void nothing_grows_on(const char *url, int times) {
     CHECK(settled("/proc/self/fd", descriptors) <= descriptors);
     long grown_kib = resident_kib() - before_kib;
     fprintf(stderr, "%d limiters: %ld KiB more ", times, grown_kib);
-    /* Less than a byte for every byte that a handle has: what remains is the allocator's. */
+    /* The allowance is less than the size of the handles, and covers memory that the allocator keeps. */
     CHECK(grown_kib < 4096);
 }
 
-static void ten_thousand_on_memory(void) { nothing_grows_on("memory:", 10000); }
+static void opening_ten_thousand_memory_limiters_leaks_nothing(void) { check_that_nothing_leaks_on("memory:", 10000); }
 
-static void ten_thousand_on_local(void) {
+static void opening_ten_thousand_local_limiters_leaks_nothing(void) {
     char path[64], url[96];
     snprintf(path, sizeof path, "/tmp/polylimit-c-opening-%d", (int)getpid());
     snprintf(url, sizeof url, "file://%s?size=1MiB", path);
-    nothing_grows_on(url, 10000);
+    check_that_nothing_leaks_on(url, 10000);
     CHECK(unlink(path) == 0);
 }
 
-static void a_thousand_on_redis(void) { nothing_grows_on(redis_url(), 1000); }
+static void opening_a_thousand_redis_limiters_leaks_nothing(void) { check_that_nothing_leaks_on(redis_url(), 1000); }
 
 int main(void) {
     static const struct test tests[] = {
-        {"ten thousand on memory", ten_thousand_on_memory},
-        {"ten thousand on local", ten_thousand_on_local},
-        {"a thousand on redis", a_thousand_on_redis},
+        {"opening ten thousand memory limiters leaks nothing", opening_ten_thousand_memory_limiters_leaks_nothing},
+        {"opening ten thousand local limiters leaks nothing", opening_ten_thousand_local_limiters_leaks_nothing},
+        {"opening a thousand redis limiters leaks nothing", opening_a_thousand_redis_limiters_leaks_nothing},
     };
     RUN(tests);
 }

@@ -1,7 +1,7 @@
-/* Every operation of a limiter, by a manual clock. */
+/* Every operation of a limiter, with a manual clock. */
 #include "check.h"
 
-static void decisions_are_plain_numbers(void) {
+static void decision_has_all_numbers(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "3/minute token_bucket; 5/hour token_bucket", clock);
@@ -27,7 +27,7 @@ static void decisions_are_plain_numbers(void) {
     polylimit_clock_free(clock);
 }
 
-static void usages_are_plain_numbers(void) {
+static void usage_has_all_numbers(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "10/minute fixed_window", clock);
@@ -46,7 +46,7 @@ static void usages_are_plain_numbers(void) {
     polylimit_clock_free(clock);
 }
 
-static void keys_are_any_bytes(void) {
+static void key_may_be_any_bytes(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     polylimit_decision decision = {.size = sizeof decision};
     const char *keys[] = {"a\0b", "a\0c", "\xff\xfe\0", "   "};
@@ -69,7 +69,7 @@ static void keys_are_any_bytes(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void costs_out_of_range_are_refused(void) {
+static void cost_out_of_range_is_refused(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     polylimit_decision decision = {.size = sizeof decision, .remaining = 77};
     polylimit_usage usage = {.size = sizeof usage, .remaining = 77};
@@ -88,7 +88,7 @@ static void costs_out_of_range_are_refused(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void an_acquire_waits_for_its_turn(void) {
+static void acquire_waits_until_admitted(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/20ms fixed_window", NULL);
     polylimit_decision decision = {.size = sizeof decision};
     for (int at = 0; at < 3; at++) {
@@ -100,7 +100,7 @@ static void an_acquire_waits_for_its_turn(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_batch_has_a_result_for_each(void) {
+static void check_many_has_a_result_for_each_request(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "2/minute", NULL);
     polylimit_request requests[5];
     for (size_t at = 0; at < 5; at++) {
@@ -120,7 +120,7 @@ static void a_batch_has_a_result_for_each(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void what_belongs_together_is_spent_together(void) {
+static void check_together_spends_all_or_nothing(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "9/hour", NULL);
     polylimit_request requests[2] = {ask(POLYLIMIT_CHECK, "k", 1), ask(POLYLIMIT_CHECK, "k", 1)};
     requests[1].policy = "1/day";
@@ -143,7 +143,7 @@ static void what_belongs_together_is_spent_together(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_call_waits_until_it_is_stopped(void) {
+static void call_waits_until_it_is_stopped(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(1700000000000000, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
@@ -153,7 +153,7 @@ static void a_call_waits_until_it_is_stopped(void) {
     uint32_t stopped = 1;
     OK(polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
     CHECK(result.status == POLYLIMIT_OK && result.answer.decision.allowed == 1);
-    /* It would have to wait, and is stopped from the start: it leaves no trace. */
+    /* It would have to wait, and is stopped from the start, so that nothing is spent. */
     IS(POLYLIMIT_PENDING, polylimit_limiter_call(limiter, &request, &stopped, &result, sizeof result, MESSAGE));
     request.operation = POLYLIMIT_PEEK;
     OK(polylimit_limiter_call(limiter, &request, &stopped, &result, sizeof result, MESSAGE));
@@ -164,7 +164,7 @@ static void a_call_waits_until_it_is_stopped(void) {
     polylimit_clock_free(clock);
 }
 
-static void policies_are_changed_and_read(void) {
+static void set_policy_changes_a_policy(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "100/min;10/s token_bucket burst=20", NULL);
     char text[128];
     size_t length = 0;
@@ -182,7 +182,7 @@ static void policies_are_changed_and_read(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_closed_limiter_says_so(void) {
+static void operations_after_close_return_closed(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     polylimit_limiter_close(limiter);
     polylimit_limiter_close(limiter);
@@ -196,16 +196,16 @@ static void a_closed_limiter_says_so(void) {
 
 int main(void) {
     static const struct test tests[] = {
-        {"decisions are plain numbers", decisions_are_plain_numbers},
-        {"usages are plain numbers", usages_are_plain_numbers},
-        {"keys are any bytes", keys_are_any_bytes},
-        {"costs out of range are refused", costs_out_of_range_are_refused},
-        {"an acquire waits for its turn", an_acquire_waits_for_its_turn},
-        {"a batch has a result for each", a_batch_has_a_result_for_each},
-        {"what belongs together is spent together", what_belongs_together_is_spent_together},
-        {"a call waits until it is stopped", a_call_waits_until_it_is_stopped},
-        {"policies are changed and read", policies_are_changed_and_read},
-        {"a closed limiter says so", a_closed_limiter_says_so},
+        {"decision has all numbers", decision_has_all_numbers},
+        {"usage has all numbers", usage_has_all_numbers},
+        {"key may be any bytes", key_may_be_any_bytes},
+        {"cost out of range is refused", cost_out_of_range_is_refused},
+        {"acquire waits until admitted", acquire_waits_until_admitted},
+        {"check many has a result for each request", check_many_has_a_result_for_each_request},
+        {"check together spends all or nothing", check_together_spends_all_or_nothing},
+        {"call waits until it is stopped", call_waits_until_it_is_stopped},
+        {"set policy changes a policy", set_policy_changes_a_policy},
+        {"operations after close return closed", operations_after_close_return_closed},
     };
     RUN(tests);
 }

@@ -1,6 +1,6 @@
 /*
- * Calls in random order with random arguments, right and wrong ones: random_calls [SEED] [CALLS]. Under sanitizers it looks
- * for what no single test thinks of. A run is repeated by its seed.
+ * Calls in random order with random valid and invalid arguments: random_calls [SEED] [CALLS]. It runs under sanitizers. A run is
+ * repeated by its seed.
  */
 #include "check.h"
 
@@ -44,7 +44,7 @@ static uint32_t some_size(size_t right) { return below(8) == 0 ? (uint32_t)below
 static polylimit_request some_request(void) {
     static char key[64];
     polylimit_request request = {.operation = (uint32_t)below(10), .policy = some_text(), .cost = some_number()};
-    /* A struct that says that it is smaller is refused; one that says that it is bigger would be a lie. */
+    /* A size that is too small is refused. A size beyond the struct is not tried, because the library may then write there. */
     request.size = below(8) == 0 ? (uint32_t)below(sizeof request) : sizeof request;
     request.key = below(16) == 0 ? NULL : key;
     request.key_length = below(sizeof key);
@@ -81,14 +81,14 @@ static void open_something(size_t at) {
     }
 }
 
-/* Waiting is bounded: an acquire of a blocking call asks for no more than a millisecond. */
+/* Waits are bounded: a blocking acquire has a timeout of at most a millisecond. */
 static void call_and_wait(const polylimit_limiter *limiter) {
     polylimit_request asked = some_request();
     polylimit_decision decision = {.size = some_size(sizeof decision)};
     polylimit_usage usage = {.size = some_size(sizeof usage)};
     polylimit_decision *decision_out = below(16) ? &decision : NULL;
     polylimit_usage *usage_out = below(16) ? &usage : NULL;
-    /* A size beyond the struct would be a lie, too. */
+    /* As above, no size beyond the struct. */
     decision.size = decision.size > sizeof decision ? sizeof decision : decision.size;
     usage.size = usage.size > sizeof usage ? sizeof usage : usage.size;
     const char *policy = asked.policy;
@@ -125,10 +125,10 @@ static void submit_or_drain(polylimit_completions *chosen, const polylimit_limit
     polylimit_request asked = some_request();
     polylimit_result results[4];
     size_t count = 0;
-    uint32_t given_up = 0;
+    uint32_t cancelled = 0;
     switch (below(5)) {
     case 0: polylimit_completions_drain(chosen, results, sizeof *results, below(5), &count, MESSAGE); break;
-    case 1: polylimit_completions_cancel(chosen, below(40), &given_up, MESSAGE); break;
+    case 1: polylimit_completions_cancel(chosen, below(40), &cancelled, MESSAGE); break;
     case 2: (void)(polylimit_completions_pending(chosen) + (size_t)polylimit_completions_fd(chosen)); break;
     default:
         polylimit_completions_submit(chosen, limiter, &asked, below(40), results, sizeof *results, MESSAGE);

@@ -1,4 +1,4 @@
-/* Texts that are made for callers: header fields, problems, quotas, client addresses. */
+/* Texts in buffers of callers: header fields, problem documents, quotas, client addresses. */
 #include "check.h"
 
 static void header_fields_are_lines(void) {
@@ -30,7 +30,7 @@ static void header_fields_are_lines(void) {
     polylimit_clock_free(clock);
 }
 
-static void numbers_that_no_limiter_gave_do_no_harm(void) {
+static void headers_refuse_an_invalid_decision(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1000000000000/s; 1/m; 0/h", NULL);
     polylimit_decision decision;
     memset(&decision, 0xff, sizeof decision);
@@ -51,7 +51,7 @@ static void numbers_that_no_limiter_gave_do_no_harm(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void a_denial_is_a_problem(void) {
+static void denial_has_a_problem_document(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
@@ -71,8 +71,8 @@ static void a_denial_is_a_problem(void) {
     polylimit_clock_free(clock);
 }
 
-/* Nothing listens there: the outage policy denies, and that is no fault of the client. */
-static void a_denial_of_an_outage_is_503(void) {
+/* No server listens at this address, and the outage policy denies. */
+static void denial_during_an_outage_is_503(void) {
     polylimit_option options[] = {{"policy.api", "5/minute"}, {"outage.api", "deny"}};
     polylimit_limiter *limiter = NULL;
     OK(polylimit_limiter_open("redis://127.0.0.1:1", options, 2, NULL, &limiter, MESSAGE));
@@ -88,7 +88,7 @@ static void a_denial_of_an_outage_is_503(void) {
     polylimit_limiter_free(limiter);
 }
 
-static void quotas_are_numbers_and_text(void) {
+static void quota_has_numbers_and_text(void) {
     polylimit_quota quota = {.size = sizeof quota};
     OK(polylimit_quota_parse("50/day token_bucket burst=200 step=50", &quota, MESSAGE));
     CHECK(quota.algorithm == POLYLIMIT_TOKEN_BUCKET && quota.limit == 50 && quota.period_us == 86400000000);
@@ -111,7 +111,7 @@ static void quotas_are_numbers_and_text(void) {
     CHECK(strcmp(text, "1/second") == 0);
 }
 
-static void clients_are_found_behind_proxies(void) {
+static void client_is_found_behind_trusted_proxies(void) {
     polylimit_option options[] = {{"trust", "10.0.0.0/8"}, {"trust", "loopback"}, {"header", "x-forwarded-for"}};
     polylimit_address_rules *rules = NULL;
     OK(polylimit_address_rules_new(options, 3, &rules, MESSAGE));
@@ -141,7 +141,7 @@ static void clients_are_found_behind_proxies(void) {
     polylimit_address_rules_free(rules);
 }
 
-static void reports_are_texts(void) {
+static void doctor_and_stats_report(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     char text[64];
     size_t length = 1;
@@ -163,12 +163,12 @@ static void reports_are_texts(void) {
 int main(void) {
     static const struct test tests[] = {
         {"header fields are lines", header_fields_are_lines},
-        {"numbers that no limiter gave do no harm", numbers_that_no_limiter_gave_do_no_harm},
-        {"a denial is a problem", a_denial_is_a_problem},
-        {"a denial of an outage is 503", a_denial_of_an_outage_is_503},
-        {"quotas are numbers and text", quotas_are_numbers_and_text},
-        {"clients are found behind proxies", clients_are_found_behind_proxies},
-        {"reports are texts", reports_are_texts},
+        {"headers refuse an invalid decision", headers_refuse_an_invalid_decision},
+        {"denial has a problem document", denial_has_a_problem_document},
+        {"denial during an outage is 503", denial_during_an_outage_is_503},
+        {"quota has numbers and text", quota_has_numbers_and_text},
+        {"client is found behind trusted proxies", client_is_found_behind_trusted_proxies},
+        {"doctor and stats report", doctor_and_stats_report},
     };
     RUN(tests);
 }

@@ -1,4 +1,4 @@
-/* The server that the environment names, for the tests that stop it. */
+/* The Redis server for tests, and how to suspend it. */
 #ifndef SERVER_H
 #define SERVER_H
 
@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-/* The URL without the options that other tests want. */
+/* The URL without options. */
 static inline const char *bare_url(void) {
     static char url[256];
     size_t length = strcspn(redis_url(), "?");
@@ -16,7 +16,7 @@ static inline const char *bare_url(void) {
     return url;
 }
 
-/* The number of the server's process, which the server tells. */
+/* The server's process id, from INFO. */
 static inline pid_t server(void) {
     char command[512], line[256];
     snprintf(command, sizeof command, "redis-cli -u %s info server", bare_url());

@@ -1,4 +1,4 @@
-/* Many threads on one limiter and on one completions. */
+/* Many threads use one limiter and one completions. */
 #include "check.h"
 
 #include <poll.h>
@@ -65,7 +65,7 @@ static void exactly_the_limit_is_admitted_on_local(void) {
 
 static void exactly_the_limit_is_admitted_on_redis(void) { admits_exactly_the_limit_on(redis_url()); }
 
-/* Submits without waiting, drains what comes, from several threads at once. */
+/* Submits operations and drains results, from several threads at once. */
 static void *submit_and_drain(void *argument) {
     struct thread *thread = argument;
     struct shared *shared = thread->shared;
@@ -92,7 +92,7 @@ static void *submit_and_drain(void *argument) {
     return NULL;
 }
 
-static void completions_are_shared_between_threads(void) {
+static void threads_share_completions(void) {
     char url[256];
     snprintf(url, sizeof url, "%s%smax_in_flight=100000", redis_url(), strchr(redis_url(), '?') ? "&" : "?");
     struct shared shared = {.limiter = open_limiter(url, "5000/day fixed_window", NULL)};
@@ -114,7 +114,7 @@ static void completions_are_shared_between_threads(void) {
     polylimit_limiter_free(shared.limiter);
 }
 
-/* One thread closes; the others are told so and nothing else. */
+/* One thread closes the limiter; in the others POLYLIMIT_CLOSED is the only error. */
 static void *use_until_closed(void *argument) {
     struct thread *thread = argument;
     char message[512] = "";
@@ -137,7 +137,7 @@ static void *use_until_closed(void *argument) {
     }
 }
 
-static void closing_and_changing_is_safe_while_others_use_it(void) {
+static void close_and_set_policy_are_safe_during_use(void) {
     struct shared shared = {.limiter = open_limiter("memory:", "5000/day", NULL)};
     run_threads(&shared, use_until_closed, THREADS);
     polylimit_limiter_free(shared.limiter);
@@ -148,8 +148,8 @@ int main(void) {
         {"exactly the limit is admitted on memory", exactly_the_limit_is_admitted_on_memory},
         {"exactly the limit is admitted on local", exactly_the_limit_is_admitted_on_local},
         {"exactly the limit is admitted on redis", exactly_the_limit_is_admitted_on_redis},
-        {"completions are shared between threads", completions_are_shared_between_threads},
-        {"closing and changing is safe while others use it", closing_and_changing_is_safe_while_others_use_it},
+        {"threads share completions", threads_share_completions},
+        {"close and set policy are safe during use", close_and_set_policy_are_safe_during_use},
     };
     RUN(tests);
 }

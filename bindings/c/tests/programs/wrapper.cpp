@@ -1,4 +1,4 @@
-/* polylimit.hpp: what it adds to the header. */
+/* The C++ wrapper, polylimit.hpp. */
 #include <polylimit.hpp>
 
 #include <cstdio>

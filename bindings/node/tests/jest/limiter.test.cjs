@@ -1,5 +1,5 @@
-// What Jest runs: its tests have classes of their own, so that nothing that the addon makes is an instance of theirs.
-// jest.test.cjs starts it.
+// jest.test.cjs runs this file with Jest, whose tests have a realm of their own: values that the addon creates are not
+// instances of its classes.
 "use strict";
 
 const { once } = require("node:events");
@@ -13,7 +13,7 @@ const { until } = require("../support/until.cjs");
 
 const { blackHole } = process.env;
 
-/** What was thrown, or what a promise was rejected with. */
+/** The error that a function throws, or with which its promise is rejected. */
 async function thrownBy(body) {
   try {
     await body();
@@ -53,7 +53,7 @@ test.each([
   expect(thrown).toMatchObject({ code, name: "PolylimitError" });
 });
 
-test("several checks have their errors in their places", async () => {
+test("checkMany puts the error of an invalid check in its place", async () => {
   const [first, second] = await limiter.checkMany(["many", { key: "many", cost: -1 }]);
   expect(first.remaining).toBe(1);
   expect(second).toBeInstanceOf(PolylimitError);
@@ -82,7 +82,7 @@ test("values are equal to values of this realm", async () => {
   expect((await limiter.check(new Uint8Array([1, 2]))).allowed).toBe(true);
 });
 
-test("a middleware answers, and what a handler fails with is told", async () => {
+test("a middleware responds, and an error of a handler reaches the error handler", async () => {
   const warned = jest.spyOn(process, "emitWarning");
   const app = express();
   const count = () => {

@@ -1,5 +1,5 @@
-// Makes, uses and closes many limiters, and reports what the process holds afterwards: closes.cjs URL COUNT
-// Nothing is left to a garbage collector: it is not asked to run, and every limiter stays referenced when KEEP is "keep".
+// Creates, uses and closes many limiters, and prints the resources of the process afterwards: closes.cjs URL COUNT
+// The garbage collector is not run, and every limiter stays referenced when KEEP is "keep".
 "use strict";
 
 const { readdirSync, readFileSync } = require("node:fs");
@@ -32,7 +32,7 @@ async function main() {
   await rounds(Number(count));
   const end = Date.now() + 30_000;
   let after = held();
-  // Threads that are told to end do so a moment later.
+  // Threads end a moment after they are told to.
   while ((after.threads > before.threads || after.files > before.files) && Date.now() < end) {
     await new Promise((resolve) => setTimeout(resolve, 5));
     after = held();

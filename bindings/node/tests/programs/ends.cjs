@@ -11,11 +11,11 @@ const asked = () => Array.from({ length: 100 }, (_, user) => limiter.check(`user
 
 switch (way) {
   case "open":
-    // Nothing is pending: an open limiter keeps no process.
+    // Nothing is pending, and an open limiter does not keep the process alive.
     limiter.check("k").then(() => console.log("decided"));
     break;
   case "awaited":
-    // A promise that somebody waits for does.
+    // A pending promise does.
     Promise.all(asked()).then((decisions) => console.log(`decided ${decisions.length}`));
     break;
   case "exit":

@@ -1,4 +1,4 @@
-// Makes, uses and closes many limiters, and reports what the process holds afterwards: many.cjs URL COUNT
+// Creates, uses and closes many limiters, and prints the resources of the process afterwards: many.cjs URL COUNT
 "use strict";
 
 const { readdirSync, readFileSync } = require("node:fs");
@@ -14,7 +14,7 @@ const held = () => {
 
 const turn = () => new Promise((resolve) => setTimeout(resolve, 1));
 
-/** Closed by hand, or left to the garbage collector. */
+/** Half of the limiters are closed, and half are left to the garbage collector. */
 async function rounds(url, count) {
   for (let number = 0; number < count; number++) {
     const limiter = new Limiter(url, {
@@ -37,7 +37,7 @@ async function main(url, count) {
   await rounds(url, count / 10);
   const before = held();
   await rounds(url, count);
-  // Connections end on a thread of their own.
+  // Connections are closed by another thread, a moment later.
   const end = Date.now() + 30_000;
   let after = held();
   while ((after.threads > before.threads || after.files > before.files) && Date.now() < end) {

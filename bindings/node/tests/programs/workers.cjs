@@ -1,5 +1,5 @@
-// Makes workers, has each ask, and terminates them while their work is pending: workers.cjs URL ROUNDS [held]
-// With "held" it reports what the process holds before and after.
+// Starts workers that make decisions, and terminates them while operations are pending: workers.cjs URL ROUNDS [held]
+// With "held" it prints the resources of the process before and after.
 "use strict";
 
 const { once } = require("node:events");
@@ -25,7 +25,7 @@ function held() {
 }
 
 async function main(url, rounds) {
-  // The first worker has Node open what it keeps.
+  // Node opens resources with the first worker, and keeps them.
   await once(new Worker("", { eval: true }), "exit");
   const before = held();
   for (let count = 0; count < rounds; count++) {
@@ -37,7 +37,7 @@ async function main(url, rounds) {
     await new Promise((resolve) => setTimeout(resolve, 5));
     after = held();
   }
-  // This thread's own addon still works.
+  // The addon still works on the main thread.
   const { allowed } = new Limiter("memory:", { policies: { api: "1/s" } }).checkSync("k");
   console.log(`allowed ${allowed}`);
   if (process.argv[4] === "held") console.log(JSON.stringify({ before, after }));

@@ -1,4 +1,4 @@
-// A server that takes connections and never answers, so that decisions stay pending until their deadline.
+// A server that accepts connections and never replies, so that decisions stay pending until their deadline.
 "use strict";
 
 const { once } = require("node:events");

@@ -1,6 +1,6 @@
 "use strict";
 
-/** What `assert.rejects` and `assert.throws` compare an error with. */
+/** The expected error, for `assert.rejects` and `assert.throws`. */
 function invalid(message) {
   return { name: "PolylimitError", code: "invalid_argument", message };
 }

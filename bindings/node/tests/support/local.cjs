@@ -4,7 +4,7 @@ const { rmSync } = require("node:fs");
 
 let count = 0;
 
-/** The URL of a local store of this test's own, and a function that removes its file. */
+/** The URL of a new local store, and a function that removes its file. */
 function localStore() {
   const name = `node-test-${process.pid}-${++count}`;
   const remove = () => rmSync(`/dev/shm/polylimit-${process.getuid()}-${name}`, { force: true });

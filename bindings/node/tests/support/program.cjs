@@ -1,14 +1,14 @@
-// Runs a program of tests/programs in a process of its own.
+// Runs a program of tests/programs in a new process.
 "use strict";
 
 const { spawn } = require("node:child_process");
 const { once } = require("node:events");
 const { join } = require("node:path");
 
-/** Its exit code or signal, and what it wrote. */
+/** Its exit code or signal, and its output. */
 async function run(name, ...parameters) {
   const program = join(__dirname, "..", "programs", name);
-  // What limiters tell is looked at elsewhere.
+  // events.test.cjs tests the warnings of limiters.
   const env = { ...process.env, NODE_NO_WARNINGS: "1" };
   const stdio = ["ignore", "pipe", "pipe"];
   const child = spawn(process.execPath, ["--expose-gc", program, ...parameters], { stdio, env });

@@ -16,7 +16,7 @@ async function freePort() {
   return port;
 }
 
-/** Whether somebody answers there. */
+/** Whether a server answers on this port. */
 function answers(port) {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1", () => socket.write("PING\r\n"));
@@ -29,7 +29,7 @@ function answers(port) {
   });
 }
 
-/** Sends a command, and gives the beginning of its reply. */
+/** Sends a command, and returns the beginning of its reply. */
 async function redisCommand(port, line) {
   const socket = connect(port, "127.0.0.1", () => socket.write(`${line}\r\n`));
   const [reply] = await once(socket, "data");
@@ -56,14 +56,14 @@ class Redis {
     await until(() => answers(this.port), "redis-server answers");
   }
 
-  /** Ends it at once; what it held is gone. */
+  /** Kills the server; its data is lost. */
   async kill() {
     this.process.kill("SIGKILL");
     await this.ended;
   }
 }
 
-/** Runs a body while a server is there. */
+/** Runs `body` with a server. */
 async function withRedis(body) {
   const server = await Redis.start();
   try {

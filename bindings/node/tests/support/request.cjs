@@ -1,9 +1,9 @@
-// HTTP requests by Node's own client, each on a connection of its own unless an agent is given.
+// HTTP requests by Node's own client, each on a new connection unless an agent is given.
 "use strict";
 
 const http = require("node:http");
 
-/** Sends a request and gives status, headers and text. */
+/** Sends a request, and returns status, headers and text. */
 function request(port, path = "/", { headers = {}, agent, method = "GET", localAddress } = {}) {
   return new Promise((resolve, reject) => {
     const options = { host: "127.0.0.1", port, path, headers, agent, method, localAddress };
@@ -21,7 +21,7 @@ function request(port, path = "/", { headers = {}, agent, method = "GET", localA
   });
 }
 
-/** Sends so many, some at a time, and gives all answers. */
+/** Sends `count` requests with limited concurrency, and returns all responses. */
 async function requests(port, count, path, options) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
   try {
@@ -31,7 +31,7 @@ async function requests(port, count, path, options) {
   }
 }
 
-/** How many answers there are of each status. */
+/** The number of responses of each status. */
 function statuses(answers) {
   const counts = {};
   for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;

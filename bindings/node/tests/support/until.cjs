@@ -1,6 +1,6 @@
 "use strict";
 
-/** Waits until a condition holds, or fails after a bound that no healthy run comes near. */
+/** Waits until a condition holds. It fails after a time that is many times as long as a successful wait. */
 async function until(holds, what, boundMs = 30_000) {
   const end = Date.now() + boundMs;
   for (;;) {

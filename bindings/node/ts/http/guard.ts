@@ -1,78 +1,77 @@
-/** What every framework's middleware does with a request, whatever the framework. */
+/** The guard: what the middleware of every framework does with a request. */
 
 import { createHash } from "node:crypto";
 
 import { Field } from "../addon";
-import { excerpt, invalidArgument, number } from "../argument";
+import { excerpt, type Key, number } from "../arguments";
 import { ClientAddressRules } from "../client_address";
 import { type Decision, readDecision, readDecisions } from "../decision";
-import { fields, later } from "../exchange";
-import { failure } from "../failure";
-import { type HeaderFields, problem, type Refusal, Responder, refusal } from "../headers";
-import type { Key } from "../key";
-import { askCheck, askTogether } from "../limiter";
-import { type Charge, type Counted, countedBefore } from "./counted";
-import { Decided, outcomesOf } from "./decided";
-import { isPromise, type MaybePromise } from "./maybe_promise";
-import { checkCost, type RateLimit, type RateLimitOptions } from "./options";
+import { invalidArgument, toPublicError } from "../errors";
+import { fields, pendingAnswer } from "../exchange";
+import { type DenialResponse, denialResponse, type HeaderFields, HeaderWriter, problem } from "../headers";
+import { submitCheck, submitTogether } from "../limiter";
+import { checkCost, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
+import { type Charge, type ChargedOutcome, DecidedRateLimit, findCharged, outcomesOf } from "./rate_limit";
 
-/** RFC 6585, section 4: any other status of a denial tells of an outage. */
+/** The status of a denial by a quota (RFC 6585, section 4). A denial because of an outage has another one. */
 const TOO_MANY_REQUESTS = 429;
 
-/** What was decided about a request, and what its response says of it. */
-export interface Verdict<Denied> {
+/** The decision about a request, and what the adapter has to do. */
+export interface GuardResult<Denied> {
   readonly rateLimit: RateLimit;
   readonly fields: HeaderFields;
-  /** What to answer; `undefined` when the request is admitted. */
-  readonly refusal: Refusal | undefined;
-  /** Answers in its place, if the options say how. */
-  readonly instead: (() => Denied) | undefined;
-  /** What the request has spent here, or before and is counted on here. */
+  /** The response to a denied request; `undefined` when the request is admitted. */
+  readonly denial: DenialResponse | undefined;
+  /** Calls the handler of the options that responds in place of `denial`, if there is one. */
+  readonly handleDenial: (() => Denied) | undefined;
+  /** The units that this guard relies on: those that it has spent, and those of earlier guards that it reuses. */
   readonly charges: readonly Charge[];
 }
 
-/** What a framework tells of a request. */
-export interface Framework<Context extends unknown[]> {
-  /** The client, by the rules if there are any. */
+/** How a framework's request is read. */
+export interface FrameworkAdapter<Context extends unknown[]> {
+  /** The key of the client, found by the rules if there are any. */
   readonly clientOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
   /** The `Accept` field. */
   readonly acceptOf: (...context: Context) => string | undefined;
-  /** The route that the guard stands at, the same text in every process; `undefined` for a guard before all routes. */
+  /** The route of the guard, as the same text in every process; `undefined` for a guard before all routes. */
   readonly routeOf?: (...context: Context) => string | undefined;
 }
 
-/** The policies by their own names, and what writes of them. */
-interface Applied {
+/** The names of the policies in one scope, and the writer of their header fields. */
+interface ResolvedPolicies {
   readonly policies: readonly string[];
-  readonly responder: Responder;
+  readonly headerWriter: HeaderWriter;
 }
 
-/** What is asked: a policy that was counted before is asked for what it lacks, if it lacks anything. */
-interface Question {
+/** One policy's part in the decision. If an earlier guard has charged the policy, only the difference in cost is charged. */
+interface PolicyCheck {
   readonly policy: string;
-  readonly before: Counted | undefined;
-  /** What is to be spent now; `undefined` is what a check spends unless told otherwise. */
+  /** The outcome of an earlier guard. */
+  readonly earlier: ChargedOutcome | undefined;
+  /** The units to spend now; `undefined` is the default of a check. */
   readonly cost: number | undefined;
-  readonly isAsked: boolean;
+  /** Whether a check is needed; otherwise the earlier outcome holds. */
+  readonly isNeeded: boolean;
 }
 
-/** The longest text that is a scope, in bytes. */
-const LONGEST_SCOPE = 256;
+/** The longest scope, in bytes. A longer route is hashed. */
+const MAX_SCOPE_BYTES = 256;
 
 export class Guard<Context extends unknown[], Finished extends unknown[], Denied> {
   readonly #options: RateLimitOptions<Context, Finished, Denied>;
-  readonly #framework: Framework<Context>;
+  readonly #framework: FrameworkAdapter<Context>;
   readonly #rules: ClientAddressRules | undefined;
-  /** Without a route. */
-  readonly #everywhere: Applied;
-  /** On each route, if there are quotas without a name, which belong to it. */
-  readonly #onRoutes: Map<string, Applied> | undefined;
+  /** The policies of requests without a route. */
+  readonly #everywhere: ResolvedPolicies;
+  /** The policies by route; `undefined` when all policies have names, which are the same on every route. */
+  readonly #onRoutes: Map<string, ResolvedPolicies> | undefined;
 
-  constructor(options: RateLimitOptions<Context, Finished, Denied>, framework: Framework<Context>) {
+  constructor(options: RateLimitOptions<Context, Finished, Denied>, framework: FrameworkAdapter<Context>) {
     const { policy, scope, clientAddress } = options;
     this.#options = options;
     this.#framework = framework;
-    this.#everywhere = this.#applied(scope);
+    this.#everywhere = this.#resolve(scope);
     const given = [policy].flat();
     const haveNames = this.#everywhere.policies.every((name, at) => given[at] === undefined || given[at] === name);
     this.#onRoutes = haveNames || scope !== undefined || framework.routeOf === undefined ? undefined : new Map();
@@ -83,158 +82,164 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   }
 
   /**
-   * Decides about a request; `undefined` when it is skipped. Nothing is waited for where the answer is known at once.
-   * `before` is what a guard before this one told the request's handlers.
+   * Decides about a request; `undefined` when it is skipped. It returns a promise only where something must be awaited.
+   * `previous` is the `rateLimit` that an earlier guard has set on the request.
    */
-  decide(before: unknown, context: Context): MaybePromise<Verdict<Denied> | undefined> {
+  decide(previous: unknown, context: Context): MaybePromise<GuardResult<Denied> | undefined> {
     const { skip } = this.#options;
-    if (skip === undefined) return this.#count(before, context);
-    const skipped = skip(...context);
-    if (isPromise(skipped)) return skipped.then((known) => (known ? undefined : this.#count(before, context)));
-    return skipped ? undefined : this.#count(before, context);
+    if (skip === undefined) return this.#findKey(previous, context);
+    const isSkipped = skip(...context);
+    if (isPromise(isSkipped)) return isSkipped.then((value) => (value ? undefined : this.#findKey(previous, context)));
+    return isSkipped ? undefined : this.#findKey(previous, context);
   }
 
   /**
-   * Gives back what the request has spent if its response does not count: under every policy, also when it fails under one of
-   * them. It counts when `count` fails, and where another guard counts it.
+   * Refunds the units of a request whose response does not count, under every policy, even if one of the refunds fails. The
+   * request counts if `count` fails. Units that another guard relies on are not refunded.
    */
-  async finish({ charges }: Verdict<Denied>, ...finished: Finished): Promise<void> {
+  async finish({ charges }: GuardResult<Denied>, ...finished: Finished): Promise<void> {
     const { count, limiter } = this.#options;
     if (typeof count !== "function") return;
     try {
       if (await count(...finished)) return;
     } catch (error) {
-      tell(error);
+      warn(error);
       return;
     }
-    const unwanted = charges.filter((charge) => {
+    const unclaimed = charges.filter((charge) => {
       charge.claims -= 1;
       return charge.claims === 0;
     });
-    const refunds = unwanted.map(({ key, policy, units }) => limiter.refund(key, { policy, cost: units }));
-    for (const refund of await Promise.allSettled(refunds)) if (refund.status === "rejected") tell(refund.reason);
+    const refunds = unclaimed.map(({ key, policy, units }) => limiter.refund(key, { policy, cost: units }));
+    for (const refund of await Promise.allSettled(refunds)) if (refund.status === "rejected") warn(refund.reason);
   }
 
-  /** Whether it depends on their responses which requests count. */
+  /** Whether `finish` must be called when a response has ended. */
   get waitsForResponse(): boolean {
     return typeof this.#options.count === "function";
   }
 
-  /** The policies in a scope, as the limiter names them. */
-  #applied(scope: string | undefined): Applied {
+  /** Finds the policies in a scope. */
+  #resolve(scope: string | undefined): ResolvedPolicies {
     const { limiter, policy } = this.#options;
     const policies = [policy].flat().map((one) => limiter.policyFor(one, scope).name);
-    const twice = policies.find((name, at) => policies.indexOf(name) !== at);
-    if (twice !== undefined) throw invalidArgument(`policy ${excerpt(twice)} is given twice: once is enough`);
-    return { policies, responder: new Responder(limiter, policies[0], this.#options) };
+    const duplicate = policies.find((name, at) => policies.indexOf(name) !== at);
+    if (duplicate !== undefined) throw invalidArgument(`policy ${excerpt(duplicate)} is given twice: once is enough`);
+    return { policies, headerWriter: new HeaderWriter(limiter, policies[0], this.#options) };
   }
 
-  #appliedTo(context: Context): Applied {
+  #policiesFor(context: Context): ResolvedPolicies {
     const route = this.#onRoutes && this.#framework.routeOf?.(...context);
     if (this.#onRoutes === undefined || route === undefined) return this.#everywhere;
-    let applied = this.#onRoutes.get(route);
-    if (applied === undefined) {
-      const isLong = Buffer.byteLength(route) > LONGEST_SCOPE;
-      applied = this.#applied(isLong ? createHash("sha256").update(route).digest("hex") : route);
-      this.#onRoutes.set(route, applied);
+    let resolved = this.#onRoutes.get(route);
+    if (resolved === undefined) {
+      const isLong = Buffer.byteLength(route) > MAX_SCOPE_BYTES;
+      resolved = this.#resolve(isLong ? createHash("sha256").update(route).digest("hex") : route);
+      this.#onRoutes.set(route, resolved);
     }
-    return applied;
+    return resolved;
   }
 
-  #count(before: unknown, context: Context): MaybePromise<Verdict<Denied>> {
+  #findKey(previous: unknown, context: Context): MaybePromise<GuardResult<Denied>> {
     const { key } = this.#options;
-    const whom = key?.(...context);
-    if (isPromise(whom)) return whom.then((known) => this.#charge(before, context, known));
-    return this.#charge(before, context, whom);
+    const given = key?.(...context);
+    if (isPromise(given)) return given.then((value) => this.#findCost(previous, context, value));
+    return this.#findCost(previous, context, given);
   }
 
-  #charge(before: unknown, context: Context, whom: Key | null | undefined): MaybePromise<Verdict<Denied>> {
+  #findCost(previous: unknown, context: Context, given: Key | null | undefined): MaybePromise<GuardResult<Denied>> {
     const { cost } = this.#options;
-    const key = whom ?? this.#framework.clientOf(this.#rules, ...context);
+    const key = given ?? this.#framework.clientOf(this.#rules, ...context);
     const units = typeof cost === "function" ? cost(...context) : cost;
-    if (isPromise(units)) return units.then((known) => this.#ask(before, context, key, known));
-    return this.#ask(before, context, key, units);
+    if (isPromise(units)) return units.then((value) => this.#check(previous, context, key, value));
+    return this.#check(previous, context, key, units);
   }
 
-  #ask(before: unknown, context: Context, key: Key, cost: number | undefined): MaybePromise<Verdict<Denied>> {
+  #check(previous: unknown, context: Context, key: Key, cost: number | undefined): MaybePromise<GuardResult<Denied>> {
     const { limiter } = this.#options;
-    const applied = this.#appliedTo(context);
-    const questions = this.#questions(outcomesOf(before), applied, key, cost);
-    const asked = questions.filter(({ isAsked }) => isAsked);
-    if (asked.length === 1) askCheck(limiter, key, asked[0].policy, asked[0].cost);
-    else if (asked.length > 1) {
-      askTogether(
+    const resolved = this.#policiesFor(context);
+    const checks = this.#planChecks(outcomesOf(previous), resolved, key, cost);
+    const needed = checks.filter(({ isNeeded }) => isNeeded);
+    if (needed.length === 1) submitCheck(limiter, key, needed[0].policy, needed[0].cost);
+    else if (needed.length > 1) {
+      submitTogether(
         limiter,
-        asked.map(({ policy, cost }) => ({ key, policy, cost })),
+        needed.map(({ policy, cost }) => ({ key, policy, cost })),
       );
     }
-    const verdict = () => {
+    const result = () => {
       const decisions =
-        asked.length === 0 ? [] : asked.length === 1 ? [readDecision()] : (readDecisions() as Decision[]);
-      return this.#verdict(before, context, applied, key, cost, questions, decisions);
+        needed.length === 0 ? [] : needed.length === 1 ? [readDecision()] : (readDecisions() as Decision[]);
+      return this.#result(previous, context, resolved, key, cost, checks, decisions);
     };
-    // It is read where it arrives: by the time that a caller has waited for it, another answer stands there.
-    return asked.length === 0 || fields[Field.Ticket] === 0 ? verdict() : later(verdict);
+    // `result` reads the shared arrays, so that it must run as soon as the answer is there, before another one replaces it.
+    return needed.length === 0 || fields[Field.Ticket] === 0 ? result() : pendingAnswer(result);
   }
 
-  #questions(outcomes: readonly Counted[], { policies }: Applied, key: Key, cost: number | undefined): Question[] {
+  #planChecks(
+    outcomes: readonly ChargedOutcome[],
+    { policies }: ResolvedPolicies,
+    key: Key,
+    cost: number | undefined,
+  ): PolicyCheck[] {
     const { limiter } = this.#options;
     return policies.map((policy) => {
-      const before = outcomes.length === 0 ? undefined : countedBefore(outcomes, limiter, policy, key);
-      if (before === undefined) return { policy, before, cost, isAsked: true };
+      const earlier = outcomes.length === 0 ? undefined : findCharged(outcomes, limiter, policy, key);
+      if (earlier === undefined) return { policy, earlier, cost, isNeeded: true };
       const units = number("cost", cost ?? 1, "a number of units");
       checkCost(units);
-      return { policy, before, cost: units - before.units, isAsked: units > before.units };
+      return { policy, earlier, cost: units - earlier.units, isNeeded: units > earlier.units };
     });
   }
 
-  /** What the answers that have just arrived mean. */
-  #verdict(
-    before: unknown,
+  /** Combines the decisions that have just arrived with the outcomes of earlier guards. */
+  #result(
+    previous: unknown,
     context: Context,
-    { responder }: Applied,
+    { headerWriter }: ResolvedPolicies,
     key: Key,
     cost: number | undefined,
-    questions: readonly Question[],
+    checks: readonly PolicyCheck[],
     decisions: readonly Decision[],
-  ): Verdict<Denied> {
+  ): GuardResult<Denied> {
     const { limiter } = this.#options;
-    const outcomes: Counted[] = [];
+    const outcomes: ChargedOutcome[] = [];
     const charges: Charge[] = [];
     let next = 0;
-    for (const { policy, before, cost: units = 1, isAsked } of questions) {
-      const own = isAsked ? [{ policy, key, units, claims: 0 }] : NO_CHARGES;
-      const all = before === undefined ? own : [...before.charges, ...own];
+    for (const { policy, earlier, cost: units = 1, isNeeded } of checks) {
+      const own = isNeeded ? [{ policy, key, units, claims: 0 }] : NO_CHARGES;
+      const all = earlier === undefined ? own : [...earlier.charges, ...own];
       charges.push(...all);
-      const decision = isAsked ? decisions[next++] : (before as Counted).decision;
+      const decision = isNeeded ? decisions[next++] : (earlier as ChargedOutcome).decision;
       outcomes.push({
         limiter,
         policy,
         decision,
         key,
-        units: isAsked ? (cost ?? 1) : (before as Counted).units,
+        units: isNeeded ? (cost ?? 1) : (earlier as ChargedOutcome).units,
         charges: all,
       });
     }
-    const rateLimit = new Decided(outcomes, before);
+    const rateLimit = new DecidedRateLimit(outcomes, previous);
     const all = rateLimit.outcomes;
     try {
-      const told = all.length === 1 && decisions.length === 1 ? responder.fieldsOfNewest() : responder.fieldsOf(all);
+      const isSimple = all.length === 1 && decisions.length === 1;
+      const headers = isSimple ? headerWriter.fieldsOfNewestDecision() : headerWriter.fieldsOf(all);
       if (rateLimit.allowed) {
         for (const charge of charges) charge.claims += 1;
-        return { rateLimit, fields: told, refusal: undefined, instead: undefined, charges };
+        return { rateLimit, fields: headers, denial: undefined, handleDenial: undefined, charges };
       }
-      const refused = refusal(cost ?? 1, this.#framework.acceptOf(...context));
-      const instead = this.#instead(rateLimit, told, refused.status, cost ?? 1, context);
-      return { rateLimit, fields: told, refusal: refused, instead, charges: NO_CHARGES };
+      const denial = denialResponse(cost ?? 1, this.#framework.acceptOf(...context));
+      const handleDenial = this.#denialHandler(rateLimit, headers, denial.status, cost ?? 1, context);
+      return { rateLimit, fields: headers, denial, handleDenial, charges: NO_CHARGES };
     } catch (thrown) {
-      throw failure(thrown);
+      throw toPublicError(thrown);
     }
   }
 
-  #instead(
+  #denialHandler(
     rateLimit: RateLimit,
-    told: HeaderFields,
+    headers: HeaderFields,
     status: number,
     cost: number,
     context: Context,
@@ -242,17 +247,17 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const { onDenied, onOutage } = this.#options;
     const handler = status === TOO_MANY_REQUESTS ? onDenied : onOutage;
     if (handler === undefined) return undefined;
-    const denial = { rateLimit, status, problem: problem(cost), fields: told };
+    const denial = { rateLimit, status, problem: problem(cost), fields: headers };
     return () => handler(denial, ...context);
   }
 }
 
-/** The response is on its way, so that only the process can be told. */
-function tell(error: unknown): void {
+/** Emits an error as a warning of the process: the response has ended, so that no caller is left to receive it. */
+function warn(error: unknown): void {
   try {
     process.emitWarning(error as Error);
   } catch {
-    // What is no error of the main context's realm is none to it.
+    // The process accepts only instances of its own realm's `Error`, and strings.
     process.emitWarning(String(error));
   }
 }

@@ -1,75 +1,72 @@
-/** The options that every framework has, by the same names. */
+/** The options of the middleware, the same in every framework, and their checks. */
 
-import { excerpt, invalidArgument, known, number, optionalFunction, refused, text } from "../argument";
+import { checkedOptions, excerpt, type Key, notAllowed, number, optionalFunction, text } from "../arguments";
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
-import { calling } from "../failure";
+import { callNative, invalidArgument } from "../errors";
 import type { HeaderFields, HeaderOptions, Problem } from "../headers";
-import type { Key } from "../key";
-import type { Limiter } from "../limiter";
-import { nativeLimiter } from "../limiter";
+import { type Limiter, nativeLimiter } from "../limiter";
 import { native } from "../native";
-import type { MaybePromise } from "./maybe_promise";
 
-/** What was decided about a request: the decision, and under which policy. Of several, the one that says most. */
+/** The decision about a request, and its policy. With several policies: the first denial, or the one with the least left. */
 export interface RateLimit extends Decision {
   readonly policy: string;
   /** Each policy's decision, in order. */
   readonly all: readonly { readonly policy: string; readonly decision: Decision }[];
 }
 
-/** A request that was denied, and what is answered unless told otherwise. */
+/** A denied request, and its default response. */
 export interface Denial {
   readonly rateLimit: RateLimit;
   readonly status: number;
   readonly problem: Problem;
-  /** The fields of the response; a framework that has a response before there is an answer has set them already. */
+  /** The header fields. Frameworks that pass a response object to their handlers have set them already. */
   readonly fields: HeaderFields;
 }
 
 /**
- * What is to be limited, and how. `Context` is what the framework hands to its handlers, `Finished` what there is when a
- * response is done, and `Denied` what answers a denied request.
+ * The options of a rate limit. `Context` is what the framework passes to its handlers, `Finished` what it passes when a
+ * response has ended, and `Denied` what a handler of denials returns.
  */
 export interface RateLimitOptions<Context extends unknown[], Finished extends unknown[], Denied> extends HeaderOptions {
   /** The limiter that decides. */
   readonly limiter: Limiter;
   /**
-   * A policy's name, quotas such as `"100/minute"`, or a list of them, which are decided together: a request that one of
-   * them denies spends nothing from any. None may be given twice. It may be left out where the limiter has one policy.
-   * What several limits on the way of one request take from one policy for one key is taken once: the largest cost of them.
+   * A policy's name, quotas such as `"100/minute"`, or a list of them without duplicates. Those of a list are decided
+   * together: a request that one of them denies spends nothing under any. Optional when the limiter has one policy.
+   * When several rate limits on the way of a request charge one policy for one key, the largest of their costs is charged once.
    */
   readonly policy?: string | readonly string[];
   /**
-   * Whose budget quotas without a name take from: all that give the same text share one. Unless told otherwise, such quotas
-   * belong to the route that they are given at; in what stands before all routes, to the limiter. A policy with a name is
-   * shared, whatever the scope. 1 to 256 bytes.
+   * The budget of quotas without a name, a text of 1 to 256 bytes: all rate limits with the same scope share one. By
+   * default it is the route of the rate limit, or the limiter for a rate limit before all routes. A policy with a name has
+   * one budget in all scopes.
    */
   readonly scope?: string;
   /**
-   * Whom to count; the client's address unless told otherwise. A request for which this gives `undefined` or `null`, such as
-   * one of an anonymous user, is counted by the address too.
+   * The key to limit; by default the client's address. A request for which it returns `undefined` or `null`, such as that of
+   * an anonymous user, is limited by the address too.
    */
   readonly key?: (...context: Context) => MaybePromise<Key | null | undefined>;
-  /** The units that a request spends, a number or a function of the request; 1 unless told otherwise. */
+  /** The units that a request spends: a number or a function of the request; 1 by default. */
   readonly cost?: number | ((...context: Context) => MaybePromise<number>);
   /**
-   * Which requests count: `"every"`, unless told otherwise, or those for whose response a function says so, such as failed
-   * log-ins. What a request costs is reserved before it is handled, and given back when its response does not count.
-   * On Node's sockets, a request whose client has left before there was a response counts. So does one for which the function
-   * fails, and the process warns of that.
+   * Which requests count: `"every"` (the default), or those for which a function returns true once the response has ended,
+   * such as failed log-ins. The cost is spent before the request is handled, and refunded if the request does not count.
+   * On Node's sockets, a request whose client left before there was a response counts. So does one for which the function
+   * fails, which emits a warning of the process.
    */
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
-  /** Requests that are let through without a decision. */
+  /** Which requests proceed without a decision. */
   readonly skip?: (...context: Context) => MaybePromise<boolean>;
-  /** Answers a request over its limit in place of the problem document. */
+  /** Responds to a request over its limit, in place of the problem document. */
   readonly onDenied?: (denial: Denial, ...context: Context) => Denied;
   /**
-   * The same for a request that is denied because the store cannot be asked, and the policy denies then. One that another
-   * decides in the store's place is none of these: `rateLimit.source` and `rateLimit.degraded` tell.
+   * Responds to a request that is denied because the store is unavailable and the outage policy is `deny`. With another
+   * outage policy it is not called: `rateLimit.source` and `rateLimit.degraded` show such decisions.
    */
   readonly onOutage?: (denial: Denial, ...context: Context) => Denied;
-  /** Whose word about the client's address is taken; the rules, or their options. */
+  /** Which proxies are trusted to report the client's address: rules, or the options of rules. */
   readonly clientAddress?: ClientAddressRules | ClientAddressOptions;
 }
 
@@ -88,7 +85,7 @@ const NAMES = [
   "clientAddress",
 ];
 
-/** Refuses what would limit nothing, or spend twice. */
+/** Refuses an empty list and duplicates. */
 function checkPolicies(policies: readonly unknown[]): void {
   const allowed = "a policy's name or quotas, or a list of at least one of them";
   if (policies.length === 0) throw invalidArgument(`policy is an empty list: allowed is ${allowed}`);
@@ -100,14 +97,14 @@ function checkPolicies(policies: readonly unknown[]): void {
   }
 }
 
-/** Refuses what no request can cost. */
+/** Refuses a cost that no request may have. */
 export function checkCost(units: number): void {
-  calling(() => native.checkCost(units));
+  callNative(() => native.checkCost(units));
 }
 
-/** Refuses what cannot be right, by its name. `more` are options that only one framework has. */
+/** Checks the options; `more` are the names of options that only one framework has. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
-  known("options", options, [...NAMES, ...more]);
+  checkedOptions("options", options, [...NAMES, ...more]);
   const given = options as Record<string, unknown>;
   const { limiter, policy, scope, cost, count } = given;
   nativeLimiter(limiter as Limiter);
@@ -117,7 +114,14 @@ export function checkOptions<O extends object>(options: O, more: readonly string
   if (cost !== undefined && typeof cost !== "function")
     checkCost(number("cost", cost, "a number of units, or a function"));
   if (count !== undefined && count !== "every" && typeof count !== "function") {
-    throw refused("count", count, '"every", or a function');
+    throw notAllowed("count", count, '"every", or a function');
   }
   return options;
+}
+
+/** A value, or a promise of it. Awaiting takes longer than a decision, so that an available value is never awaited. */
+export type MaybePromise<T> = T | PromiseLike<T>;
+
+export function isPromise<T>(value: MaybePromise<T>): value is PromiseLike<T> {
+  return typeof value === "object" && value !== null && typeof (value as PromiseLike<T>).then === "function";
 }

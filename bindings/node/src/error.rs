@@ -1,10 +1,10 @@
-//! The one conversion of errors, and where panics stop.
+//! The conversion of the core's errors to JavaScript's, and the boundary at which panics become errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polylimit::ErrorKind;
 
-/// The `code` of a JavaScript error.
+/// The `code` property of a JavaScript error.
 #[derive(Clone, Copy, Debug)]
 pub struct Code(ErrorKind);
 
@@ -16,8 +16,8 @@ impl AsRef<str> for Code {
 
 pub(crate) type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
-/// An error of the core as one of JavaScript.
-pub(crate) fn failure(error: polylimit::Error) -> napi::Error<Code> {
+/// Converts an error of the core.
+pub(crate) fn to_js_error(error: polylimit::Error) -> napi::Error<Code> {
     napi::Error::new(Code(error.kind()), error.message().to_owned())
 }
 
@@ -29,18 +29,18 @@ pub(crate) fn internal(message: impl Into<String>) -> napi::Error<Code> {
     napi::Error::new(Code(ErrorKind::Internal), message.into())
 }
 
-/// What every operation of a limiter that was closed fails with.
+/// The error of every operation after the limiter was closed.
 pub(crate) fn closed() -> napi::Error<Code> {
     napi::Error::new(Code(ErrorKind::Closed), "the limiter is closed".to_owned())
 }
 
-/// An error of Node-API itself: these calls are right, so that it is a defect or the end of the environment.
-pub(crate) fn refused(error: napi::Error) -> napi::Error<Code> {
+/// An error of Node-API itself, which means a defect in this addon or that the environment is shutting down.
+pub(crate) fn node_api_error(error: napi::Error) -> napi::Error<Code> {
     internal(format!("Node-API refused: {}", error.reason))
 }
 
-/// Runs what JavaScript called; a panic becomes an error of kind `internal`.
-pub(crate) fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs the body of a function that JavaScript calls. A panic becomes an error of kind `internal`.
+pub(crate) fn catch_panic<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(internal("polylimit panicked: this is a defect in it")))
 }

@@ -1,11 +1,11 @@
-//! Quotas, from numbers and from text.
+//! Values that JavaScript creates and keeps: quotas, and the manual clock for tests.
 
 use std::time::Duration;
 
 use napi_derive::napi;
-use polylimit::{Algorithm, Quota};
+use polylimit::{Algorithm, ManualClock, Quota};
 
-use crate::failure::{Result, failure, guarded};
+use crate::error::{Result, catch_panic, to_js_error};
 use crate::number::{microseconds, milliseconds, number, whole};
 
 /// The settings of a quota beside its limit and period.
@@ -52,14 +52,14 @@ impl From<Quota> for QuotaNumbers {
 
 const UNITS: &str = "a whole number of units, up to 1000000000000";
 
-/// A quota of numbers.
+/// Builds a quota from numbers.
 #[napi]
-pub fn quota_of(limit: f64, period_ms: f64, settings: QuotaSettings) -> Result<QuotaNumbers> {
-    guarded(|| {
+pub fn build_quota(limit: f64, period_ms: f64, settings: QuotaSettings) -> Result<QuotaNumbers> {
+    catch_panic(|| {
         let limit = whole("limit", limit, UNITS)?;
         let mut builder = Quota::builder(limit, Duration::from_micros(microseconds("periodMs", period_ms)?));
         if let Some(algorithm) = settings.algorithm {
-            builder = builder.algorithm(algorithm.parse::<Algorithm>().map_err(failure)?);
+            builder = builder.algorithm(algorithm.parse::<Algorithm>().map_err(to_js_error)?);
         }
         if let Some(burst) = settings.burst {
             builder = builder.burst(whole("burst", burst, UNITS)?);
@@ -77,12 +77,47 @@ pub fn quota_of(limit: f64, period_ms: f64, settings: QuotaSettings) -> Result<Q
         if let Some(count_denied) = settings.count_denied {
             builder = builder.count_denied(count_denied);
         }
-        builder.build().map(QuotaNumbers::from).map_err(failure)
+        builder.build().map(QuotaNumbers::from).map_err(to_js_error)
     })
 }
 
-/// A quota of its text.
+/// Reads a quota from its text.
 #[napi]
 pub fn parse_quota(text: String) -> Result<QuotaNumbers> {
-    guarded(|| text.parse::<Quota>().map(QuotaNumbers::from).map_err(failure))
+    catch_panic(|| text.parse::<Quota>().map(QuotaNumbers::from).map_err(to_js_error))
+}
+
+/// A clock that stands still until it is set or advanced.
+#[napi]
+pub struct NativeClock {
+    pub(crate) clock: ManualClock,
+}
+
+const TIMES: &str = "whole microseconds since the Unix epoch, from 0 to 9007199254740991";
+
+#[napi]
+impl NativeClock {
+    #[napi(constructor)]
+    pub fn new(now_us: f64) -> Result<Self> {
+        catch_panic(|| {
+            Ok(Self { clock: ManualClock::new(whole("nowUs", now_us, TIMES)?).map_err(to_js_error)? })
+        })
+    }
+
+    #[napi]
+    pub fn now_us(&self) -> f64 {
+        number(self.clock.now_us())
+    }
+
+    #[napi]
+    pub fn set(&self, now_us: f64) -> Result<()> {
+        catch_panic(|| self.clock.set(whole("nowUs", now_us, TIMES)?).map_err(to_js_error))
+    }
+
+    #[napi]
+    pub fn advance(&self, by_ms: f64) -> Result<()> {
+        catch_panic(|| {
+            self.clock.advance(Duration::from_micros(microseconds("byMs", by_ms)?)).map_err(to_js_error)
+        })
+    }
 }

@@ -1,4 +1,4 @@
-// Clients that do not wait for the answer.
+// Clients that disconnect before the response.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -21,7 +21,7 @@ const { rateLimit: honoRateLimit } = require("polylimit/hono");
 
 const { until } = require("./support/until.cjs");
 
-/** What serves requests by a framework, and tells what its handler or its error handler was told. */
+/** For each framework a server that reports what its handler or its error handler received. */
 const SERVERS = {
   express4: (options, tell) => onExpress("express4", options, tell),
   express: (options, tell) => onExpress("express", options, tell),
@@ -52,7 +52,7 @@ function onExpress(version, options, tell) {
     tell("handled");
     res.end();
   });
-  // Express knows one by its four parameters.
+  // Express recognizes an error handler by its four parameters.
   app.use((error, _req, res, _next) => {
     tell(error);
     res.status(500).end();
@@ -60,7 +60,7 @@ function onExpress(version, options, tell) {
   return app;
 }
 
-/** Serves while a body runs; `told` is settled with what the framework told first. */
+/** Serves while `body` runs; `told` settles with what the framework reported first. */
 async function serving(framework, options, listen, body) {
   let tell;
   const told = new Promise((resolve) => {
@@ -77,7 +77,7 @@ async function serving(framework, options, listen, body) {
   }
 }
 
-/** Decides once the client has gone. */
+/** A middleware that decides after the client has disconnected. */
 async function skip(request) {
   const { socket } = request.raw ?? request;
   if (!socket.destroyed) await once(socket, "close");
@@ -85,7 +85,7 @@ async function skip(request) {
 }
 
 for (const framework of Object.keys(SERVERS)) {
-  test(`${framework}: who has hung up is not counted as this host, nor believed like a proxy on it`, async () => {
+  test(`${framework}: a disconnected client is neither limited as this host nor trusted as a proxy on it`, async () => {
     for (const clientAddress of [undefined, { trust: "loopback", header: "x-forwarded-for" }]) {
       const limiter = new Limiter("memory:", { policies: { api: "9/minute" } });
       const options = { limiter, skip, ...(clientAddress && { clientAddress }) };
@@ -99,7 +99,7 @@ for (const framework of Object.keys(SERVERS)) {
     }
   });
 
-  test(`${framework}: on a Unix socket the client is this host`, async () => {
+  test(`${framework}: the client of a Unix socket is this host`, async () => {
     const folder = mkdtempSync(join(tmpdir(), "polylimit-"));
     try {
       const limiter = new Limiter("memory:", { policies: { api: "9/minute" } });
@@ -116,7 +116,7 @@ for (const framework of Object.keys(SERVERS)) {
   });
 }
 
-/** A limiter of log-ins, of which those with a 401 count, and an application that answers after a while. */
+/** A limiter that counts responses with status 401, and an application that responds with a delay. */
 async function logIns(options, status, body) {
   const limiter = new Limiter("memory:", { policies: { login: "5/minute" } });
   const app = fastify(options);
@@ -135,7 +135,7 @@ async function logIns(options, status, body) {
   }
 }
 
-test("a request whose client leaves before there is a response counts, by HTTP/2 too", async () => {
+test("a request counts when its client disconnects before the response, with HTTP/2 too", async () => {
   await logIns({ http2: true }, 401, async (port, { limiter, answered }) => {
     const client = http2.connect(`http://127.0.0.1:${port}`);
     for (let attempt = 1; attempt <= 3; attempt++) {
@@ -158,7 +158,7 @@ test("a request whose client leaves before there is a response counts, by HTTP/2
   });
 });
 
-test("who leaves in the middle of a response that does not count gets back what it cost", async () => {
+test("the cost is refunded when a client disconnects in the middle of a response that does not count", async () => {
   for (const [options, connect] of [
     [{}, (port) => net.connect(port, "127.0.0.1").setNoDelay().end("GET /large HTTP/1.1\r\nhost: x\r\n\r\n")],
     [{ http2: true }, (port) => http2.connect(`http://127.0.0.1:${port}`).request({ ":path": "/large" }).end()],

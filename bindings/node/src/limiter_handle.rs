@@ -1,0 +1,209 @@
+//! A limiter as the addon holds it, and the function that runs its operations on single keys.
+
+use std::cell::{Ref, RefCell};
+use std::ffi::CStr;
+use std::ptr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use napi::sys;
+use polylimit::{Answer, Call, Limiter, Request};
+
+use crate::error::{Code, Result, closed, internal, invalid_argument, to_js_error};
+use crate::exchange::Exchange;
+use crate::function::{ARGUMENT_COUNT, NativeFunction};
+use crate::number::{cost, microseconds};
+use crate::policy_interner::PolicyInterner;
+use crate::request_layout::{Field, Operation, PolicyRef, RequestHeader};
+use crate::text::TextBuffer;
+
+/// A limiter, and the exchange that takes its answers to JavaScript.
+pub(crate) struct LimiterHandle {
+    /// `None` after `close`: JavaScript may keep a reference to a closed limiter, which must not keep connections or memory.
+    open: RefCell<Option<OpenLimiter>>,
+    interner: RefCell<PolicyInterner>,
+    pub(crate) exchange: Rc<Exchange>,
+}
+
+struct OpenLimiter {
+    limiter: Limiter,
+    /// The same limiter, if its store answers without waiting.
+    immediate: Option<polylimit::blocking::Limiter>,
+}
+
+impl LimiterHandle {
+    pub(crate) fn new(limiter: Limiter, exchange: Rc<Exchange>) -> Self {
+        let immediate = limiter.answers_at_once().then(|| limiter.blocking());
+        let open = RefCell::new(Some(OpenLimiter { limiter, immediate }));
+        Self { open, interner: RefCell::default(), exchange }
+    }
+
+    /// The limiter; an error after `close`.
+    pub(crate) fn limiter(&self) -> Result<Ref<'_, Limiter>> {
+        Ref::filter_map(self.open.borrow(), |open| open.as_ref().map(|open| &open.limiter))
+            .map_err(|_| closed())
+    }
+
+    /// Closes the limiter and drops it from the handle. Returns it the first time, `None` after that.
+    pub(crate) fn close(&self) -> Option<Limiter> {
+        let OpenLimiter { limiter, .. } = self.open.take()?;
+        limiter.close();
+        self.interner.take();
+        Some(limiter)
+    }
+}
+
+/// `(key, policy) => void`: runs the request that stands in the shared arrays, and writes its answer there, or the ticket of
+/// the answer that is still to come. The key is an argument only when it does not fit into the short key's buffer, and the
+/// policy's name only when it is not interned.
+pub(crate) struct OperateFunction(pub(crate) Rc<LimiterHandle>);
+
+impl NativeFunction for OperateFunction {
+    const NAME: &'static CStr = c"operate";
+
+    #[inline]
+    unsafe fn call(
+        &self,
+        env: sys::napi_env,
+        arguments: [sys::napi_value; ARGUMENT_COUNT],
+    ) -> Result<sys::napi_value> {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.0.run(env, arguments)? };
+        Ok(ptr::null_mut())
+    }
+}
+
+impl LimiterHandle {
+    /// # Safety
+    /// The environment and the arguments must be valid.
+    #[inline]
+    unsafe fn run(&self, env: sys::napi_env, arguments: [sys::napi_value; ARGUMENT_COUNT]) -> Result<()> {
+        let header = self.exchange.arrays.request_header();
+        // Most calls have no arguments to read.
+        let (Some(length), PolicyRef::None | PolicyRef::Interned(_)) = (header.short_key, header.policy)
+        else {
+            // SAFETY: the caller guarantees it.
+            return unsafe { self.run_with_arguments(env, header, arguments) };
+        };
+        let request = Request::new(self.exchange.arrays.short_key(length));
+        let PolicyRef::Interned(number) = header.policy else { return self.execute(header, request) };
+        let _open = self.limiter()?;
+        let interner = self.interner.borrow();
+        self.execute(header, request.policy(interner.name(number)?))
+    }
+
+    /// Runs a request whose key or policy is an argument.
+    ///
+    /// # Safety
+    /// The environment and the arguments must be valid.
+    #[inline(never)]
+    unsafe fn run_with_arguments(
+        &self,
+        env: sys::napi_env,
+        header: RequestHeader,
+        [key, policy]: [sys::napi_value; ARGUMENT_COUNT],
+    ) -> Result<()> {
+        let arrays = &self.exchange.arrays;
+        let (mut key_text, mut policy_text) = (TextBuffer::new(), TextBuffer::new());
+        let key = match header.short_key {
+            Some(length) => arrays.short_key(length),
+            // SAFETY: the caller guarantees it.
+            None => unsafe { key_text.key(env, key)? },
+        };
+        let request = Request::new(key);
+        match header.policy {
+            PolicyRef::None => self.execute(header, request),
+            PolicyRef::Interned(number) => {
+                let _open = self.limiter()?;
+                self.execute(header, request.policy(self.interner.borrow().name(number)?))
+            }
+            PolicyRef::Argument => {
+                // SAFETY: the caller guarantees it.
+                let name = unsafe { policy_text.text(env, policy) };
+                let name = name.ok_or_else(|| internal("the policy argument is not a string"))?;
+                arrays.set_interned_policy(self.interner.borrow_mut().intern(name, &*self.limiter()?));
+                self.execute(header, request.policy(name))
+            }
+        }
+    }
+
+    #[inline]
+    fn execute(&self, header: RequestHeader, mut request: Request<'_>) -> Result<()> {
+        if let Some(units) = header.cost {
+            request = request.cost(cost(units)?);
+        }
+        let operation = header.operation;
+        let open = self.open.borrow();
+        let OpenLimiter { limiter, immediate } = open.as_ref().ok_or_else(closed)?;
+        if let (CHECK | CHECK_SYNC, Some(limiter)) = (operation, immediate) {
+            // The most frequent call: its decision is written without being wrapped in an `Answer` first.
+            let decision = limiter.check(request).map_err(to_js_error)?;
+            self.exchange.arrays.set_ticket(0);
+            self.exchange.arrays.write_decision(&decision);
+            return Ok(());
+        }
+        let call = match operation {
+            CHECK => Call::Check(request),
+            CHECK_SYNC => return Err(not_immediate()),
+            PEEK => Call::Peek(request),
+            TAKE => Call::Take(request),
+            CHARGE => Call::Charge(request),
+            REFUND => Call::Refund(request),
+            RESET => Call::Reset(request),
+            ACQUIRE => Call::Acquire(
+                request,
+                Duration::from_micros(microseconds(
+                    "timeoutMs",
+                    self.exchange.arrays.get(Field::TimeoutMs as usize),
+                )?),
+            ),
+            _ => return Err(internal(format!("there is no operation {operation}"))),
+        };
+        self.submit_to(limiter, &call)
+    }
+
+    /// Submits a call, and writes its answer, or the ticket of the answer that is still to come.
+    pub(crate) fn submit(&self, call: &Call<'_>) -> Result<()> {
+        self.submit_to(&*self.limiter()?, call)
+    }
+
+    #[inline]
+    fn submit_to(&self, limiter: &Limiter, call: &Call<'_>) -> Result<()> {
+        let ticket = self.exchange.next_ticket();
+        let completions = &self.exchange.completions;
+        let immediate = match call {
+            // Most acquires need not wait, which shows only once they have started.
+            Call::Acquire(..) => completions.submit(limiter, call, ticket),
+            // Deferred: it starts together with the other calls of this turn of the event loop, in one batch.
+            _ => completions.hold(limiter, call, ticket),
+        };
+        if let Some(result) = immediate {
+            return self.write_answer(result);
+        }
+        self.exchange.arrays.set_ticket(ticket);
+        Ok(())
+    }
+
+    #[inline]
+    fn write_answer(&self, result: std::result::Result<Answer, polylimit::Error>) -> Result<()> {
+        let answer = result.map_err(to_js_error)?;
+        self.exchange.arrays.set_ticket(0);
+        self.exchange.write_result(Ok(answer));
+        Ok(())
+    }
+}
+
+const CHECK: i32 = Operation::Check as i32;
+const PEEK: i32 = Operation::Peek as i32;
+const TAKE: i32 = Operation::Take as i32;
+const CHARGE: i32 = Operation::Charge as i32;
+const REFUND: i32 = Operation::Refund as i32;
+const RESET: i32 = Operation::Reset as i32;
+const ACQUIRE: i32 = Operation::Acquire as i32;
+const CHECK_SYNC: i32 = Operation::CheckSync as i32;
+
+fn not_immediate() -> napi::Error<Code> {
+    invalid_argument(
+        "checkSync needs a store that answers at once, memory: or local:, and this one is behind a network: use check",
+    )
+}

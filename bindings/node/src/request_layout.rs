@@ -1,0 +1,126 @@
+//! The layout of a request and of its answer in the arrays that this addon shares with JavaScript.
+//!
+//! `ts/exchange.ts` creates the arrays, and `SharedArrays` reads and writes them.
+
+use napi_derive::napi;
+use polylimit::Policy;
+
+/// Indices of the `Float64Array`: the numbers of the newest answer, and those of a request that may have a fraction.
+///
+/// Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are indices in their tables; `Degraded` is
+/// -1 for an answer that is not degraded. `Ticket` is the number of a pending operation, or 0 when the answer is there.
+#[napi]
+pub enum Field {
+    Kind,
+    Ticket,
+    Allowed,
+    Remaining,
+    RetryAfterMs,
+    ResetAfterMs,
+    DelayMs,
+    Source,
+    Degraded,
+    Limit,
+    Taken,
+    /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining` and `ResetAfterMs`.
+    Quotas,
+    /// The HTTP status of the response to a denied request.
+    Status,
+    /// A bit for each header value that differs from the previous response; -1 when all names and values are given.
+    Changed,
+    /// From here on the caller writes: the cost of the request.
+    Cost,
+    TimeoutMs,
+    NowMs,
+    FirstQuota,
+}
+
+/// The kind of the answer in the `Float64Array`.
+#[napi]
+pub enum AnswerKind {
+    Decision,
+    Usage,
+    Ready,
+    Decisions,
+    Findings,
+    Failure,
+}
+
+/// Limit, remaining, reset after.
+pub(crate) const NUMBERS_PER_QUOTA: usize = 3;
+/// The length of the `Float64Array`.
+pub(crate) const FIELD_COUNT: usize = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * Policy::MAX_QUOTAS;
+
+/// Indices of the `Int32Array`: the numbers of a request that are integers. Reading an integer is faster than converting one
+/// from a floating-point number.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum RequestField {
+    /// An `Operation`.
+    Operation,
+    /// The length of the key in the short key's buffer, in bytes; -1 when the key is an argument.
+    KeyLength,
+    /// The number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
+    /// the addon writes the name's number here.
+    Policy,
+    /// 1 when the request names a cost, otherwise 0.
+    HasCost,
+    /// 1 when the response is about the outcomes that were added, 0 when it is about the decision in the `Float64Array`.
+    OutcomesAdded,
+}
+
+/// The length of the `Int32Array`.
+pub(crate) const REQUEST_FIELD_COUNT: usize = RequestField::OutcomesAdded as usize + 1;
+
+/// The operations on one key.
+#[napi]
+pub enum Operation {
+    Check,
+    Peek,
+    Take,
+    Charge,
+    Refund,
+    Reset,
+    Acquire,
+    /// A check that fails unless the store answers without waiting.
+    CheckSync,
+}
+
+/// A request, except for what is passed as an argument.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestHeader {
+    /// An [`Operation`].
+    pub(crate) operation: i32,
+    /// The length of the key in the short key's buffer; `None` when the key is an argument.
+    pub(crate) short_key: Option<usize>,
+    pub(crate) policy: PolicyRef,
+    pub(crate) cost: Option<f64>,
+}
+
+/// How a request names its policy.
+#[derive(Clone, Copy)]
+pub(crate) enum PolicyRef {
+    /// Not at all: the limiter's only policy.
+    None,
+    /// By the number of an interned name.
+    Interned(usize),
+    /// By a name in the arguments.
+    Argument,
+}
+
+/// In `RequestField::Policy`: the request names no policy.
+const NO_POLICY: i32 = -1;
+/// In `RequestField::Policy`: the policy's name is not interned.
+pub(crate) const NOT_INTERNED: i32 = -2;
+
+impl PolicyRef {
+    /// Reads `RequestField::Policy`.
+    #[inline]
+    pub(crate) fn from_number(number: i32) -> Self {
+        match usize::try_from(number) {
+            Ok(interned) => Self::Interned(interned),
+            Err(_) if number == NO_POLICY => Self::None,
+            Err(_) => Self::Argument,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The arrays that this addon shares with JavaScript.
+
+use napi::bindgen_prelude::{Float64Array, Int32Array, Uint8Array};
+use polylimit::{Decision, DecisionParts, Degradation, Policy, QuotaUsage, Source, Usage};
+
+use crate::error::{Result, internal, invalid_argument, to_js_error};
+use crate::number::{microseconds, milliseconds, number, whole};
+use crate::request_layout::{
+    AnswerKind, FIELD_COUNT, Field, NOT_INTERNED, NUMBERS_PER_QUOTA, PolicyRef, REQUEST_FIELD_COUNT,
+    RequestField, RequestHeader,
+};
+
+/// The arrays of one environment; only its thread uses them. `request_layout` says what each place holds.
+pub(crate) struct SharedArrays {
+    numbers: *mut f64,
+    request: *mut i32,
+    /// The buffer into which JavaScript writes short keys, and its capacity.
+    short_key: (*const u8, usize),
+    /// Own the memory behind the pointers.
+    _arrays: (Float64Array, Int32Array, Uint8Array),
+}
+
+impl SharedArrays {
+    pub(crate) fn new(
+        mut numbers: Float64Array,
+        mut request: Int32Array,
+        short_key: Uint8Array,
+    ) -> Result<Self> {
+        let lengths = [numbers.len(), request.len()];
+        if lengths != [FIELD_COUNT, REQUEST_FIELD_COUNT] {
+            return Err(internal(format!(
+                "the shared arrays have lengths {lengths:?}: {FIELD_COUNT} and {REQUEST_FIELD_COUNT} are needed"
+            )));
+        }
+        // SAFETY: the slices end here; JavaScript runs on this thread, and only while no code of the addon does.
+        let pointers = unsafe { (numbers.as_mut().as_mut_ptr(), request.as_mut().as_mut_ptr()) };
+        let short_key_buffer = (short_key.as_ptr(), short_key.len());
+        let arrays = (numbers, request, short_key);
+        Ok(Self { numbers: pointers.0, request: pointers.1, short_key: short_key_buffer, _arrays: arrays })
+    }
+
+    /// The numbers of a request that stand in the arrays.
+    #[inline]
+    pub(crate) fn request_header(&self) -> RequestHeader {
+        RequestHeader {
+            operation: self.request_field(RequestField::Operation),
+            short_key: usize::try_from(self.request_field(RequestField::KeyLength)).ok(),
+            policy: PolicyRef::from_number(self.request_field(RequestField::Policy)),
+            cost: (self.request_field(RequestField::HasCost) != 0).then(|| self.get(Field::Cost as usize)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn request_field(&self, field: RequestField) -> i32 {
+        // SAFETY: the array has a place for each field, does not move, and belongs to this thread.
+        unsafe { *self.request.add(field as usize) }
+    }
+
+    /// Writes the number under which the policy of the arguments is interned.
+    pub(crate) fn set_interned_policy(&self, number: Option<usize>) {
+        let number = number.and_then(|number| i32::try_from(number).ok());
+        // SAFETY: as in `request_field`.
+        unsafe { *self.request.add(RequestField::Policy as usize) = number.unwrap_or(NOT_INTERNED) }
+    }
+
+    /// The key that JavaScript has written into the short key's buffer.
+    #[inline]
+    pub(crate) fn short_key(&self, length: usize) -> &[u8] {
+        let (start, capacity) = self.short_key;
+        // SAFETY: the buffer has that capacity, and JavaScript, which could change it, does not run meanwhile.
+        unsafe { std::slice::from_raw_parts(start, length.min(capacity)) }
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, at: usize, number: f64) {
+        assert!(at < FIELD_COUNT, "a policy has at most 16 quotas");
+        // SAFETY: the array is that long, does not move, and belongs to this thread.
+        unsafe { *self.numbers.add(at) = number }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> f64 {
+        assert!(at < FIELD_COUNT, "a policy has at most 16 quotas");
+        // SAFETY: as in `set`.
+        unsafe { *self.numbers.add(at) }
+    }
+
+    /// Writes the ticket of a pending operation; 0 when its answer is there.
+    #[inline]
+    pub(crate) fn set_ticket(&self, ticket: u32) {
+        self.set(Field::Ticket as usize, ticket.into());
+    }
+
+    pub(crate) fn write_kind(&self, kind: AnswerKind, items: usize) {
+        self.set(Field::Kind as usize, f64::from(kind as u32));
+        self.set(Field::Quotas as usize, number(items as u64));
+    }
+
+    #[inline]
+    pub(crate) fn write_decision(&self, decision: &Decision) {
+        let source = (decision.source(), decision.degraded());
+        self.write_common(
+            AnswerKind::Decision,
+            decision.quotas(),
+            decision.remaining(),
+            decision.reset_after_us(),
+            source,
+        );
+        self.set(Field::Allowed as usize, if decision.allowed() { 1.0 } else { 0.0 });
+        self.set(Field::RetryAfterMs as usize, decision.retry_after_us().map_or(NEVER, milliseconds));
+        self.set(Field::DelayMs as usize, milliseconds(decision.delay_us()));
+        self.set(Field::Limit as usize, number(decision.limit()));
+    }
+
+    pub(crate) fn write_usage(&self, usage: &Usage) {
+        let source = (usage.source(), usage.degraded());
+        self.write_common(
+            AnswerKind::Usage,
+            usage.quotas(),
+            usage.remaining(),
+            usage.reset_after_us(),
+            source,
+        );
+        self.set(Field::Limit as usize, number(usage.limit()));
+        self.set(Field::Taken as usize, number(usage.taken()));
+    }
+
+    #[expect(clippy::inline_always, reason = "a call would copy the numbers through memory once more")]
+    #[inline(always)]
+    fn write_common(
+        &self,
+        kind: AnswerKind,
+        quotas: &[QuotaUsage],
+        remaining: u64,
+        reset_after_us: u64,
+        (source, degraded): (Source, Option<Degradation>),
+    ) {
+        self.write_kind(kind, quotas.len());
+        self.set(Field::Remaining as usize, number(remaining));
+        self.set(Field::ResetAfterMs as usize, milliseconds(reset_after_us));
+        self.set(Field::Source as usize, index(Source::ALL.iter().position(|known| *known == source)));
+        let degraded =
+            degraded.and_then(|degraded| Degradation::ALL.iter().position(|known| *known == degraded));
+        self.set(Field::Degraded as usize, index(degraded));
+        if quotas.len() == 1 {
+            // The numbers of a single quota are those of the answer.
+            return;
+        }
+        for (quota, at) in quotas.iter().zip((Field::FirstQuota as usize..).step_by(NUMBERS_PER_QUOTA)) {
+            self.set(at, number(quota.limit));
+            self.set(at + 1, number(quota.remaining));
+            self.set(at + 2, milliseconds(quota.reset_after_us));
+        }
+    }
+
+    /// Reads the decision that JavaScript has written. It may be any object of a decision's shape, so that all is checked.
+    pub(crate) fn decision(&self) -> Result<Decision> {
+        let count = whole("quotas", self.get(Field::Quotas as usize), "1 to 16")?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(Policy::MAX_QUOTAS);
+        let mut quotas = [QuotaUsage { limit: 0, remaining: 0, reset_after_us: 0 }; Policy::MAX_QUOTAS];
+        for (index, quota) in quotas[..count].iter_mut().enumerate() {
+            let first = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * index;
+            let [limit, remaining, reset_after_ms] = match count {
+                1 => [Field::Limit, Field::Remaining, Field::ResetAfterMs].map(|field| field as usize),
+                _ => [first, first + 1, first + 2],
+            };
+            *quota = QuotaUsage {
+                limit: whole("limit", self.get(limit), UNITS)?,
+                remaining: whole("remaining", self.get(remaining), UNITS)?,
+                reset_after_us: microseconds("resetAfterMs", self.get(reset_after_ms))?,
+            };
+        }
+        let allowed = self.get(Field::Allowed as usize) != 0.0;
+        let retry_after_ms = self.get(Field::RetryAfterMs as usize);
+        let wait_us = match allowed {
+            true => Some(microseconds("delayMs", self.get(Field::DelayMs as usize))?),
+            false if retry_after_ms == NEVER => None,
+            false => Some(microseconds("retryAfterMs", retry_after_ms)?),
+        };
+        let source = entry(&Source::ALL, self.get(Field::Source as usize));
+        let source = source.ok_or_else(|| invalid_argument("source is not one of a decision"))?;
+        let degraded = entry(&Degradation::ALL, self.get(Field::Degraded as usize));
+        let parts = DecisionParts { allowed, wait_us, source, degraded, quotas: &quotas[..count] };
+        Decision::from_parts(parts).map_err(to_js_error)
+    }
+}
+
+/// Stands for a wait that never ends.
+const NEVER: f64 = -1.0;
+const UNITS: &str = "a whole number of units";
+
+#[inline]
+fn index(at: Option<usize>) -> f64 {
+    at.map_or(-1.0, |at| number(at as u64))
+}
+
+fn entry<T: Copy>(table: &[T], at: f64) -> Option<T> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index is small, or -1")]
+    table.get(if at >= 0.0 { at as usize } else { usize::MAX }).copied()
+}

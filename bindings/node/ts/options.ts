@@ -1,0 +1,114 @@
+/** The options of limiters and of requests: their types, their checks, and the form in which the addon reads them. */
+
+import { camelCase, checkedOptions, type Key, keyOf, notAllowed, number, text } from "./arguments";
+import { invalidArgument, PolylimitError } from "./errors";
+import type { DegradedEvent } from "./events";
+import type { ManualClock } from "./manual_clock";
+import { native } from "./native";
+import type { Policies } from "./policy";
+import type { StoreOptions } from "./tables";
+
+/** The options of a limiter: those of its store, and these. */
+export interface LimiterOptions extends StoreOptions {
+  /** The policies by name. A request can also name quotas, which become a policy then. */
+  readonly policies?: Policies;
+  /** The clock of the decisions. By default it is the server's for Redis, and the system's otherwise. */
+  readonly clock?: ManualClock;
+  /**
+   * Called when the limiter begins to decide without its store, when it decides with it again, and for each finding of its
+   * doctor. The process also emits each event as a warning (`process.emitWarning`), and an error that this function throws.
+   */
+  readonly onDegraded?: (event: DegradedEvent) => void;
+}
+
+/** The options of a request. */
+export interface RequestOptions {
+  /** A policy's name, or quotas such as `"100/minute"`. It is optional when the limiter has one policy. */
+  readonly policy?: string;
+  /** The units that the request spends: a whole number from 0 to 10^12; 1 by default. */
+  readonly cost?: number;
+}
+
+export interface AcquireOptions extends RequestOptions {
+  /** The longest wait, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/** One of several checks. */
+export interface Check extends RequestOptions {
+  readonly key: Key;
+}
+
+const COST = "a whole number from 0 to 1000000000000 units";
+export const TIMEOUT = "a number of milliseconds";
+export const POLICY = 'a policy\'s name, or quotas such as "100/minute"';
+export const REQUEST = ["policy", "cost"];
+export const ACQUIRE = ["policy", "cost", "timeoutMs"];
+const CHECK = ["key", "policy", "cost"];
+
+const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
+
+const LIMITER = ["policies", "clock", "onDegraded", ...rows.keys()];
+
+/** The options that an object has or inherits, as text under their names in the core. */
+export function optionTexts(options: object): { name: string; text: string }[] {
+  checkedOptions("options", options, LIMITER);
+  const texts: { name: string; text: string }[] = [];
+  for (const [name, row] of rows) {
+    const value = (options as Record<string, unknown>)[name];
+    if (value === undefined) continue;
+    const allowed = row.kind === "duration" ? `${row.allowed}, as text or in milliseconds` : row.allowed;
+    texts.push({ name: row.name, text: optionText(name, value, row.kind, allowed) });
+  }
+  return texts;
+}
+
+function optionText(name: string, value: unknown, kind: string, allowed: string): string {
+  if (typeof value === "string") return value;
+  if (typeof value !== "number" || kind === "text") throw notAllowed(name, value, allowed);
+  if (kind !== "duration") return decimal(name, value, allowed);
+  // The core reads a duration as a whole number of a unit.
+  return Number.isInteger(value) ? `${decimal(name, value, allowed)}ms` : `${decimal(name, value * 1000, allowed)}us`;
+}
+
+/** A number in decimal notation. Fails for one that JavaScript writes with an exponent. */
+function decimal(name: string, value: number, allowed: string): string {
+  const text = String(value);
+  if (!/^\d+(\.\d+)?$/.test(text)) throw notAllowed(name, value, allowed);
+  return text;
+}
+
+export function policyOf({ policy }: RequestOptions): string | undefined {
+  return policy === undefined ? undefined : text("policy", policy, POLICY);
+}
+
+export function costOf({ cost }: RequestOptions): number | undefined {
+  return cost === undefined ? undefined : number("cost", cost, COST);
+}
+
+type CheckRow = { key: unknown; policy?: string; cost?: number };
+
+/** A row for each check. With `onInvalid`, an invalid check is reported to it and becomes a row without a key. */
+export function checkRows(
+  checks: readonly (Check | string | number | bigint)[],
+  onInvalid?: (error: PolylimitError, at: number) => void,
+): CheckRow[] {
+  if (!Array.isArray(checks)) throw notAllowed("checks", checks, "an array");
+  return Array.from(checks as readonly (Check | string | number | bigint)[], (check, at) => {
+    const isKey = typeof check === "string" || typeof check === "number" || typeof check === "bigint";
+    const asked = isKey ? { key: check } : checkedOptions(`checks[${at}]`, check as Check, CHECK);
+    try {
+      return checkRow(asked, at);
+    } catch (thrown) {
+      if (onInvalid === undefined || !(thrown instanceof PolylimitError)) throw thrown;
+      onInvalid(thrown, at);
+      return { key: null };
+    }
+  });
+}
+
+function checkRow(check: Check, at: number): CheckRow {
+  const { key } = check;
+  if (key === undefined) throw invalidArgument(`checks[${at}] has no key`);
+  return { key: keyOf(key), policy: policyOf(check), cost: costOf(check) };
+}
