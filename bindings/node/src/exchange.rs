@@ -64,7 +64,7 @@ impl Exchange {
             Ok(Answer::Usage(usage)) => return self.arrays.write_usage(usage),
             Ok(Answer::Ready) => return self.arrays.write_kind(AnswerKind::Ready, 0),
             Ok(Answer::Decisions(decisions)) => {
-                self.arrays.write_kind(AnswerKind::Decisions, decisions.len())
+                self.arrays.write_kind(AnswerKind::Decisions, decisions.len());
             }
             Ok(Answer::Findings(findings)) => self.arrays.write_kind(AnswerKind::Findings, findings.len()),
             Ok(_) | Err(_) => self.arrays.write_kind(AnswerKind::Failure, 0),
