@@ -1,6 +1,5 @@
 //! The two limiter classes of Python, and the methods that are the same in both. Each returns the other one, so both are defined
-//! here; the operations of `Limiter` are in [`limiter`](crate::limiter), those of `AsyncLimiter` in
-//! [`async_limiter`](crate::async_limiter).
+//! here; the operations of `Limiter` are in `limiter.rs`, those of `AsyncLimiter` in `async_limiter.rs`.
 
 use polylimit::{Limiter, blocking};
 use pyo3::exceptions::PyTypeError;

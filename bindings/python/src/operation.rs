@@ -1,4 +1,4 @@
-//! The steps of an asynchronous operation. [`operation_type`](crate::operation_type) makes an awaitable Python object of them.
+//! The steps of an asynchronous operation. `operation_type.rs` makes an awaitable Python object of them.
 //!
 //! An operation that needs no waiting ends in its first step and never touches the event loop. Any other waits for an
 //! [`OperationFuture`], which the loop's [`LoopQueue`] finishes.

@@ -1,8 +1,10 @@
+import asyncio
 import os
 import uuid
 from pathlib import Path
 
 import pytest
+import uvloop
 from redis_server import RedisServer
 
 
@@ -43,3 +45,17 @@ def store(request):
 @pytest.fixture
 def key():
     return f"user:{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    """Runs a coroutine in a new event loop of asyncio or uvloop."""
+
+    def run(main):
+        loop = asyncio.new_event_loop() if request.param == "asyncio" else uvloop.new_event_loop()
+        try:
+            return loop.run_until_complete(main)
+        finally:
+            loop.close()
+
+    return run
