@@ -1,21 +1,24 @@
-//! What the tests of the Redis store share: callers that keep asking while something happens to the server, and what
-//! came of it.
+//! Shared parts of the tests of the Redis store: limiters, callers that keep asking while a test does something to the
+//! server, and reports of the decisions that those callers saw.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "this crate is part of tests: what it cannot do fails the test that asked for it"
+    reason = "this crate is part of tests: an operation that fails here has to fail the test"
 )]
 
-mod flood;
-mod limiters;
-mod load;
+mod closed_loop;
+mod fixtures;
 mod noise;
-mod story;
+mod open_loop;
+mod report;
 
-pub use flood::{Flood, Flooded};
-pub use limiters::{COUNTING, LONG, ask, asked_each_time, held, limiter, options, used};
-pub use load::Load;
+pub use closed_loop::{Load, RunningLoad};
+pub use fixtures::{
+    COUNTER_QUOTA, GENEROUS_DEADLINE, assert_from_store, check, current_thread_runtime, limiter, options,
+    stored_units, total_stored_units, uncached, with,
+};
 pub use noise::Noise;
-pub use story::{Asked, Story};
+pub use open_loop::{OpenLoopLoad, OpenLoopReport};
+pub use report::{LoadReport, Observation, SLACK};

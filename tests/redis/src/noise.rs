@@ -1,4 +1,5 @@
-//! How late the system lets threads run at the moment, so that a deadline can be checked on a busy machine.
+//! Scheduling delays of the machine during a test. A check of a deadline allows for them, so that it holds on a busy
+//! machine.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -8,85 +9,85 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-const NAP: Duration = Duration::from_millis(1);
-/// Between two looks at how long threads waited for a processor.
-const LOOK: Duration = Duration::from_millis(20);
+const SLEEP: Duration = Duration::from_millis(1);
+/// Between two samples of the run-queue times of all threads.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Threads that watch how late other threads run.
+/// Threads that measure how late the system runs threads of this process.
 #[derive(Debug)]
 pub struct Noise {
     shared: Arc<Shared>,
-    watchers: Vec<JoinHandle<()>>,
+    samplers: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    over: AtomicBool,
+    stop: AtomicBool,
     worst_us: AtomicU64,
 }
 
 impl Noise {
-    /// Starts to watch.
-    pub fn watch() -> Self {
+    /// Starts to measure.
+    pub fn measure() -> Self {
         let shared = Arc::<Shared>::default();
-        let watch = |how: fn(&Shared)| {
+        let start = |sample: fn(&Shared)| {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || how(&shared))
+            thread::spawn(move || sample(&shared))
         };
-        Self { watchers: vec![watch(Shared::nap), watch(Shared::look)], shared }
+        Self { samplers: vec![start(Shared::sample_oversleep), start(Shared::sample_run_queue)], shared }
     }
 
-    /// How late an answer may have been through no fault of its own: who drives the connection has to be woken, and then
-    /// who asked.
-    pub fn end(self) -> Duration {
-        self.shared.over.store(true, Ordering::Relaxed);
-        for watcher in self.watchers {
-            watcher.join().expect("a watcher");
+    /// Ends the measurement. Returns the delay of an answer for which the system is responsible: twice the longest delay
+    /// of a thread, since both the thread that drives the connection and then the caller have to be woken.
+    pub fn finish(self) -> Duration {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for sampler in self.samplers {
+            sampler.join().expect("a sampler");
         }
         2 * Duration::from_micros(self.shared.worst_us.load(Ordering::Relaxed))
     }
 }
 
 impl Shared {
-    /// Sleeps, again and again, and notes how much too long that was.
-    fn nap(&self) {
-        while !self.is_over() {
+    /// Sleeps repeatedly and records by how much each sleep was too long.
+    fn sample_oversleep(&self) {
+        while !self.is_stopped() {
             let start = Instant::now();
-            thread::sleep(NAP);
-            self.note(start.elapsed().saturating_sub(NAP));
+            thread::sleep(SLEEP);
+            self.record(start.elapsed().saturating_sub(SLEEP));
         }
     }
 
-    /// Notes how long any thread of this process was ready to run and did not, between two looks. Threads that work are
-    /// kept waiting for longer than one that sleeps.
-    fn look(&self) {
-        let mut then = waited();
-        while !self.is_over() {
-            thread::sleep(LOOK);
-            let now = waited();
-            let most = now.iter().map(|(thread, us)| us - then.get(thread).unwrap_or(&0).min(us)).max();
-            self.note(Duration::from_micros(most.unwrap_or_default()));
-            then = now;
+    /// Records the longest time for which a thread of this process was runnable and did not run between two samples. The
+    /// scheduler delays threads that compute for longer than one that sleeps.
+    fn sample_run_queue(&self) {
+        let mut before = run_queue_times_us();
+        while !self.is_stopped() {
+            thread::sleep(SAMPLE_INTERVAL);
+            let now = run_queue_times_us();
+            let longest = now.iter().map(|(thread, us)| us - before.get(thread).unwrap_or(&0).min(us)).max();
+            self.record(Duration::from_micros(longest.unwrap_or_default()));
+            before = now;
         }
     }
 
-    fn note(&self, late: Duration) {
-        let us = u64::try_from(late.as_micros()).expect("not that long");
+    fn record(&self, delay: Duration) {
+        let us = u64::try_from(delay.as_micros()).expect("a delay in microseconds");
         self.worst_us.fetch_max(us, Ordering::Relaxed);
     }
 
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// For how many microseconds each thread has waited for a processor so far, where the system says so (Linux).
-fn waited() -> HashMap<OsString, u64> {
+/// How long each thread of this process has waited in a run queue since it started; empty where the system is not Linux.
+fn run_queue_times_us() -> HashMap<OsString, u64> {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return HashMap::new() };
-    let of = |thread: fs::DirEntry| {
+    let of_thread = |thread: fs::DirEntry| {
         let statistics = fs::read_to_string(thread.path().join("schedstat")).ok()?;
         let waited_ns: u64 = statistics.split(' ').nth(1)?.parse().ok()?;
         Some((thread.file_name(), waited_ns / 1_000))
     };
-    threads.flatten().filter_map(of).collect()
+    threads.flatten().filter_map(of_thread).collect()
 }

@@ -149,9 +149,9 @@ impl FaultProxy {
         self.shared.armed.set_duplicate();
     }
 
-    /// How many armed faults have struck.
-    pub fn struck(&self) -> u64 {
-        self.shared.armed.struck()
+    /// How many armed faults have been triggered.
+    pub fn triggered_faults(&self) -> u64 {
+        self.shared.armed.triggered()
     }
 
     /// How many connections were accepted.

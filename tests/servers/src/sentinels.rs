@@ -159,7 +159,7 @@ impl Sentinels {
 
     /// Makes the replica the primary while both live: the old primary stays, refuses writes, and keeps its sockets until
     /// it follows. Returns the new primary's number.
-    pub fn hand_over(&self) -> usize {
+    pub fn planned_failover(&self) -> usize {
         let old = self.current_primary();
         self.watchers[0].command(&["SENTINEL", "FAILOVER", SERVICE]);
         self.wait_for_another(old)

@@ -161,7 +161,7 @@ fn a_reply_is_cut_reset_or_stalled_at_every_byte() {
             let mut client = connect(&proxy);
             // Bytes from before the arming do not count.
             assert!(passes(&mut client));
-            let struck = proxy.struck();
+            let faults = proxy.triggered_faults();
             proxy.after(Direction::Replies, n as u64, fault.clone());
             let (bytes, how) = get(&mut client, usize::MAX);
             assert_eq!(how, ended, "{fault:?} after {n}");
@@ -170,7 +170,7 @@ fn a_reply_is_cut_reset_or_stalled_at_every_byte() {
                 bytes == REPLY[..n] || fault == Fault::Reset && REPLY[..n].starts_with(&bytes),
                 "{n}: {bytes:?}"
             );
-            assert_eq!(proxy.struck(), struck + 1);
+            assert_eq!(proxy.triggered_faults(), faults + 1);
             assert!(passes(&mut connect(&proxy)), "it strikes once");
         }
     }

@@ -30,7 +30,7 @@ fn the_replica_takes_over_from_a_killed_primary() {
 fn a_primary_that_lives_hands_over() {
     let sentinels = Sentinels::start(Kind::Redis);
     let pid = sentinels.server(0).pid();
-    assert_eq!(sentinels.hand_over(), 1);
+    assert_eq!(sentinels.planned_failover(), 1);
     until("the old primary follows", Duration::from_secs(10), || {
         (sentinels.server(0).info("role") == "slave").then_some(())
     });

@@ -1,7 +1,7 @@
-//! Contends for one key at a time, along with other processes: 64 callers at once, tasks and threads mixed.
+//! Contends with other processes for one key at a time, by 64 concurrent callers: tasks and threads.
 //!
-//! Usage: `polylimit-contender URL LIMIT`. It reads the number of a round in a line, has every caller ask for the key of
-//! that round, and prints how many were admitted. It ends when its input does.
+//! Usage: `polylimit-contender URL LIMIT`. For each line of input, the number of a round, every caller checks the key of that
+//! round, and the program prints how many requests were admitted. It ends at the end of its input.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,12 +16,12 @@ use std::thread;
 use polylimit::{Decision, Limiter, Outage, Policy, Request};
 use tokio::task::JoinSet;
 
-/// The kinds of quotas, by the round. Their periods are so long that nothing comes back while a round lasts.
+/// The algorithm of a round. The periods are so long that no units are refilled during a round.
 const KINDS: [&str; 5] = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"];
 const TASKS: usize = 56;
 const THREADS: usize = 4;
-/// How often each thread asks, one question after the other.
-const EACH: usize = 2;
+/// The sequential requests of each thread in a round.
+const REQUESTS_PER_THREAD: usize = 2;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +33,7 @@ fn main() {
     }
     let limiter = builder.build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (counts, counted) = channel();
+    let (counts, receive_counts) = channel();
     let threads: Vec<Sender<usize>> = (0..THREADS).map(|_| start_thread(&limiter, &counts)).collect();
     for line in stdin().lock().lines() {
         let round: usize = line.unwrap().parse().unwrap();
@@ -42,29 +42,30 @@ fn main() {
         }
         let mut tasks = JoinSet::new();
         for _ in 0..TASKS {
-            tasks.spawn_on(ask(limiter.clone(), round), runtime.handle());
+            tasks.spawn_on(check(limiter.clone(), round), runtime.handle());
         }
         let of_tasks: usize = runtime.block_on(tasks.join_all()).into_iter().sum();
-        let of_threads: usize = counted.iter().take(THREADS).sum();
+        let of_threads: usize = receive_counts.iter().take(THREADS).sum();
         println!("{}", of_tasks + of_threads);
     }
 }
 
 fn start_thread(limiter: &Limiter, counts: &Sender<usize>) -> Sender<usize> {
-    let (orders, ordered): (_, Receiver<usize>) = channel();
+    let (rounds, receive_rounds): (_, Receiver<usize>) = channel();
     let (limiter, counts) = (limiter.blocking(), counts.clone());
     thread::spawn(move || {
-        for round in ordered {
+        for round in receive_rounds {
             let key = key(round);
-            let asked = (0..EACH).map(|_| admitted(&limiter.check(request(&key, round)).unwrap()));
-            counts.send(asked.sum()).unwrap();
+            let admitted = (0..REQUESTS_PER_THREAD)
+                .map(|_| count_admitted(&limiter.check(request(&key, round)).unwrap()));
+            counts.send(admitted.sum()).unwrap();
         }
     });
-    orders
+    rounds
 }
 
-async fn ask(limiter: Limiter, round: usize) -> usize {
-    admitted(&limiter.check(request(&key(round), round)).await.unwrap())
+async fn check(limiter: Limiter, round: usize) -> usize {
+    count_admitted(&limiter.check(request(&key(round), round)).await.unwrap())
 }
 
 fn key(round: usize) -> String {
@@ -75,7 +76,7 @@ fn request(key: &str, round: usize) -> Request<'_> {
     Request::new(key).policy(KINDS[round % KINDS.len()])
 }
 
-fn admitted(decision: &Decision) -> usize {
+fn count_admitted(decision: &Decision) -> usize {
     assert!(!decision.source().is_outage(), "{decision:?}");
     usize::from(decision.allowed())
 }

@@ -1,5 +1,5 @@
-//! Forks while its threads decide; each child decides once and ends. Says `done` when all decisions came from the store
-//! and, of a store that processes share, all were counted.
+//! Forks while its threads make decisions. Each child makes two decisions and ends. Prints `done` if the store made all
+//! decisions and, where the processes share the store, counted all of them.
 //!
 //! Usage: `polylimit-forks URL COUNT`.
 
@@ -8,7 +8,7 @@
     clippy::panic,
     reason = "this program is part of a test: what it cannot do fails the test"
 )]
-#![expect(unsafe_code, reason = "forking is")]
+#![expect(unsafe_code, reason = "a fork is unsafe")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, count] = arguments.as_slice() else { panic!("usage: polylimit-forks URL COUNT") };
     let policy = Policy::parse("forks", "1000000/52w fixed_window").unwrap();
-    // A loaded machine is no reason for an answer without the store.
+    // On a busy machine the outage policy may not answer in place of the store.
     let is_shared = url != "memory:";
     let limiter = Limiter::builder().store(url).policy(policy);
     let limiter = if is_shared { limiter.outage("forks", Outage::Deny) } else { limiter };
@@ -45,7 +45,7 @@ fn main() {
             match unsafe { fork() }.unwrap() {
                 ForkResult::Child => {
                     let good = decides() && decides();
-                    // A clone that the child drops is the parent's.
+                    // The child drops a clone of the parent's limiter.
                     drop(limiter.clone());
                     // SAFETY: It ends the process, and nothing else.
                     unsafe { nix::libc::_exit(i32::from(!good)) }

@@ -1,7 +1,7 @@
-//! Asks for one key under a policy that is leased, and writes a dot for each request that is admitted; then it gives back
-//! what it has not spent.
+//! Checks one key under a leased policy, writes a dot for each admitted request, and finally returns the units that it has
+//! not spent.
 //!
-//! Usage: `polylimit-lessee URL QUOTA LEASE REQUESTS`. It begins when its input has a line.
+//! Usage: `polylimit-lessee URL QUOTA LEASE REQUESTS`. The program starts when its input has a line.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ fn main() {
         let decision = limiter.check("key").unwrap();
         assert!(!decision.source().is_outage(), "{decision:?}");
         if decision.allowed() {
-            // Unbuffered, so that it is known however this process ends.
+            // Unbuffered, since the test may kill this process.
             output.write_all(b".").unwrap();
             output.flush().unwrap();
         }

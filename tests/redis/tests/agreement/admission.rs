@@ -1,17 +1,19 @@
-//! Clients that know the quota and try to get more of it than the documentation says.
+//! Clients admit no more than the quota allows: neither one that picks its requests to get the most, nor many processes
+//! that contend for one key.
 
-use std::time::Duration;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use polylimit::{Limiter, ManualClock, Outage, Policy, Quota, Request, Source, blocking};
 use polylimit_test_servers::{Kind, Server};
 
-use super::policies::random_quota;
-use super::random::Random;
-use super::servers::patient;
+use super::generators::{Random, random_quota};
+use super::servers::generous;
 
-const KEY: &str = "greedy";
-/// What each tries.
-const TRIES: usize = 60;
+const KEY: &str = "client";
+/// Requests of each client.
+const REQUESTS: usize = 60;
 
 struct Client {
     quota: Quota,
@@ -30,34 +32,34 @@ impl Client {
         Self { quota, clock, limiter, random }
     }
 
-    /// Waits for what looks promising: the next window, what was told, a moment, nothing.
+    /// Advances the clock to a moment at which more may be admitted: the next window, `retry_after`, `reset_after`, or any.
     fn wait(&mut self, cost: u64) {
         let now_us = self.clock.now_us();
         let period_us = u64::try_from(self.quota.period().as_micros()).unwrap();
         let width_us = period_us / u64::from(self.quota.buckets().unwrap_or(1));
-        let told = |cost| self.limiter.peek(Request::new(KEY).cost(cost)).unwrap();
+        let peek = |cost| self.limiter.peek(Request::new(KEY).cost(cost)).unwrap();
         let before = self.random.below(2);
         let ahead_us = match self.random.below(16) {
             0..=2 => 0,
             3 | 4 => 1,
-            5..=9 => told(cost).retry_after_us().unwrap_or(0),
+            5..=9 => peek(cost).retry_after_us().unwrap_or(0),
             10..=12 => (width_us - now_us % width_us).saturating_sub(before),
-            13 => told(0).reset_after_us().saturating_sub(before),
+            13 => peek(0).reset_after_us().saturating_sub(before),
             _ => self.random.below(period_us),
         };
-        // What the clock cannot show, nobody waits for.
+        // Times beyond the range of the clock are skipped.
         let _ = self.clock.set(now_us.saturating_add(ahead_us));
     }
 
-    /// Asks for all of it or for as much as there is, and says how much that was.
-    fn get(&mut self, cost: u64) -> u64 {
+    /// Requests these units, all or as many as are left, and returns how many were admitted.
+    fn request(&mut self, cost: u64) -> u64 {
         let request = Request::new(KEY).cost(cost);
         if self.random.once_in(3) {
             let usage = self.limiter.take(request).unwrap();
             assert_eq!(usage.source(), Source::Store);
             return usage.taken();
         }
-        // Several at once now and then, with the same key again and again.
+        // Sometimes several requests of one key in a batch.
         let requests = vec![request; usize::try_from(self.random.pick(&[1, 1, 1, 7])).unwrap()];
         let decisions = self.limiter.check_many(requests).into_iter().map(Result::unwrap);
         decisions
@@ -68,14 +70,14 @@ impl Client {
             .sum()
     }
 
-    /// Tries, and compares every span with what may be admitted in it.
-    fn be_greedy(&mut self) {
+    /// Makes the requests, and compares the units admitted in every span of time with the documented bound.
+    fn check_bound(&mut self) {
         let mut admitted: Vec<(u64, u64)> = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..REQUESTS {
             let capacity = self.quota.capacity();
             let cost = self.random.pick(&[1, 1, capacity, capacity / 2, capacity / 7, capacity / 100]).max(1);
             self.wait(cost);
-            let units = self.get(cost);
+            let units = self.request(cost);
             admitted.push((self.clock.now_us(), units));
         }
         for (at, (first_us, _)) in admitted.iter().enumerate() {
@@ -93,11 +95,11 @@ impl Client {
 }
 
 #[test]
-fn nobody_gets_more_than_is_said() {
+fn adversarial_client_gets_at_most_the_documented_bound() {
     let server = Server::start(Kind::Redis, &[]);
-    let url = patient(&server.url());
-    // Each algorithm in the numbers that people use, then any.
-    let known = [
+    let url = generous(&server.url());
+    // Each algorithm with typical numbers, then with random ones.
+    let typical = [
         "10/s token_bucket burst=20",
         "100/minute token_bucket step=10",
         "7/s leaky_bucket",
@@ -107,17 +109,84 @@ fn nobody_gets_more_than_is_said() {
         "100/minute buckets=1",
         "5/15m sliding_log",
     ];
-    for (seed, quota) in known.into_iter().cycle().take(4 * known.len()).enumerate() {
-        Client::new(&url, quota.parse().unwrap(), seed as u64).be_greedy();
+    for (seed, quota) in typical.into_iter().cycle().take(4 * typical.len()).enumerate() {
+        Client::new(&url, quota.parse().unwrap(), seed as u64).check_bound();
     }
     let mut random = Random::new(7);
     let mut tried = 0;
     while tried < 60 {
         let quota = random_quota(&mut random);
-        // What is counted while denied is not admitted.
+        // With `count_denied` denied requests use up units, and a limit of 0 admits nothing.
         if quota.limit() > 0 && !quota.count_denied() {
             tried += 1;
-            Client::new(&url, quota, 1_000 + tried).be_greedy();
+            Client::new(&url, quota, 1_000 + tried).check_bound();
         }
     }
+}
+
+const PROCESSES: usize = 8;
+/// Each process has 64 callers.
+const LIMIT: usize = 100;
+const ROUNDS: usize = 1_000;
+/// Rounds that have not begun by then are left out.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// A slow machine runs at least these.
+const MIN_ROUNDS: usize = 50;
+
+/// A process whose callers contend for the key of a round.
+struct Contender {
+    child: Child,
+    rounds: Option<ChildStdin>,
+    counts: BufReader<ChildStdout>,
+}
+
+impl Contender {
+    fn start(url: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_polylimit-contender"))
+            .args([url, &LIMIT.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let rounds = child.stdin.take();
+        let counts = BufReader::new(child.stdout.take().unwrap());
+        Self { child, rounds, counts }
+    }
+
+    fn start_round(&mut self, round: usize) {
+        writeln!(self.rounds.as_mut().unwrap(), "{round}").unwrap();
+    }
+
+    /// How many of its callers were admitted.
+    fn admitted(&mut self) -> usize {
+        let mut line = String::new();
+        self.counts.read_line(&mut line).unwrap();
+        line.trim().parse().unwrap_or_else(|_| panic!("a contender printed {line:?}"))
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        // A contender ends at the end of its input.
+        drop(self.rounds.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn concurrent_processes_get_exactly_the_limit() {
+    let server = Server::start(Kind::Redis, &[]);
+    let url = generous(&server.url());
+    let mut contenders: Vec<Contender> = (0..PROCESSES).map(|_| Contender::start(&url)).collect();
+    let start = Instant::now();
+    let mut rounds = 0;
+    while rounds < ROUNDS && (start.elapsed() < TIME_LIMIT || rounds < MIN_ROUNDS) {
+        for contender in &mut contenders {
+            contender.start_round(rounds);
+        }
+        let each: Vec<usize> = contenders.iter_mut().map(Contender::admitted).collect();
+        assert_eq!(each.iter().sum::<usize>(), LIMIT, "round {rounds}: {each:?}");
+        rounds += 1;
+    }
+    println!("{rounds} rounds in {:?}", start.elapsed());
 }

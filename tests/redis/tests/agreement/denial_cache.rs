@@ -1,13 +1,12 @@
-//! A denial that is answered without asking the store is one that the store would give: a limiter that knows denials is
-//! compared with one that asks each time, while others give back, reset and change numbers.
+//! The denial cache gives only denials that the store would give. A limiter with the cache is compared with one without,
+//! while both refund, reset and change policies.
 
 use std::time::{Duration, Instant};
 
 use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Source};
 use polylimit_test_servers::{Kind, Server};
 
-use super::policies::random_policy_of;
-use super::random::Random;
+use super::generators::{Random, random_policy_of};
 
 const CASES: u64 = 300;
 const OPERATIONS: usize = 60;
@@ -19,74 +18,77 @@ fn limiter(server: &Server, policy: &Policy, clock: &ManualClock, denial_cache_m
     builder.outage(policy.name(), Outage::Deny).build().unwrap()
 }
 
-/// The decision but for where it came from.
-fn told(decision: &Decision) -> (bool, u64, Option<u64>, u64) {
+/// The decision without its source.
+fn numbers(decision: &Decision) -> (bool, u64, Option<u64>, u64) {
     (decision.allowed(), decision.remaining(), decision.retry_after_us(), decision.reset_after_us())
 }
 
-/// Has a limiter know a denial, so that it listens to what is given back; says whether it does. It never knows any of a
-/// policy that counts denied requests.
-fn listens(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: u64) -> bool {
+/// Has a limiter cache a denial, so that it subscribes to invalidations. Returns whether it does; denials of a policy with
+/// `count_denied` are never cached.
+fn subscribe(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: u64) -> bool {
     let _ = limiter.charge(Request::new("other").cost(capacity)).unwrap();
     let _ = limiter.check("other").unwrap();
     if limiter.check("other").unwrap().source() != Source::DenialCache {
         return false;
     }
-    until_listening(server, 1);
+    until_subscribed(server, 1);
     server.command(&["PUBLISH", CHANNEL, "nothing"]);
-    until_heard(limiter, 1);
+    until_received(limiter, 1);
     true
 }
 
-fn heard(limiter: &polylimit::blocking::Limiter) -> u64 {
+fn messages_received(limiter: &polylimit::blocking::Limiter) -> u64 {
     limiter.asynchronous().stats().given_back_heard
 }
 
-/// Waits until so many messages were heard.
-fn until_heard(limiter: &polylimit::blocking::Limiter, messages: u64) {
+/// Waits until the limiter has received so many messages.
+fn until_received(limiter: &polylimit::blocking::Limiter, messages: u64) {
     let start = Instant::now();
-    while heard(limiter) < messages {
-        assert!(start.elapsed() < Duration::from_secs(10), "{} of {messages} were heard", heard(limiter));
+    while messages_received(limiter) < messages {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "received {} of {messages}",
+            messages_received(limiter)
+        );
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn denials_are_those_that_the_store_would_give() {
+fn cached_denials_match_the_store() {
     let server = Server::start(Kind::Redis, &[]);
     let mut random = Random::new(11);
-    let mut known = 0;
+    let mut hits = 0;
     for case in 0..CASES {
-        let name = format!("known{case}");
+        let name = format!("case{case}");
         let quotas = 1 + random.below(3);
         let policy = random_policy_of(&name, quotas, &mut random);
         let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
-        let knowing = limiter(&server, &policy, &clock, Duration::from_secs(3_600)).blocking();
-        let asking = limiter(&server, &policy, &clock, Duration::ZERO).blocking();
+        let cached = limiter(&server, &policy, &clock, Duration::from_secs(3_600)).blocking();
+        let plain = limiter(&server, &policy, &clock, Duration::ZERO).blocking();
         let capacity = policy.quotas().iter().map(polylimit::Quota::capacity).min().unwrap();
-        until_listening(&server, 0);
-        let listens = listens(&server, &knowing, capacity);
+        until_subscribed(&server, 0);
+        let is_subscribed = subscribe(&server, &cached, capacity);
         for operation in 0..OPERATIONS {
             let cost =
                 random.pick(&[1, 1, 1, 2, capacity / 2 + 1, capacity, (capacity + 1).min(Request::MAX_COST)]);
             let request = Request::new("key").cost(cost);
-            // By this process, or by another one.
-            let somebody = random.pick(&[&knowing, &asking]);
-            let before = heard(&knowing);
+            // Refunds and resets by either limiter invalidate the denial.
+            let either = random.pick(&[&cached, &plain]);
+            let before = messages_received(&cached);
             match random.below(12) {
                 0 | 1 => {
                     let is_reset = random.below(2) == 0;
-                    let given_back =
-                        if is_reset { somebody.reset(request) } else { somebody.refund(request) };
-                    assert_eq!(given_back.unwrap().source(), Source::Store);
-                    if listens && (is_reset || cost > 0) {
-                        until_heard(&knowing, before + 1);
+                    let refunded = if is_reset { either.reset(request) } else { either.refund(request) };
+                    assert_eq!(refunded.unwrap().source(), Source::Store);
+                    if is_subscribed && (is_reset || cost > 0) {
+                        until_received(&cached, before + 1);
                     }
                 }
-                2 => assert_eq!(knowing.charge(request).unwrap().source(), Source::Store),
+                2 => assert_eq!(cached.charge(request).unwrap().source(), Source::Store),
                 3 => {
-                    // The same numbers, which makes it forget as others do.
-                    knowing.asynchronous().set_policy(policy.clone()).unwrap();
+                    // A change to the same numbers clears the cache, too.
+                    cached.asynchronous().set_policy(policy.clone()).unwrap();
                 }
                 4 => {
                     let most = random.pick(policy.quotas()).period() / random.pick(&[1, 3, 10, 100]);
@@ -94,32 +96,36 @@ fn denials_are_those_that_the_store_would_give() {
                 }
                 5 => clock.set(clock.now_us() - random.pick(&[0, 1, 1_000, 1_000_000])).unwrap(),
                 _ => {
-                    let expected = asking.peek(request).unwrap();
-                    let decision = knowing.check(request).unwrap();
+                    let expected = plain.peek(request).unwrap();
+                    let decision = cached.check(request).unwrap();
                     assert_eq!(decision.allowed(), expected.allowed(), "{policy}, {operation}: {cost}");
                     if decision.source() == Source::DenialCache {
-                        known += 1;
-                        assert_eq!(told(&decision), told(&expected), "{policy}, {operation}: {cost}");
+                        hits += 1;
+                        assert_eq!(numbers(&decision), numbers(&expected), "{policy}, {operation}: {cost}");
                     }
                 }
             }
         }
     }
-    assert!(known > 1_000, "only {known} were known");
+    assert!(hits > 1_000, "only {hits} cache hits");
 }
 
-fn knowing(server: &Server, quotas: &str, denial_cache_max: Duration) -> polylimit::blocking::Limiter {
+fn limiter_with_cache(
+    server: &Server,
+    quotas: &str,
+    denial_cache_max: Duration,
+) -> polylimit::blocking::Limiter {
     let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
     let options = options.deadline(Duration::from_secs(30)).denial_cache_max(denial_cache_max);
     Limiter::builder().redis(options).policy(Policy::parse("p", quotas).unwrap()).build().unwrap().blocking()
 }
 
-/// Waits until so many listen to what is given back.
-fn until_listening(server: &Server, listeners: u64) {
+/// Waits until the invalidation channel has so many subscribers.
+fn until_subscribed(server: &Server, subscribers: u64) {
     let start = Instant::now();
-    let listening = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", CHANNEL]).1;
-    while listening() != listeners {
-        assert!(start.elapsed() < Duration::from_secs(10), "{} of {listeners} listen", listening());
+    let count = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", CHANNEL]).1;
+    while count() != subscribers {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} of {subscribers} subscribers", count());
         std::thread::yield_now();
     }
 }
@@ -136,64 +142,68 @@ const NEVER: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_secs(3_600);
 
 #[test]
-fn what_another_process_gives_back_is_heard() {
+fn refund_by_another_process_invalidates_the_denial() {
     let server = Server::start(Kind::Redis, &[]);
     for (round, quotas) in
         ["3/day", "3/day sliding_log", "3/day buckets=5; 9/day sliding_log"].into_iter().enumerate()
     {
-        let (here, other) = (knowing(&server, quotas, LONG), knowing(&server, quotas, NEVER));
+        let (here, other) =
+            (limiter_with_cache(&server, quotas, LONG), limiter_with_cache(&server, quotas, NEVER));
         let long = [b'x'; 200];
         for (key, reset) in [(&b"user"[..], true), (b"user {2}", false), (b"", true), (&long, false)] {
             let request = Request::new(key);
             let _ = other.charge(request.cost(3)).unwrap();
             assert!(!here.check(request).unwrap().allowed());
-            until_listening(&server, 1);
-            // What was known before somebody listened is forgotten.
+            until_subscribed(&server, 1);
+            // The start of the subscription clears the cache.
             assert!(!here.check(request).unwrap().allowed());
             let _ = if reset { other.reset(request).unwrap() } else { other.refund(request).unwrap() };
             until_allowed(&here, key);
             let _ = other.reset(request).unwrap();
         }
         drop(here);
-        until_listening(&server, 0);
+        until_subscribed(&server, 0);
         assert!(other.asynchronous().stats().applied > 0, "{round}");
     }
 }
 
 #[test]
-fn what_another_process_gives_back_while_nobody_listens_is_seen_in_time() {
+fn without_subscription_a_denial_expires_after_denial_cache_max() {
     let server = Server::start(Kind::Redis, &[]);
-    let (here, other) =
-        (knowing(&server, "3/day", Duration::from_millis(50)), knowing(&server, "3/day", NEVER));
-    // Nobody may listen, and nobody may tell.
+    let (here, other) = (
+        limiter_with_cache(&server, "3/day", Duration::from_millis(50)),
+        limiter_with_cache(&server, "3/day", NEVER),
+    );
+    // The server refuses both subscriptions and messages.
     server.command(&["ACL", "SETUSER", "default", "-subscribe", "-publish"]);
     let _ = other.charge(Request::new("user").cost(3)).unwrap();
     assert_eq!(here.check("user").unwrap().source(), Source::Store);
     assert_eq!(here.check("user").unwrap().source(), Source::DenialCache);
     let _ = other.reset("user").unwrap();
     until_allowed(&here, b"user");
-    until_listening(&server, 0);
+    until_subscribed(&server, 0);
 }
 
 #[test]
-fn somebody_who_lost_the_connection_listens_again() {
+fn lost_subscription_is_renewed_and_clears_the_cache() {
     let server = Server::start(Kind::Redis, &[]);
-    let (here, other) = (knowing(&server, "3/day", LONG), knowing(&server, "3/day", NEVER));
+    let (here, other) =
+        (limiter_with_cache(&server, "3/day", LONG), limiter_with_cache(&server, "3/day", NEVER));
     let _ = other.charge(Request::new("user").cost(3)).unwrap();
     assert!(!here.check("user").unwrap().allowed());
-    until_listening(&server, 1);
+    until_subscribed(&server, 1);
     assert!(!here.check("user").unwrap().allowed());
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    // Nothing that happens meanwhile is missed, since all is forgotten when somebody listens again.
+    // Messages are lost meanwhile. They do not matter, since the new subscription clears the cache.
     let _ = other.reset("user").unwrap();
     until_allowed(&here, b"user");
-    until_listening(&server, 1);
+    until_subscribed(&server, 1);
 }
 
 #[test]
-fn what_is_given_back_here_is_seen_at_once() {
+fn own_refund_invalidates_the_denial_at_once() {
     let server = Server::start(Kind::Redis, &[]);
-    let here = knowing(&server, "3/day", LONG);
+    let here = limiter_with_cache(&server, "3/day", LONG);
     let _ = here.charge(Request::new("user").cost(3)).unwrap();
     assert!(!here.check("user").unwrap().allowed());
     let _ = here.refund(Request::new("user")).unwrap();
@@ -201,27 +211,27 @@ fn what_is_given_back_here_is_seen_at_once() {
 }
 
 #[test]
-fn a_flood_on_a_denied_key_asks_nothing() {
+fn checks_of_a_denied_key_send_no_commands() {
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = knowing(&server, "3/day", LONG);
+    let limiter = limiter_with_cache(&server, "3/day", LONG);
     let allowed = (0..4).filter(|_| limiter.check("user").unwrap().allowed()).count();
     assert_eq!(allowed, 3);
-    until_listening(&server, 1);
-    // The answer to that may be on its way; what is heard comes after it.
+    until_subscribed(&server, 1);
+    // The reply to SUBSCRIBE may still be under way. A message comes after it.
     server.command(&["PUBLISH", CHANNEL, "nothing"]);
     let start = Instant::now();
     while limiter.asynchronous().stats().given_back_heard == 0 {
         assert!(start.elapsed() < Duration::from_secs(10));
     }
     assert!(!limiter.check("user").unwrap().allowed());
-    let known = limiter.asynchronous().stats().denial_cache;
+    let hits = limiter.asynchronous().stats().denial_cache;
     let commands = || server.info("total_commands_processed").parse::<u64>().unwrap();
     let (first, before) = (commands(), commands());
     for _ in 0..100_000 {
         let decision = limiter.check("user").unwrap();
         assert_eq!((decision.allowed(), decision.source()), (false, Source::DenialCache));
     }
-    // To ask how many there were is as many as it was before.
+    // The query itself counts as many commands each time.
     assert_eq!(commands() - before, before - first);
-    assert_eq!(limiter.asynchronous().stats().denial_cache - known, 100_000);
+    assert_eq!(limiter.asynchronous().stats().denial_cache - hits, 100_000);
 }

@@ -1,6 +1,6 @@
-//! Random operations on the memory store and on every kind of server: all answer the same, to the microsecond.
+//! Random operations on the memory store and on every kind of server give identical answers, to the microsecond.
 //!
-//! `POLYLIMIT_AGREEMENT_OPERATIONS` says how many operations, `POLYLIMIT_AGREEMENT_SEED` with which case to begin.
+//! `POLYLIMIT_AGREEMENT_OPERATIONS` is the number of operations, `POLYLIMIT_AGREEMENT_SEED` the number of the first case.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -8,12 +8,11 @@ use std::task::Poll;
 use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Usage, blocking};
 use tokio::runtime::Runtime;
 
-use super::policies::{Identity, changed, random_policy};
-use super::random::Random;
+use super::generators::{Identity, Random, change_policy, random_policy};
 use super::servers::Servers;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
-/// One that changes and one that does not.
+/// One policy whose numbers change, and one that stays as it is.
 const POLICIES: [&str; 2] = ["changing", "staying"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +31,20 @@ enum Answer {
     Usage(Usage),
 }
 
-/// What is asked: the number of the key, of the policy, and the cost.
-type Asked = (usize, usize, u64);
+/// The number of the key, the number of the policy, and the cost.
+type Arguments = (usize, usize, u64);
 
 struct Case<'a> {
     random: Random,
     clock: ManualClock,
-    /// One for each key and policy: in one that is shared, what has run out goes when another comes, and would count again
-    /// when the clock goes back.
+    /// One limiter for each key and policy. In a shared one, another key would evict an expired state, which would count
+    /// again if the clock went back.
     memory: [[blocking::Limiter; POLICIES.len()]; KEYS.len()],
     stores: Vec<Limiter>,
     runtime: &'a Runtime,
     policies: [Policy; 2],
     known: Vec<Identity>,
-    /// The clock goes back no further.
+    /// The clock never goes back beyond this time.
     floor_us: u64,
     log: Vec<String>,
 }
@@ -81,13 +80,13 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Moves the clock: mostly to where something happens, sometimes back.
+    /// Moves the clock, mostly to a moment at which a decision changes, sometimes back.
     fn move_clock(&mut self) {
         let now_us = self.clock.now_us();
         let (key, policy) = (self.random.pick(&[0, 1, 2]), self.random.pick(&[0, 1]));
         let quota = self.random.pick(self.policies[policy].quotas());
         let period_us = u64::try_from(quota.period().as_micros()).unwrap();
-        let told =
+        let peek =
             || self.memory[key][policy].peek(Request::new(KEYS[key]).policy(POLICIES[policy])).unwrap();
         let before = self.random.below(2);
         let then_us = match self.random.below(16) {
@@ -96,8 +95,8 @@ impl<'a> Case<'a> {
             7 => now_us + period_us / self.random.pick(&[2, 3, 7, 10, 97]),
             8 => now_us + period_us - before,
             9 => now_us + self.random.below(2 * period_us),
-            10 | 11 => now_us.saturating_add(told().retry_after_us().unwrap_or(0)).saturating_sub(before),
-            12 => now_us.saturating_add(told().reset_after_us()).saturating_sub(before),
+            10 | 11 => now_us.saturating_add(peek().retry_after_us().unwrap_or(0)).saturating_sub(before),
+            12 => now_us.saturating_add(peek().reset_after_us()).saturating_sub(before),
             13 => {
                 let width_us = period_us / u64::from(quota.buckets().unwrap_or(1));
                 (now_us / width_us + 1) * width_us - before
@@ -107,7 +106,7 @@ impl<'a> Case<'a> {
         self.clock.set(then_us.clamp(self.floor_us, ManualClock::MAX_US)).unwrap();
     }
 
-    fn asked(&mut self, largest: u64) -> Asked {
+    fn arguments(&mut self, largest: u64) -> Arguments {
         let (key, policy) = (self.random.pick(&[0, 1, 2]), self.random.pick(&[0, 0, 1]));
         let quotas = self.policies[policy].quotas();
         let least = quotas.iter().map(polylimit::Quota::capacity).min().unwrap();
@@ -143,28 +142,28 @@ impl<'a> Case<'a> {
         self.random.pick(&[Check, Check, Check, Check, Peek, Take, Take, Charge, Refund, Refund])
     }
 
-    /// Moves the clock and does something; says how many operations that was.
+    /// Moves the clock and performs operations; returns how many.
     fn step(&mut self) -> usize {
         self.move_clock();
         match self.random.below(4) {
             0 => {
                 let operation = self.operation();
-                let asked = self.asked(if operation == Operation::Charge { 5 } else { 1 });
-                self.perform(&[(operation, asked)])
+                let arguments = self.arguments(if operation == Operation::Charge { 5 } else { 1 });
+                self.perform(&[(operation, arguments)])
             }
             1 => {
                 let checks = 2 + self.random.below(40);
-                let asked: Vec<Asked> = (0..checks).map(|_| self.asked(1)).collect();
-                self.check_many(&asked)
+                let arguments: Vec<Arguments> = (0..checks).map(|_| self.arguments(1)).collect();
+                self.check_many(&arguments)
             }
             _ => {
-                // At the same time, so not of the same key and policy.
-                let mut performed: Vec<(Operation, Asked)> = Vec::new();
+                // Concurrent operations have no order, so each has another key or policy.
+                let mut performed: Vec<(Operation, Arguments)> = Vec::new();
                 for _ in 0..8 {
                     let operation = self.operation();
-                    let asked = self.asked(if operation == Operation::Charge { 5 } else { 1 });
-                    if !performed.iter().any(|(_, other)| (other.0, other.1) == (asked.0, asked.1)) {
-                        performed.push((operation, asked));
+                    let arguments = self.arguments(if operation == Operation::Charge { 5 } else { 1 });
+                    if !performed.iter().any(|(_, other)| (other.0, other.1) == (arguments.0, arguments.1)) {
+                        performed.push((operation, arguments));
                     }
                 }
                 self.perform(&performed)
@@ -172,57 +171,61 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn perform(&mut self, performed: &[(Operation, Asked)]) -> usize {
+    fn perform(&mut self, performed: &[(Operation, Arguments)]) -> usize {
         self.log.push(format!("{} {performed:?}", self.clock.now_us()));
         let request =
-            |&(key, policy, cost): &Asked| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
+            |&(key, policy, cost): &Arguments| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
         let expected: Vec<Answer> = performed
             .iter()
-            .map(|(operation, asked)| {
-                blocking_answer(&self.memory[asked.0][asked.1], *operation, request(asked))
+            .map(|(operation, arguments)| {
+                blocking_answer(&self.memory[arguments.0][arguments.1], *operation, request(arguments))
             })
             .collect();
-        if let [(operation, asked)] = performed
+        if let [(operation, arguments)] = performed
             && self.random.once_in(2)
         {
             for (store, limiter) in self.stores.iter().enumerate() {
-                let answer = blocking_answer(&limiter.blocking(), *operation, request(asked));
-                self.agree(store, &[answer], &expected);
+                let answer = blocking_answer(&limiter.blocking(), *operation, request(arguments));
+                self.assert_same(store, &[answer], &expected);
             }
         } else {
             let answers = self.stores.iter().flat_map(|limiter| {
-                performed.iter().map(move |(operation, asked)| answer(limiter, *operation, request(asked)))
+                performed
+                    .iter()
+                    .map(move |(operation, arguments)| answer(limiter, *operation, request(arguments)))
             });
             let answers = self.runtime.block_on(all(answers));
             for (store, answers) in answers.chunks(performed.len()).enumerate() {
-                self.agree(store, answers, &expected);
+                self.assert_same(store, answers, &expected);
             }
         }
         performed.len()
     }
 
-    fn check_many(&mut self, asked: &[Asked]) -> usize {
-        self.log.push(format!("{} check_many {asked:?}", self.clock.now_us()));
+    fn check_many(&mut self, arguments: &[Arguments]) -> usize {
+        self.log.push(format!("{} check_many {arguments:?}", self.clock.now_us()));
         let request =
-            |&(key, policy, cost): &Asked| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
-        let expected: Vec<Decision> =
-            asked.iter().map(|asked| self.memory[asked.0][asked.1].check(request(asked)).unwrap()).collect();
+            |&(key, policy, cost): &Arguments| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
+        let expected: Vec<Decision> = arguments
+            .iter()
+            .map(|arguments| self.memory[arguments.0][arguments.1].check(request(arguments)).unwrap())
+            .collect();
         let blocking = self.random.once_in(2);
         let answers = if blocking {
             let stores = self.stores.iter();
-            stores.map(|limiter| limiter.blocking().check_many(asked.iter().map(request))).collect()
+            stores.map(|limiter| limiter.blocking().check_many(arguments.iter().map(request))).collect()
         } else {
-            let answers = self.stores.iter().map(|limiter| limiter.check_many(asked.iter().map(request)));
+            let answers = self.stores.iter().map(|limiter| limiter.check_many(arguments.iter().map(request)));
             self.runtime.block_on(all(answers))
         };
         for (store, answers) in answers.into_iter().enumerate() {
             let answers: Vec<Decision> = answers.into_iter().map(Result::unwrap).collect();
-            self.agree(store, &answers, &expected);
+            self.assert_same(store, &answers, &expected);
         }
-        asked.len()
+        arguments.len()
     }
 
-    fn agree<T: PartialEq + std::fmt::Debug>(&self, store: usize, answer: &[T], expected: &[T]) {
+    fn assert_same<T: PartialEq + std::fmt::Debug>(&self, store: usize, answer: &[T], expected: &[T]) {
         let store = ["Redis", "Valkey", "the cluster"][store];
         assert!(
             answer == expected,
@@ -233,7 +236,7 @@ impl<'a> Case<'a> {
 
     /// Changes the numbers of a policy.
     fn change(&mut self) {
-        let policy = changed(&self.policies[0], &mut self.known, &mut self.random);
+        let policy = change_policy(&self.policies[0], &mut self.known, &mut self.random);
         self.log.push(format!("{} change to {policy}", self.clock.now_us()));
         for limiter in self.memory.iter().flatten().map(blocking::Limiter::asynchronous).chain(&self.stores) {
             limiter.set_policy(policy.clone()).unwrap();
@@ -267,7 +270,7 @@ async fn answer(limiter: &Limiter, operation: Operation, request: Request<'_>) -
     .unwrap()
 }
 
-/// Waits for all at once.
+/// Polls all futures concurrently.
 async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
@@ -284,7 +287,7 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     futures.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Runs a case, and says how many operations it was.
+/// Runs a case; returns the number of its operations.
 fn run(urls: &[String], runtime: &Runtime, seed: u64) -> usize {
     let mut case = Case::new(urls, runtime, seed);
     let steps = case.random.pick(&[20, 60, 200]);
@@ -311,7 +314,7 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 #[test]
-fn every_store_answers_the_same() {
+fn stores_give_identical_answers() {
     let operations = number("POLYLIMIT_AGREEMENT_OPERATIONS", 100_000);
     let mut seed = number("POLYLIMIT_AGREEMENT_SEED", 1) as u64;
     let servers = Servers::start();
@@ -323,7 +326,7 @@ fn every_store_answers_the_same() {
         done += run(&urls, &runtime, seed);
         (seed, cases) = (seed + 1, cases + 1);
         if seed.is_multiple_of(50) {
-            // What a manual clock wrote does not expire.
+            // States that were written with a manual clock do not expire.
             servers.flush();
         }
     }

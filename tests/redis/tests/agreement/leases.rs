@@ -1,4 +1,4 @@
-//! Leases: never more than the quota, nearly all of it, and what is not spent comes back.
+//! Leases: processes together admit at most the quota and nearly all of it, and units that are not spent are returned.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use polylimit_test_servers::{FaultProxy, Kind, Server};
 
 const LIMIT: u64 = 4_000;
 const PROCESSES: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn url(server: &Server) -> String {
     format!("{}?deadline=30s", server.url())
@@ -40,13 +40,13 @@ fn admitted(mut child: Child) -> u64 {
 fn until(what: &str, is: impl Fn() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn processes_at_ten_times_the_limit_get_it_and_no_more() {
+fn processes_requesting_ten_times_the_limit_get_at_least_99_percent_and_no_more() {
     for quota in ["4000/52w fixed_window", "4000/52w token_bucket"] {
         let server = Server::start(Kind::Redis, &[]);
         let mut children: Vec<_> =
@@ -59,10 +59,10 @@ fn processes_at_ten_times_the_limit_get_it_and_no_more() {
     }
 }
 
-/// A moment at which everything that was used has come back: with what is leased from before, no more is admitted than without.
+/// At a moment at which all used units are refilled, units that were leased before do not raise what is admitted.
 #[test]
-fn units_that_were_taken_before_are_not_spent_on_top_of_new_ones() {
-    let pass = Duration::from_millis(2_400);
+fn leased_units_are_not_spent_on_top_of_refilled_ones() {
+    let refill = Duration::from_millis(2_400);
     for quota in ["1000/2s token_bucket", "1000/2s fixed_window", "1000/2s", "1000/2s token_bucket step=100"]
     {
         let server = Server::start(Kind::Redis, &[]);
@@ -78,10 +78,10 @@ fn units_that_were_taken_before_are_not_spent_on_top_of_new_ones() {
                 assert!(limiter.blocking().check("key").unwrap().allowed(), "{quota}");
             }
         }
-        until_nothing_is_taken(&server);
-        clock.advance(pass).unwrap();
-        let ask = |limiter: &Limiter| u64::from(limiter.blocking().check("key").unwrap().allowed());
-        let admitted: u64 = (0..1_500).map(|_| ask(&one) + ask(&other)).sum();
+        until_no_lease_is_under_way(&server);
+        clock.advance(refill).unwrap();
+        let check = |limiter: &Limiter| u64::from(limiter.blocking().check("key").unwrap().allowed());
+        let admitted: u64 = (0..1_500).map(|_| check(&one) + check(&other)).sum();
         assert!(admitted <= 1_000, "{quota}: {admitted} at once");
         assert!(admitted >= 900, "{quota}: {admitted} at once");
         assert!(one.stats().leased > 0 && other.stats().leased > 0);
@@ -89,14 +89,14 @@ fn units_that_were_taken_before_are_not_spent_on_top_of_new_ones() {
 }
 
 #[test]
-fn a_log_is_not_leased() {
+fn sliding_log_cannot_be_leased() {
     let server = Server::start(Kind::Redis, &[]);
     let policy = Policy::parse("leased", "1000/2s sliding_log").unwrap();
     let builder = Limiter::builder().store(&url(&server)).policy(policy).lease("leased", Lease::auto());
     let refused = builder.build().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     assert!(refused.message().contains("a sliding_window can be leased"), "{refused}");
-    // Nor is one that a policy becomes.
+    // A changed policy is not leased either.
     let leased = limiter(&server, "1000/2s token_bucket", Some(Lease::auto()));
     leased.set_policy(Policy::parse("leased", "1000/2s sliding_log").unwrap()).unwrap();
     let admitted = (0..1_200).filter(|_| leased.blocking().check("key").unwrap().allowed()).count();
@@ -105,7 +105,7 @@ fn a_log_is_not_leased() {
 }
 
 #[test]
-fn a_killed_process_takes_only_its_lease_along() {
+fn killed_process_loses_at_most_its_leases() {
     let quota = "1000000/52w fixed_window";
     let server = Server::start(Kind::Redis, &[]);
     let mut killed = lessee(&server, quota, 1_000_000);
@@ -119,33 +119,33 @@ fn a_killed_process_takes_only_its_lease_along() {
     let admitted = dots.len() as u64 + admitted(killed) + admitted(other);
     let decision = limiter(&server, quota, None).blocking().peek("key").unwrap();
     let used = 1_000_000 - decision.remaining();
-    // Two leases at most: one that is spent and one that was just taken.
+    // It has two leases at most: one that it spends, and one that it has just taken.
     assert!((admitted..=admitted + 200).contains(&used), "{used} used, {admitted} admitted");
 }
 
 #[test]
-fn what_is_not_spent_comes_back() {
+fn closed_limiter_returns_unspent_units() {
     for quota in ["100000/52w token_bucket", "100000/52w fixed_window", "100000/52w buckets=1"] {
         let server = Server::start(Kind::Redis, &[]);
         let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_secs(60)).unwrap()));
         let plain = limiter(&server, quota, None).blocking();
         let blocking = leased.blocking();
-        let mut asked = 0;
+        let mut admitted = 0;
         while leased.stats().lease_units_held <= 10 {
             assert!(blocking.check("key").unwrap().allowed());
-            asked += 1;
+            admitted += 1;
         }
         assert!(leased.stats().leased > 0);
         leased.close();
         let stats = leased.stats();
         assert_eq!((stats.lease_units_held, stats.lease_units_lost), (0, 0), "{stats:?}");
         assert!(stats.lease_units_returned > 0, "{stats:?}");
-        assert_eq!(used(&plain), asked, "{quota}");
+        assert_eq!(used_units(&plain), admitted, "{quota}");
     }
 }
 
 #[test]
-fn what_many_keys_do_not_spend_comes_back_from_afar() {
+fn closed_limiter_returns_units_of_many_keys_over_a_slow_network() {
     let server = Server::start(Kind::Redis, &[]);
     let proxy = FaultProxy::start(server.address());
     let limiter = Limiter::builder()
@@ -162,7 +162,7 @@ fn what_many_keys_do_not_spend_comes_back_from_afar() {
         }
         limiter.stats().lease_units_held >= 1_000
     });
-    // One after the other they would take many times as long as closing may.
+    // Returning one key after the other would take many times as long as closing may.
     proxy.set_latency(Duration::from_millis(20), Duration::ZERO);
     limiter.close();
     let stats = limiter.stats();
@@ -171,66 +171,66 @@ fn what_many_keys_do_not_spend_comes_back_from_afar() {
 }
 
 #[test]
-fn who_looks_sees_what_can_be_spent_here() {
+fn peek_counts_leased_units_as_remaining() {
     let server = Server::start(Kind::Redis, &[]);
     let quota = "100000/52w token_bucket";
     let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_secs(60)).unwrap()));
     let blocking = leased.blocking();
-    let mut asked = 0;
+    let mut admitted = 0;
     for _ in 0..50 {
         for _ in 0..100 {
             assert!(blocking.check("key").unwrap().allowed());
-            asked += 1;
+            admitted += 1;
         }
-        // Units that are being taken at the moment are neither here nor there.
+        // Units of a lease request that is under way are counted as used.
         let remaining = blocking.peek("key").unwrap().remaining();
         assert!(
-            (100_000 - asked - 1_000..=100_000 - asked).contains(&remaining),
-            "{remaining} after {asked}"
+            (100_000 - admitted - 1_000..=100_000 - admitted).contains(&remaining),
+            "{remaining} after {admitted}"
         );
     }
     assert!(leased.stats().lease_units_returned > 0);
 }
 
-fn used(plain: &polylimit::blocking::Limiter) -> u64 {
+fn used_units(plain: &polylimit::blocking::Limiter) -> u64 {
     100_000 - plain.peek("key").unwrap().remaining()
 }
 
 #[test]
-fn an_idle_key_gives_its_units_back() {
+fn idle_key_returns_its_lease() {
     let quota = "100000/52w token_bucket";
     let server = Server::start(Kind::Redis, &[]);
     let leased = limiter(&server, quota, Some(Lease::new(1_000, Duration::from_millis(100)).unwrap()));
     let blocking = leased.blocking();
-    let mut asked = 0;
+    let mut admitted = 0;
     while leased.stats().lease_units_held < 10 {
         assert!(blocking.check("key").unwrap().allowed());
-        asked += 1;
+        admitted += 1;
     }
-    until("all is given back", || leased.stats().lease_units_held == 0);
+    until("all units are returned", || leased.stats().lease_units_held == 0);
     let plain = limiter(&server, quota, None).blocking();
-    until("all has arrived", || used(&plain) == asked);
+    until("the store has counted the units", || used_units(&plain) == admitted);
 }
 
 #[test]
-fn nobody_is_denied_what_is_held_here() {
+fn request_larger_than_the_lease_is_admitted_by_the_store() {
     let quota = "500/52w token_bucket";
     let server = Server::start(Kind::Redis, &[]);
     let leased = limiter(&server, quota, Some(Lease::new(100, Duration::from_secs(60)).unwrap()));
     let blocking = leased.blocking();
-    let mut asked = 0;
+    let mut admitted = 0;
     while leased.stats().lease_units_held < 10 {
         assert!(blocking.check("key").unwrap().allowed());
-        asked += 1;
+        admitted += 1;
     }
-    // More than the lease, and more than the store has beside it.
-    let decision = blocking.check(Request::new("key").cost(500 - asked)).unwrap();
+    // This is more than the lease, and more than the store has left beside it.
+    let decision = blocking.check(Request::new("key").cost(500 - admitted)).unwrap();
     assert_eq!((decision.allowed(), decision.source()), (true, Source::Store));
     assert!(!blocking.check("key").unwrap().allowed());
 }
 
 #[test]
-fn a_reset_leaves_nothing_to_spend_twice() {
+fn reset_drops_leased_units() {
     let quota = "500/52w fixed_window";
     let server = Server::start(Kind::Redis, &[]);
     let leased = limiter(&server, quota, Some(Lease::new(100, Duration::from_secs(60)).unwrap()));
@@ -243,11 +243,11 @@ fn a_reset_leaves_nothing_to_spend_twice() {
     assert_eq!(admitted, 500);
 }
 
-/// As many threads as there are keys, each of which asks for its own.
-fn while_others_take<T>(
+/// Runs `act` while one thread for each of so many other keys checks its key.
+fn while_other_keys_are_leased<T>(
     limiter: &polylimit::blocking::Limiter,
     others: usize,
-    look: impl FnOnce() -> T,
+    act: impl FnOnce() -> T,
 ) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -260,14 +260,14 @@ fn while_others_take<T>(
                 }
             });
         }
-        let seen = look();
+        let result = act();
         stop.store(true, Ordering::Relaxed);
-        seen
+        result
     })
 }
 
 #[test]
-fn what_is_taken_of_other_keys_keeps_nobody_waiting() {
+fn leases_of_other_keys_do_not_delay_a_peek() {
     let server = Server::start(Kind::Redis, &[]);
     let proxy = FaultProxy::start(server.address());
     proxy.set_latency(Duration::from_millis(15), Duration::ZERO);
@@ -283,7 +283,7 @@ fn what_is_taken_of_other_keys_keeps_nobody_waiting() {
     while limiter.stats().lease_units_held < 10 {
         assert!(blocking.check("key").unwrap().allowed());
     }
-    let sources = while_others_take(&blocking, 60, || {
+    let sources = while_other_keys_are_leased(&blocking, 60, || {
         std::thread::sleep(Duration::from_secs(2));
         [(); 3].map(|()| {
             while blocking.check("key").unwrap().source() != Source::Lease {}
@@ -293,14 +293,14 @@ fn what_is_taken_of_other_keys_keeps_nobody_waiting() {
     assert_eq!(sources, [Source::Store; 3]);
 }
 
-/// Waits until the server has not been asked for a while: what is being taken when the numbers change is written under the ones
-/// before, which others' new quotas do not outlive.
-fn until_nothing_is_taken(server: &Server) {
+/// Waits until the server has not been called for a while. A lease request that is still under way when the policy
+/// changes would be written under the old numbers, and disturb the counts of limiters with the new policy.
+fn until_no_lease_is_under_way(server: &Server) {
     let calls = || {
         let text: String = server.query(&["INFO", "commandstats"]);
         text.lines().find(|line| line.starts_with("cmdstat_evalsha:")).map(str::to_owned)
     };
-    until("nothing is taken", || {
+    until("no lease is under way", || {
         let before = calls();
         std::thread::sleep(Duration::from_millis(50));
         calls() == before
@@ -308,7 +308,7 @@ fn until_nothing_is_taken(server: &Server) {
 }
 
 #[test]
-fn what_was_taken_under_other_numbers_is_not_spent() {
+fn units_leased_under_an_old_policy_are_not_spent() {
     for (quota, changed) in [
         ("100000/52w token_bucket", "20/51w token_bucket"),
         ("100000/52w token_bucket", "20/52w token_bucket"),
@@ -321,7 +321,7 @@ fn what_was_taken_under_other_numbers_is_not_spent() {
         while leased.stats().lease_units_held < 10 {
             assert!(blocking.check("key").unwrap().allowed());
         }
-        until_nothing_is_taken(&server);
+        until_no_lease_is_under_way(&server);
         leased.set_policy(Policy::parse("leased", changed).unwrap()).unwrap();
         let others = limiter(&server, changed, None).blocking();
         let left = others.peek("key").unwrap().remaining();
@@ -335,7 +335,7 @@ fn what_was_taken_under_other_numbers_is_not_spent() {
 }
 
 #[test]
-fn a_limit_of_nothing_holds_at_once() {
+fn limit_of_zero_denies_despite_a_lease() {
     let server = Server::start(Kind::Redis, &[]);
     let lease = Lease::new(1_000, Duration::from_secs(60)).unwrap();
     let leased = limiter(&server, "100000/52w fixed_window", Some(lease));
@@ -348,19 +348,21 @@ fn a_limit_of_nothing_holds_at_once() {
 }
 
 #[test]
-fn a_changed_limit_loses_nothing_that_can_be_given_back() {
+fn changed_limit_returns_leased_units_or_counts_them_as_lost() {
     let server = Server::start(Kind::Redis, &[]);
     let lease = Lease::new(1_000, Duration::from_secs(60)).unwrap();
     let leased = limiter(&server, "90000/52w fixed_window", Some(lease));
     let blocking = leased.blocking();
-    let mut asked = 0;
+    let mut admitted = 0;
     while leased.stats().lease_units_held < 10 {
         assert!(blocking.check("key").unwrap().allowed());
-        asked += 1;
+        admitted += 1;
     }
     leased.set_policy(Policy::parse("leased", "100000/52w fixed_window").unwrap()).unwrap();
     let plain = limiter(&server, "100000/52w fixed_window", None).blocking();
-    until("all has arrived", || used(&plain) == asked + leased.stats().lease_units_lost);
-    // It is counted once the reply is there.
-    until("it is counted", || leased.stats().lease_units_returned > 0);
+    until("the store has counted the units", || {
+        used_units(&plain) == admitted + leased.stats().lease_units_lost
+    });
+    // Returned units are counted when the reply has arrived.
+    until("returned units are counted", || leased.stats().lease_units_returned > 0);
 }

@@ -1,15 +1,16 @@
-//! The Redis store answers what the memory store answers, and what the policies promise: on real servers, to many
-//! processes, against clients that try to get more.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what a test cannot do fails it")]
+//! The Redis store answers as the memory store does and keeps the documented bounds: on real servers, for many processes,
+//! against clients that try to get more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "an operation that fails has to fail the test"
+)]
 
 mod admission;
-mod all_or_nothing;
-mod changed_limits;
-mod concurrency;
 mod denial_cache;
 mod differential;
-mod end_of_time;
+mod edge_cases;
+mod generators;
 mod leases;
-mod policies;
-mod random;
 mod servers;

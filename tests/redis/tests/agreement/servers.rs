@@ -1,4 +1,4 @@
-//! The servers that have to agree, for as long as a test runs.
+//! The servers whose answers are compared.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ impl Servers {
         Self { redis, valkey, cluster: Cluster::start(Kind::Redis, 3, 0) }
     }
 
-    /// The URL of each store. How fast this machine is, is not the question.
+    /// The URL of each store, with a deadline that a busy machine does not miss.
     pub(crate) fn urls(&self) -> [String; 3] {
-        [self.redis.url(), self.valkey.url(), self.cluster.url()].map(|url| patient(&url))
+        [self.redis.url(), self.valkey.url(), self.cluster.url()].map(|url| generous(&url))
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub(crate) fn flush(&self) {
         for server in [&self.redis, &self.valkey].into_iter().chain((0..3).map(|i| self.cluster.node(i))) {
             server.command(&["FLUSHALL"]);
@@ -30,7 +30,7 @@ impl Servers {
     }
 }
 
-/// The URL of a store that has all the time it needs.
-pub(crate) fn patient(url: &str) -> String {
+/// The URL with a long deadline and without the denial cache.
+pub(crate) fn generous(url: &str) -> String {
     format!("{url}?denial_cache_max=0&deadline={}s", Duration::from_secs(30).as_secs())
 }

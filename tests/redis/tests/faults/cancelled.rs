@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use polylimit::{Answer, Call, Completions, Limiter, Outage, Request};
-use polylimit_redis_tests::{COUNTING, LONG, limiter, options, used};
+use polylimit_redis_tests::{COUNTER_QUOTA, GENEROUS_DEADLINE, limiter, options, stored_units};
 use polylimit_test_servers::{Direction, FaultProxy, Kind, Server};
 
 const KEY: &str = "user";
@@ -21,9 +21,12 @@ const FACES: [Face; 3] = [Face::Task, Face::Thread, Face::EventLoop];
 
 /// Acquires one unit, once there is a connection and `prepare` was called, and stops waiting when `is_reached` says so.
 fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_reached: impl FnMut() -> bool) {
-    let began = Instant::now();
+    let start = Instant::now();
     let mut stop = || {
-        assert!(began.elapsed() < 4 * LONG, "{face:?}: it has not come to where it is stopped");
+        assert!(
+            start.elapsed() < 4 * GENEROUS_DEADLINE,
+            "{face:?}: the test has not reached the moment of the cancellation"
+        );
         is_reached()
     };
     let (request, timeout) = (Request::new(KEY), Duration::from_secs(3600));
@@ -41,9 +44,9 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_re
             }
             task.abort();
             assert!(runtime.block_on(task).unwrap_err().is_cancelled());
-            // What goes on in the background may need the connection, which this runtime drives.
+            // This runtime drives the connection, which the refund in the background may need.
             std::thread::spawn(move || {
-                std::thread::sleep(LONG);
+                std::thread::sleep(GENEROUS_DEADLINE);
                 drop(runtime);
             });
         }
@@ -65,9 +68,9 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_re
 }
 
 fn until(what: impl Fn() -> bool) {
-    let began = Instant::now();
+    let start = Instant::now();
     while !what() {
-        assert!(began.elapsed() < 2 * LONG, "it has not come to that");
+        assert!(start.elapsed() < 2 * GENEROUS_DEADLINE, "the condition was not met in time");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -75,7 +78,7 @@ fn until(what: impl Fn() -> bool) {
 /// Long enough for a second refund to show, had there been one.
 fn assert_stays(units: u64, quotas: &str, server: &Server) {
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(used(&server.url(), quotas, KEY), units);
+    assert_eq!(stored_units(&server.url(), quotas, KEY), units);
 }
 
 #[test]
@@ -83,18 +86,21 @@ fn check_in_flight_is_refunded_once_after_its_caller_has_stopped() {
     for face in FACES {
         let server = Server::start(Kind::Redis, &[]);
         let proxy = FaultProxy::start(server.address());
-        let limiter =
-            limiter(options(&server.url_at(proxy.port())).deadline(2 * LONG), COUNTING, Outage::Deny);
+        let limiter = limiter(
+            options(&server.url_at(proxy.port())).deadline(2 * GENEROUS_DEADLINE),
+            COUNTER_QUOTA,
+            Outage::Deny,
+        );
         // Units of other callers, which must not be given back.
         for _ in 0..5 {
             assert!(limiter.blocking().check(KEY).unwrap().allowed());
         }
         let stall = || proxy.set_stalled_direction(Direction::Replies, true);
-        acquire_and_stop(&limiter, face, stall, || used(&server.url(), COUNTING, KEY) == 6);
-        assert_eq!(used(&server.url(), COUNTING, KEY), 6, "{face:?}");
+        acquire_and_stop(&limiter, face, stall, || stored_units(&server.url(), COUNTER_QUOTA, KEY) == 6);
+        assert_eq!(stored_units(&server.url(), COUNTER_QUOTA, KEY), 6, "{face:?}");
         proxy.pass();
-        until(|| used(&server.url(), COUNTING, KEY) == 5);
-        assert_stays(5, COUNTING, &server);
+        until(|| stored_units(&server.url(), COUNTER_QUOTA, KEY) == 5);
+        assert_stays(5, COUNTER_QUOTA, &server);
     }
 }
 
@@ -103,25 +109,26 @@ fn check_without_an_answer_is_not_refunded() {
     let server = Server::start(Kind::Redis, &[]);
     let proxy = FaultProxy::start(server.address());
     let deadline = Duration::from_millis(500);
-    let limiter = limiter(options(&server.url_at(proxy.port())).deadline(deadline), COUNTING, Outage::Deny);
+    let limiter =
+        limiter(options(&server.url_at(proxy.port())).deadline(deadline), COUNTER_QUOTA, Outage::Deny);
     for _ in 0..5 {
         assert!(limiter.blocking().check(KEY).unwrap().allowed());
     }
-    let began = Instant::now();
+    let start = Instant::now();
     let stall = || proxy.set_stalled_direction(Direction::Requests, true);
-    acquire_and_stop(&limiter, Face::EventLoop, stall, || began.elapsed() > deadline / 5);
+    acquire_and_stop(&limiter, Face::EventLoop, stall, || start.elapsed() > deadline / 5);
     std::thread::sleep(2 * deadline);
     proxy.cut();
     proxy.pass();
     // The store has never spent the unit: a refund would give back another caller's.
-    assert_stays(5, COUNTING, &server);
+    assert_stays(5, COUNTER_QUOTA, &server);
 }
 
 #[test]
 fn units_are_refunded_once_when_the_caller_stops_during_a_leaky_buckets_delay() {
     for face in FACES {
         let server = Server::start(Kind::Redis, &[]);
-        let limiter = limiter(options(&server.url()).deadline(LONG), LEAKY, Outage::Deny);
+        let limiter = limiter(options(&server.url()).deadline(GENEROUS_DEADLINE), LEAKY, Outage::Deny);
         for _ in 0..3 {
             assert!(limiter.blocking().check(KEY).unwrap().allowed());
         }
@@ -132,11 +139,11 @@ fn units_are_refunded_once_when_the_caller_stops_during_a_leaky_buckets_delay() 
             || {},
             || {
                 // Some time after the store has spent them, so that the answer has arrived.
-                stops += u32::from(used(&server.url(), LEAKY, KEY) == 4);
+                stops += u32::from(stored_units(&server.url(), LEAKY, KEY) == 4);
                 stops == 20
             },
         );
-        until(|| used(&server.url(), LEAKY, KEY) == 3);
+        until(|| stored_units(&server.url(), LEAKY, KEY) == 3);
         assert_stays(3, LEAKY, &server);
     }
 }

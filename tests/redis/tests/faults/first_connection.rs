@@ -1,75 +1,68 @@
-//! The first decisions of a process, which find no connection yet.
+//! The first decisions of a limiter: no connection stands yet, and the server may be far away, silent, or not started.
 
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
-use polylimit::{Decision, Degradation, Outage, Source};
-use polylimit_redis_tests::{COUNTING, LONG, ask, limiter, options};
-use polylimit_test_servers::{FaultProxy, Kind, Server};
-use tokio::runtime::{Builder, Runtime};
+use polylimit::{Decision, Degradation, ErrorKind, Outage, Source};
+use polylimit_redis_tests::{
+    COUNTER_QUOTA, GENEROUS_DEADLINE, Load, assert_from_store, check, current_thread_runtime, limiter,
+    options, stored_units,
+};
+use polylimit_test_servers::{Dataset, FaultProxy, Kind, Server};
 
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-/// To connect, to be greeted and to send a script takes four round trips; there is time for two.
+/// The connection, the handshake and the first script take four round trips, and the deadline allows for two.
 #[test]
-fn they_wait_for_it_where_the_server_is_far() {
+fn first_decisions_wait_for_the_connection_to_a_distant_server() {
     for round_trip_ms in [30, 60, 100] {
         let server = Server::start(Kind::Redis, &[]);
         let proxy = FaultProxy::start(server.address());
         proxy.set_latency(Duration::from_millis(round_trip_ms / 2), Duration::ZERO);
         let options = || {
             let deadline = Duration::from_millis(2 * round_trip_ms);
-            options(&server.url_at(proxy.port())).deadline(deadline).first_connect_max(LONG)
+            options(&server.url_at(proxy.port())).deadline(deadline).first_connect_max(GENEROUS_DEADLINE)
         };
-        let by_the_store = |decision: &Decision| {
-            let told = (decision.source(), decision.degraded());
-            assert_eq!(told, (Source::Store, None), "round trip of {round_trip_ms} ms");
-        };
-        let waiting = limiter(options(), COUNTING, Outage::Fallback);
+        let blocking = limiter(options(), COUNTER_QUOTA, Outage::Fallback);
         scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| by_the_store(&ask(&waiting, "k")));
+                scope.spawn(|| assert_from_store(&check(&blocking, "k")));
             }
         });
-        let awaiting = limiter(options(), COUNTING, Outage::Fallback);
-        runtime().block_on(async {
-            for decision in awaiting.check_many(["k"; 4]).await {
-                by_the_store(&decision.unwrap());
+        let asynchronous = limiter(options(), COUNTER_QUOTA, Outage::Fallback);
+        current_thread_runtime().block_on(async {
+            for decision in asynchronous.check_many(["k"; 4]).await {
+                assert_from_store(&decision.unwrap());
             }
         });
-        assert_eq!((waiting.stats().applied, awaiting.stats().applied), (4, 4));
+        assert_eq!((blocking.stats().applied, asynchronous.stats().applied), (4, 4));
     }
 }
 
-/// That needs no option.
 #[test]
-fn they_wait_for_it_unless_told_otherwise() {
+fn first_connect_max_of_zero_turns_the_default_wait_off() {
     let server = Server::start(Kind::Redis, &[]);
     let proxy = FaultProxy::start(server.address());
     proxy.set_latency(Duration::from_millis(15), Duration::ZERO);
     let url = server.url_at(proxy.port());
-    let first = |options| ask(&limiter(options, COUNTING, Outage::Fallback), "k").source();
+    let first = |options| check(&limiter(options, COUNTER_QUOTA, Outage::Fallback), "k").source();
     assert_eq!(first(options(&url)), Source::Store);
     assert_eq!(first(options(&url).first_connect_max(Duration::ZERO)), Source::Fallback);
 }
 
-/// A server that takes connections and says nothing is waited for once.
+/// The server accepts connections and never replies.
 #[test]
-fn they_wait_no_longer_than_that_and_not_again() {
+fn silent_server_is_waited_for_once_and_no_longer_than_first_connect_max() {
     let first_connect_max = Duration::from_secs(2);
     let server = Server::start(Kind::Redis, &[]);
     let proxy = FaultProxy::start(server.address());
     proxy.set_stalled(true);
     let options = options(&server.url_at(proxy.port())).first_connect_max(first_connect_max);
-    let limiter = limiter(options, COUNTING, Outage::Deny);
+    let limiter = limiter(options, COUNTER_QUOTA, Outage::Deny);
     let first = Instant::now();
-    assert_eq!(ask(&limiter, "k").degraded(), Some(Degradation::Unreachable));
+    assert_eq!(check(&limiter, "k").degraded(), Some(Degradation::Unreachable));
     assert!(first.elapsed() >= first_connect_max, "{:?}", first.elapsed());
-    // Neither here nor on another runtime, whose first connection it would be.
-    for decide in [&(|| ask(&limiter, "k")) as &dyn Fn() -> Decision, &|| {
-        runtime().block_on(limiter.check("k")).unwrap()
+    // Later decisions do not wait, and neither does the first one on another runtime.
+    for decide in [&(|| check(&limiter, "k")) as &dyn Fn() -> Decision, &|| {
+        current_thread_runtime().block_on(limiter.check("k")).unwrap()
     }] {
         let next = Instant::now();
         assert_eq!(decide().source(), Source::Deny);
@@ -77,17 +70,57 @@ fn they_wait_no_longer_than_that_and_not_again() {
     }
 }
 
-/// A server that refuses is no reason to wait.
 #[test]
-fn they_do_not_wait_for_a_server_that_refuses() {
+fn refused_connection_is_not_waited_for() {
     let first_connect_max = Duration::from_secs(20);
     let server = Server::options(Kind::Redis).reserve();
     let options = options(&server.url()).first_connect_max(first_connect_max);
-    // The breaker would need longer to open.
-    let limiter = limiter(options.breaker_failures(1_000), COUNTING, Outage::Deny);
+    // The circuit breaker stays closed during this test.
+    let limiter = limiter(options.breaker_failures(1_000), COUNTER_QUOTA, Outage::Deny);
     for _ in 0..3 {
-        let asked = Instant::now();
-        assert_eq!(ask(&limiter, "k").degraded(), Some(Degradation::Unreachable));
-        assert!(asked.elapsed() < first_connect_max / 2, "{:?}", asked.elapsed());
+        let start = Instant::now();
+        assert_eq!(check(&limiter, "k").degraded(), Some(Degradation::Unreachable));
+        assert!(start.elapsed() < first_connect_max / 2, "{:?}", start.elapsed());
+    }
+}
+
+const DEADLINE: Duration = Duration::from_millis(50);
+
+/// The limiter is built before its server is started, and the outage policy answers until then.
+#[test]
+fn limiter_uses_a_server_as_soon_as_it_is_started() {
+    for (outage, source) in
+        [(Outage::Fallback, Source::Fallback), (Outage::Allow, Source::Allow), (Outage::Deny, Source::Deny)]
+    {
+        let server = Server::options(Kind::Redis).reserve();
+        let start = Instant::now();
+        let limiter = limiter(options(&server.url()).deadline(DEADLINE), COUNTER_QUOTA, outage);
+        assert!(start.elapsed() < Duration::from_millis(250), "{:?}", start.elapsed());
+
+        let error = limiter.blocking().ready(Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+
+        let (report, (launched, ready)) = Load::new(&limiter, 1).run(Duration::from_millis(1_000), |start| {
+            std::thread::sleep(Duration::from_millis(300));
+            let launched = start.elapsed();
+            server.restart(Dataset::Empty);
+            (launched, start.elapsed())
+        });
+        report.assert_deadlines(DEADLINE);
+        report.assert_reasons();
+        let before = report.between(Duration::ZERO, launched);
+        assert!(before.len() > 100, "{}", report.summary());
+        for seen in before {
+            assert_eq!((seen.source, seen.degraded), (source, Some(Degradation::Unreachable)));
+            assert_eq!(seen.allowed, outage != Outage::Deny);
+        }
+        let recovered = report.recovered_at(launched);
+        assert!(
+            recovered <= ready + Duration::from_millis(250) + report.noise,
+            "{recovered:?} {ready:?} {}",
+            report.summary()
+        );
+        limiter.blocking().ready(Duration::from_secs(5)).unwrap();
+        report.assert_stored(stored_units(&server.url(), COUNTER_QUOTA, "k0"), limiter.stats().unknown);
     }
 }

@@ -1,17 +1,17 @@
-//! Keys that could be taken for each other, or for a part of something else.
+//! Names of keys in Redis: keys with special characters collide neither with each other nor with other parts of a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use polylimit::{ErrorKind, Limiter, LimiterBuilder, Policy, Request, Source};
-use polylimit_redis_tests::{LONG, options};
+use polylimit_redis_tests::{GENEROUS_DEADLINE, options};
 use polylimit_test_servers::{Kind, Server};
 
 const QUOTAS: &str = "100/h fixed_window; 100/h sliding_log";
 const PREFIXES: [&str; 4] = ["polylimit", "polylimit:1", "polylimit:1:p", "a:"];
 const POLICIES: [&str; 5] = ["p", "1", "p%7B", "log", "a"];
-const LONGEST: usize = Request::MAX_KEY_LENGTH;
+const MAX_LENGTH: usize = Request::MAX_KEY_LENGTH;
 
-/// Keys of which every one goes with every prefix and policy, and long ones that go with some.
+/// Keys for every prefix and policy, and long keys for one policy.
 fn keys() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let texts = [
         "",
@@ -60,11 +60,11 @@ fn keys() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     keys.extend([vec![0xff], vec![0xc3], vec![0xe9], vec![0xff, 0xfe, 0]]);
     keys.extend([95, 96, 97, 98].map(|length| vec![b'a'; length]));
     keys.push(vec![b'{'; 33]);
-    // As long keys are written in the server.
+    // This looks like the name of a long key in the server.
     keys.push(format!("#{}", "0123456789abcdef0123456789abcdef01234567").into_bytes());
-    let mut long = vec![b'x'; LONGEST];
+    let mut long = vec![b'x'; MAX_LENGTH];
     let mut longest = vec![long.clone()];
-    long[LONGEST - 1] = b'y';
+    long[MAX_LENGTH - 1] = b'y';
     longest.push(long.clone());
     long[0] = 0;
     longest.push(long);
@@ -74,15 +74,15 @@ fn keys() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 fn limiter(server: &Server, prefix: &str) -> Limiter {
     let policies = POLICIES.map(|name| Policy::parse(name, QUOTAS).unwrap());
     let builder = policies.into_iter().fold(Limiter::builder(), LimiterBuilder::policy);
-    builder.redis(options(&server.url()).deadline(LONG).prefix(prefix)).build().unwrap()
+    builder.redis(options(&server.url()).deadline(GENEROUS_DEADLINE).prefix(prefix)).build().unwrap()
 }
 
-/// Each tuple of prefix, policy and key has keys of its own in the server, all of them in one slot.
+/// The keys of one tuple are in one slot.
 #[test]
-fn no_two_tuples_meet() {
+fn each_tuple_of_prefix_policy_and_key_has_names_of_its_own() {
     let (keys, longest) = keys();
     assert_eq!(keys.iter().chain(&longest).collect::<BTreeSet<_>>().len(), keys.len() + longest.len());
-    // It says to which slot a key belongs; it serves none.
+    // This server serves no slots, but computes the slot of a key.
     let slots = Server::start(Kind::Redis, &["cluster-enabled yes"]);
     let server = Server::start(Kind::Redis, &[]);
     let (mut known, mut tuples) = (BTreeSet::new(), 0);
@@ -112,10 +112,10 @@ fn no_two_tuples_meet() {
         assert!(known.insert(name));
     }
     assert_eq!(known.len(), 2 * tuples);
-    check_names(&slots, &known, keys.len() + longest.len());
+    assert_names(&slots, &known, keys.len() + longest.len());
 }
 
-fn check_names(slots: &Server, names: &BTreeSet<String>, keys: usize) {
+fn assert_names(slots: &Server, names: &BTreeSet<String>, keys: usize) {
     let mut by_tag = BTreeMap::<&str, u16>::new();
     for name in names {
         assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name:?}");
@@ -134,10 +134,10 @@ fn check_names(slots: &Server, names: &BTreeSet<String>, keys: usize) {
 }
 
 #[test]
-fn a_key_that_is_too_long_is_refused() {
+fn key_beyond_the_maximum_length_is_an_invalid_argument() {
     let server = Server::start(Kind::Valkey, &[]);
     let limiter = limiter(&server, "polylimit").blocking();
-    let key = vec![b'x'; LONGEST + 1];
+    let key = vec![b'x'; MAX_LENGTH + 1];
     let error = limiter.check(Request::new(&key).policy("p")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(server.query::<u64>(&["DBSIZE"]), 0);

@@ -1,25 +1,20 @@
-//! What befalls one server and the network before it, and what callers see of it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what a test cannot do fails it")]
+//! Faults of one server, of the network before it and of the client's process, and the decisions that callers get.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "an operation that fails has to fail the test"
+)]
 
-mod alone;
-mod auth;
-mod bad_state;
-mod broken;
 mod cancelled;
-mod elsewhere;
-mod events;
+mod client_process;
+mod connection_loss;
+mod corrupt_replies;
+mod corrupt_state;
+mod degraded_events;
 mod first_connection;
-mod forked;
-mod garbled;
-mod half_open;
 mod keys;
-mod killed;
-mod latency;
-mod not_there_yet;
-mod own_delay;
-mod refusing;
-mod script_flush;
+mod refusals;
 mod secrets;
-mod server_clock;
-mod starved;
-mod stopped;
+mod server_process;
+mod timing;

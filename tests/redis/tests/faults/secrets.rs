@@ -1,4 +1,4 @@
-//! Passwords, user names and keys are nowhere to be read.
+//! Passwords, user names and keys appear in no message, `Debug` output or name in the server.
 
 use std::fmt::{Debug, Display};
 use std::net::TcpListener;
@@ -7,33 +7,33 @@ use std::time::Duration;
 use polylimit::{Limiter, LimiterBuilder, Policy, RedisOptions, Request};
 use polylimit_test_servers::{FaultProxy, Kind, Server};
 
-const USER: &str = "us3r-nobody-sees";
-const PASSWORD: &str = "p4ssw0rd-nobody-sees";
-const ESCAPED: &str = "p%34ssw0rd-nobody-sees";
-const KEY_SECRET: &str = "k3ysecret-nobody-sees";
-const KEY: &str = "a key that nobody sees, since it is a person's name and so long that it is kept only as a hash of itself";
-const SECRETS: [&str; 5] = [USER, PASSWORD, ESCAPED, KEY_SECRET, "nobody"];
+const USER: &str = "us3r-hidden";
+const PASSWORD: &str = "p4ssw0rd-hidden";
+const ESCAPED: &str = "p%34ssw0rd-hidden";
+const KEY_SECRET: &str = "k3ysecret-hidden";
+const KEY: &str = "a hidden key, since it is the name of a person and so long that the store keeps only a hash of it, and not the key";
+const SECRETS: [&str; 5] = [USER, PASSWORD, ESCAPED, KEY_SECRET, "hidden"];
 
-/// All that was said.
+/// All texts that the limiter produced.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct Output(Vec<String>);
 
-impl Told {
-    fn shown(&mut self, what: &impl Debug) {
+impl Output {
+    fn debug(&mut self, what: &impl Debug) {
         self.0.push(format!("{what:?}"));
         self.0.push(format!("{what:#?}"));
     }
 
-    fn written(&mut self, what: &(impl Display + Debug)) {
+    fn display(&mut self, what: &(impl Display + Debug)) {
         self.0.push(what.to_string());
-        self.shown(what);
+        self.debug(what);
     }
 
-    fn check(&self) {
+    fn assert_no_secrets(&self) {
         assert!(!self.0.is_empty());
         for text in &self.0 {
             for secret in SECRETS {
-                assert!(!text.contains(secret), "{secret} stands in {text}");
+                assert!(!text.contains(secret), "{secret} appears in {text}");
             }
         }
     }
@@ -43,40 +43,40 @@ fn builder() -> LimiterBuilder {
     Limiter::builder().policy(Policy::parse("p", "5/m").unwrap())
 }
 
-/// Uses a limiter in every way that says something.
-fn use_all(told: &mut Told, options: RedisOptions) {
-    told.shown(&options);
+/// Uses a limiter in every way that produces text.
+fn use_all(output: &mut Output, options: RedisOptions) {
+    output.debug(&options);
     let builder = builder().redis(options);
-    told.shown(&builder);
+    output.debug(&builder);
     let limiter = match builder.build() {
         Ok(limiter) => limiter,
-        Err(error) => return told.written(&error),
+        Err(error) => return output.display(&error),
     };
-    told.shown(&limiter);
+    output.debug(&limiter);
     let limiter = limiter.blocking();
-    told.shown(&limiter);
+    output.debug(&limiter);
     for _ in 0..7 {
-        told.shown(&limiter.check(KEY).unwrap());
+        output.debug(&limiter.check(KEY).unwrap());
     }
-    told.shown(&Request::new(KEY));
-    told.shown(&limiter.peek(KEY).unwrap());
-    told.shown(&limiter.take(KEY).unwrap());
+    output.debug(&Request::new(KEY));
+    output.debug(&limiter.peek(KEY).unwrap());
+    output.debug(&limiter.take(KEY).unwrap());
     if let Err(error) = limiter.ready(Duration::from_millis(20)) {
-        told.written(&error);
+        output.display(&error);
     }
     for finding in limiter.doctor().unwrap() {
-        told.written(&finding);
+        output.display(&finding);
     }
     let limiter = limiter.asynchronous();
     limiter.set_credentials(Some(USER), PASSWORD).unwrap();
-    told.shown(limiter);
-    told.shown(&limiter.stats());
+    output.debug(limiter);
+    output.debug(&limiter.stats());
 }
 
-/// A store that works, one with another password, one that garbles what it says, and none at all.
+/// A server that works, one that is absent, and one whose replies quote the secrets, each with right and wrong passwords.
 #[test]
-fn a_secret_of_a_store_in_use() {
-    let mut told = Told::default();
+fn store_in_use_reveals_no_secret() {
+    let mut output = Output::default();
     let server = Server::options(Kind::Redis).user(USER, PASSWORD).start();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let proxy = FaultProxy::start(server.address());
@@ -86,29 +86,29 @@ fn a_secret_of_a_store_in_use() {
         polylimit_test_servers::Fault::Insert(format!("-ERR {PASSWORD} {USER}\r\n").into_bytes()),
     );
     for port in [server.port(), closed, proxy.port()] {
-        for password in [PASSWORD, ESCAPED, "wrong-nobody-sees"] {
+        for password in [PASSWORD, ESCAPED, "wrong-hidden"] {
             let url =
                 format!("redis://{USER}:{password}@127.0.0.1:{port}?key_secret={KEY_SECRET}&deadline=20ms");
-            use_all(&mut told, RedisOptions::parse(&url).unwrap());
-            told.shown(&builder().store(&url));
+            use_all(&mut output, RedisOptions::parse(&url).unwrap());
+            output.debug(&builder().store(&url));
         }
         let url = format!("redis://127.0.0.1:{port}?deadline=20ms");
         let options =
             RedisOptions::parse(&url).unwrap().username(USER).password(PASSWORD).key_secret(KEY_SECRET);
-        use_all(&mut told, options);
+        use_all(&mut output, options);
     }
-    told.check();
-    // The server knows neither the key nor the secret it is hashed with.
+    output.assert_no_secrets();
+    // The server has neither the key nor the secret of its hash.
     for name in server.query::<Vec<String>>(&["KEYS", "*"]) {
-        assert!(!name.contains("nobody") && name.contains("{#"), "{name}");
+        assert!(!name.contains("hidden") && name.contains("{#"), "{name}");
     }
     let clients: String = server.query(&["CLIENT", "LIST"]);
     assert!(!clients.contains(PASSWORD) && !clients.contains(KEY_SECRET), "{clients}");
 }
 
 #[test]
-fn a_secret_in_a_url_that_is_refused() {
-    let mut told = Told::default();
+fn invalid_url_reveals_no_secret() {
+    let mut output = Output::default();
     let login = format!("{USER}:{PASSWORD}");
     let urls = [
         format!("redis:/{login}@host"),
@@ -130,9 +130,9 @@ fn a_secret_in_a_url_that_is_refused() {
         format!("redis://{login}@host?sentinel_password={PASSWORD}"),
         format!("redis+unix://{login}@relative?db=x"),
     ];
-    // Passwords with a character that has a meaning in a URL, and is not written as it should be there.
+    // Passwords with special characters of URLs that are not escaped.
     let unescaped = "@/?#%&=: []\\\"\n\u{e9}".chars().flat_map(|it| {
-        let password = format!("{it}p4ss{it}{it}w0rd-nobody{it}nobody");
+        let password = format!("{it}p4ss{it}{it}w0rd-hidden{it}hidden");
         ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"]
             .map(|scheme| format!("{scheme}://{USER}:{password}@host/1?deadline=20ms"))
     });
@@ -140,25 +140,25 @@ fn a_secret_in_a_url_that_is_refused() {
         let url = &url;
         match RedisOptions::parse(url) {
             Ok(options) => {
-                told.shown(&options);
+                output.debug(&options);
                 match builder().redis(options).build() {
-                    Ok(limiter) => told.shown(&limiter),
-                    Err(error) => told.written(&error),
+                    Ok(limiter) => output.debug(&limiter),
+                    Err(error) => output.display(&error),
                 }
             }
-            Err(error) => told.written(&error),
+            Err(error) => output.display(&error),
         }
         let builder = builder().store(url);
-        told.shown(&builder);
+        output.debug(&builder);
     }
     for name in ["password", "username", "key_secret", "sentinel_password", "sentinel_username"] {
         let long = PASSWORD.repeat(2_000);
-        for text in [PASSWORD, "nobody\0nobody", &long] {
+        for text in [PASSWORD, "hidden\0hidden", &long] {
             match RedisOptions::parse("redis://127.0.0.1:1?deadline=5ms").unwrap().set(name, text) {
-                Ok(options) => use_all(&mut told, options),
-                Err(error) => told.written(&error),
+                Ok(options) => use_all(&mut output, options),
+                Err(error) => output.display(&error),
             }
         }
     }
-    told.check();
+    output.assert_no_secrets();
 }

@@ -1,17 +1,19 @@
-//! A cluster: every shard decides, slots move, primaries die.
+//! Redis Cluster: requests reach the owner of their slot, also while slots are migrated and after a primary has failed.
 
 use std::time::{Duration, Instant};
 
 use polylimit::{Limiter, Policy, RedisOptions, Request, Source};
+use polylimit_redis_tests::{Load, assert_from_store, with};
 use polylimit_test_servers::{Cluster, Dataset, Kind, MigrationStage, Server, until};
 
-use super::load::{Load, Made, most_admitted, slowest};
-use super::noise::Noise;
-use super::run_queue::RunQueue;
-use super::shards::{keys_of_one_slot, keys_of_third, slot};
-use super::{keys, limiter, quiet, runtime, with};
+use super::support::{
+    RunQueue, exclusive, keys, keys_of_one_slot, keys_of_third, limiter, runtime, shared, slot,
+};
 
-/// How often a node has replied with an error of this code.
+/// The default deadline.
+const DEADLINE: Duration = Duration::from_millis(50);
+
+/// How many error replies with this code a node has sent.
 fn errors(node: &Server, code: &str) -> u64 {
     let text: String = node.query(&["INFO", "errorstats"]);
     let count = text
@@ -20,9 +22,9 @@ fn errors(node: &Server, code: &str) -> u64 {
     count.map_or(0, |count| count.trim().parse().unwrap())
 }
 
-/// Waits until the client has read all that it wants of who serves what, so that it learns of a change only where it asks.
-fn until_table_is_read(cluster: &Cluster) {
-    const QUIET: Duration = Duration::from_millis(500);
+/// Waits until the limiter has stopped reading the slot table, so that it learns of the next change by a redirection.
+fn until_slot_table_is_read(cluster: &Cluster) {
+    const IDLE: Duration = Duration::from_millis(500);
     let reads = || -> u64 {
         let calls_of = |node: &Server| {
             let text: String = node.query(&["INFO", "commandstats"]);
@@ -32,31 +34,25 @@ fn until_table_is_read(cluster: &Cluster) {
         (0..3).map(|node| calls_of(cluster.node(node))).sum()
     };
     let mut seen = (reads(), Instant::now());
-    until("the client has read the table", Duration::from_secs(10), || {
+    until("the limiter has read the slot table", Duration::from_secs(10), || {
         let now = reads();
         if now != seen.0 {
             seen = (now, Instant::now());
         }
-        (seen.1.elapsed() > QUIET).then_some(())
+        (seen.1.elapsed() > IDLE).then_some(())
     });
 }
 
-fn all_stored(made: &[Made]) {
-    for made in made {
-        assert!(made.source == Source::Store && made.allowed, "{made:?}");
-    }
-}
-
-/// The units of a key that are used in the store, under one quota of a million.
-fn used(limiter: &Limiter, key: &str) -> usize {
+/// How many units of a key are used, under one quota of a million.
+fn used_units(limiter: &Limiter, key: &str) -> usize {
     let remaining = runtime().block_on(limiter.peek(key)).unwrap();
     assert_eq!(remaining.source(), Source::Store, "{remaining:?}");
     1_000_000 - usize::try_from(remaining.remaining()).unwrap()
 }
 
 #[test]
-fn every_shard_decides() {
-    let _shared = quiet::shared();
+fn every_shard_decides_for_its_keys() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind, 3, 0);
         assert_eq!(cluster.slot_of("user:7"), slot("user:7"));
@@ -67,11 +63,7 @@ fn every_shard_decides() {
             runtime().block_on(async {
                 for key in &keys {
                     let decision = limiter.check(key).await.unwrap();
-                    assert_eq!(
-                        (decision.source(), decision.degraded()),
-                        (Source::Store, None),
-                        "{decision:?}"
-                    );
+                    assert_from_store(&decision);
                 }
                 let together = limiter.check_many(keys.iter().map(|key| Request::new(key).cost(2))).await;
                 for decision in together {
@@ -80,7 +72,7 @@ fn every_shard_decides() {
                     assert_eq!(decision.remaining(), remaining - 1);
                 }
             });
-            // One connection to each node, made when it was needed.
+            // One connection to each node, opened on first use.
             assert!(limiter.stats().connections <= 3);
         }
         let sizes: Vec<usize> = (0..3).map(|i| cluster.node(i).query(&["DBSIZE"])).collect();
@@ -89,15 +81,15 @@ fn every_shard_decides() {
 }
 
 #[test]
-fn what_is_given_back_at_any_node_is_heard() {
-    let _shared = quiet::shared();
+fn refund_at_any_node_invalidates_the_denial_cache() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind, 3, 0);
         let here = RedisOptions::parse(&with(&cluster.url(), "deadline=2s&denial_cache_max=1h")).unwrap();
         let here = Limiter::builder().redis(here).policy(Policy::parse("p", "1/day").unwrap()).build();
         let (here, other) =
             (here.unwrap().blocking(), limiter(&with(&cluster.url(), "deadline=2s"), "1/day").blocking());
-        // Keys of every node, the first of which is the one that is listened to.
+        // Keys of every node. The limiter subscribes at one node only.
         for key in keys(20) {
             let _ = other.charge(key.as_str()).unwrap();
             assert!(!here.check(key.as_str()).unwrap().allowed());
@@ -110,121 +102,120 @@ fn what_is_given_back_at_any_node_is_heard() {
 }
 
 #[test]
-fn a_slot_that_moves_costs_no_decision() {
-    let _shared = quiet::shared();
+fn migration_of_a_slot_degrades_no_decision() {
+    let _shared = shared();
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let key = keys(1);
-    // Two keys in Redis: between them, TRYAGAIN.
+    // The policy has two keys in Redis. While only one of them has moved, the source replies TRYAGAIN.
     let limiter =
         limiter(&with(&cluster.url(), "deadline=2s"), "1000000/hour fixed_window; 1000000/day sliding_log");
     let mut slots = vec![];
-    let load = Load::start(&limiter, &vec![key[0].clone(); 8], 8);
-    load.until_stored(Duration::from_secs(5), |_| true);
+    let load = Load::of_keys(&limiter, &key).callers(8, 0).start();
+    load.until_stored(Duration::from_secs(5));
     let from = cluster.owner_of(slot(&key[0]));
     for (from, to) in [(from, (from + 1) % 3), ((from + 1) % 3, (from + 2) % 3)] {
         let source = cluster.node(from);
         let seen = |code: &str| errors(source, code);
-        until_table_is_read(&cluster);
+        until_slot_table_is_read(&cluster);
         let before = ["MOVED", "ASK", "TRYAGAIN"].map(seen);
         cluster.migrate_slot(slot(&key[0]), from, to, |stage| match stage {
-            MigrationStage::Importing | MigrationStage::Migrating => {
-                load.until_stored(Duration::from_secs(5), |_| true);
-            }
-            // More often than a server that refuses is asked before it is left alone.
+            // More often than the circuit breaker lets a server refuse.
             MigrationStage::KeyMoved { remaining: 1.. } => {
-                until("the client is told to try again", Duration::from_secs(2), || {
+                until("the source replies TRYAGAIN", Duration::from_secs(2), || {
                     (seen("TRYAGAIN") >= before[2] + 8).then_some(())
                 });
             }
             MigrationStage::KeyMoved { remaining: 0 } => {
-                until("the client is sent to the target", Duration::from_secs(5), || {
+                until("the source redirects to the target", Duration::from_secs(5), || {
                     (seen("ASK") >= before[1] + 20).then_some(())
                 });
-                load.until_stored(Duration::from_secs(5), |_| true);
+                load.until_stored(Duration::from_secs(5));
             }
-            MigrationStage::TargetOwns | MigrationStage::SourceKnows => {
-                load.until_stored(Duration::from_secs(5), |_| true);
+            MigrationStage::Importing
+            | MigrationStage::Migrating
+            | MigrationStage::TargetOwns
+            | MigrationStage::SourceKnows => {
+                load.until_stored(Duration::from_secs(5));
             }
         });
         let after = ["MOVED", "ASK", "TRYAGAIN"].map(seen);
-        assert!(after[0] > before[0], "the source never said MOVED");
+        assert!(after[0] > before[0], "the source never replied MOVED");
         slots.push(to);
     }
-    let made = load.end();
-    all_stored(&made);
+    let report = load.finish();
+    report.assert_healthy();
+    assert_eq!(report.admitted(), report.observations.len() as u64);
     let counters = limiter.stats();
     assert_eq!((counters.unknown, counters.not_applied, counters.permanent), (0, 0, 0));
-    assert_eq!(used(&limiter, &key[0]), made.len());
+    assert_eq!(used_units(&limiter, &key[0]), report.observations.len());
     assert_eq!(cluster.owner_of(slot(&key[0])), slots[1]);
 }
 
 #[test]
-fn keys_of_a_half_moved_slot_are_decided_where_each_is() {
-    let _shared = quiet::shared();
+fn keys_of_a_partly_migrated_slot_are_decided_at_the_node_that_has_them() {
+    let _shared = shared();
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let keys = keys_of_one_slot(12);
     let limiter = limiter(&with(&cluster.url(), "deadline=1s"), "1000000/hour fixed_window");
-    // Asked for together, they go together as long as they can.
-    let together = || {
+    // `check_many` sends them in one call while that is possible.
+    let check_together = || {
         let decisions = runtime().block_on(limiter.check_many(&keys));
         for decision in decisions {
             let decision = decision.unwrap();
             assert!(decision.source() == Source::Store && decision.allowed(), "{decision:?}");
         }
     };
-    together();
+    check_together();
     let from = cluster.owner_of(slot(&keys[0]));
     let mut stages = 0;
     cluster.migrate_slot(slot(&keys[0]), from, (from + 1) % 3, |_| {
-        together();
+        check_together();
         stages += 1;
     });
     assert_eq!(stages, keys.len() + 4);
     assert!(errors(cluster.node(from), "TRYAGAIN") > 0 && errors(cluster.node(from), "ASK") > 0);
     for key in &keys {
-        assert_eq!(used(&limiter, key), stages + 1, "{key}");
+        assert_eq!(used_units(&limiter, key), stages + 1, "{key}");
     }
 }
 
 #[test]
-fn a_shard_comes_back_with_its_replica() {
-    let _shared = quiet::shared();
+fn failed_shard_recovers_with_its_replica() {
+    let _shared = shared();
     let cluster = Cluster::start(Kind::Redis, 3, 1);
     let limiter = limiter(&cluster.url(), "400/hour fixed_window");
-    let (here, elsewhere) = (keys_of_third(1, 20), [keys_of_third(0, 10), keys_of_third(2, 10)].concat());
-    let (noise, load) =
-        (Noise::watch(), Load::start(&limiter, &[here.clone(), elsewhere.clone()].concat(), 4));
-    let is_here = |key: &str| here.iter().any(|known| known == key);
-    load.until_stored(Duration::from_secs(5), is_here);
+    let other_keys = [keys_of_third(0, 10), keys_of_third(2, 10)].concat();
+    let of_failed = Load::of_keys(&limiter, &keys_of_third(1, 20)).callers(2, 0).start();
+    let of_others = Load::of_keys(&limiter, &other_keys).callers(2, 0).start();
+    of_failed.until_stored(Duration::from_secs(5));
     cluster.kill_primary(1);
     cluster.wait_until_ok();
-    let known = Instant::now();
-    let back = load.until_stored(Duration::from_secs(5), is_here);
-    let (made, noise) = (load.end(), noise.worst());
-    let took = back - known;
-    println!("back {took:?} after the cluster was, noise {noise:?}");
-    assert!(took < Duration::from_secs(1) + noise, "back after {took:?}");
-    let limit = Duration::from_millis(55) + noise;
-    assert!(slowest(&made) <= limit, "slowest: {:?}", slowest(&made));
-    assert!(most_admitted(&made) <= 800);
-    let (here, elsewhere): (Vec<Made>, Vec<Made>) = made.into_iter().partition(|made| is_here(&made.key));
-    assert!(here.iter().any(|made| made.source == Source::Deny));
-    // A late answer is the machine's; anything else would be the dead shard's.
-    for made in elsewhere.iter().filter(|made| made.source != Source::Store) {
-        assert!(made.took() >= Duration::from_millis(50), "{made:?}");
+    let cluster_recovered = Instant::now();
+    let took = of_failed.until_stored(Duration::from_secs(5)) - cluster_recovered;
+    let (of_failed, of_others) = (of_failed.finish(), of_others.finish());
+    println!("the shard recovered {took:?} after the cluster, noise {:?}", of_failed.noise);
+    assert!(took < Duration::from_secs(1) + of_failed.noise, "recovered after {took:?}");
+    for report in [&of_failed, &of_others] {
+        report.assert_deadlines(DEADLINE);
+        assert!(report.most_admitted() <= 800);
+    }
+    assert!(of_failed.observations.iter().any(|seen| seen.source == Source::Deny));
+    // A busy machine may miss a deadline. Any other reason would be an effect of the failed shard.
+    for seen in of_others.observations.iter().filter(|seen| seen.source != Source::Store) {
+        assert!(seen.took() >= DEADLINE, "{seen:?}");
     }
 }
 
-/// The 99th percentile of the times of a thousand decisions for these keys, one after the other, without the time for
-/// which those who make them stood in line for a processor.
-async fn p99(limiter: &Limiter, keys: &[String], line: &RunQueue) -> Duration {
+/// The 99th percentile of the latencies of a thousand sequential decisions for these keys, without the time for which the
+/// threads involved waited in a run queue.
+async fn p99(limiter: &Limiter, keys: &[String], run_queue: &RunQueue) -> Duration {
     let mut times = Vec::with_capacity(1_000);
     for key in keys.iter().cycle().take(1_000) {
-        let waited = line.waited();
+        let waited = run_queue.waited();
         let start = Instant::now();
         let decision = limiter.check(key).await.unwrap();
         let took = start.elapsed();
-        times.push(took.saturating_sub(line.waited().saturating_sub(waited)));
+        times.push(took.saturating_sub(run_queue.waited().saturating_sub(waited)));
         assert_eq!(decision.source(), Source::Store, "{decision:?}");
     }
     times.sort_unstable();
@@ -232,39 +223,39 @@ async fn p99(limiter: &Limiter, keys: &[String], line: &RunQueue) -> Duration {
 }
 
 #[test]
-fn a_dead_primary_slows_no_other_shard() {
-    const MOST_CYCLES: usize = 8;
+fn failed_primary_slows_no_other_shard() {
+    const MAX_CYCLES: usize = 8;
     const ROUNDS: usize = 5;
-    let _alone = quiet::alone();
+    let _exclusive = exclusive();
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let limiter = limiter(&with(&cluster.url(), "deadline=500ms"), "1000000/hour fixed_window");
-    let (dying, others) = (keys_of_third(1, 10), [keys_of_third(0, 10), keys_of_third(2, 10)].concat());
+    let (failing, others) = (keys_of_third(1, 10), [keys_of_third(0, 10), keys_of_third(2, 10)].concat());
     let runtime = runtime();
-    // On the same runtime, somebody keeps asking for what is gone.
-    let asking = limiter.clone();
+    // A task on the same runtime keeps requesting keys of the failed shard.
+    let task_limiter = limiter.clone();
     runtime.spawn(async move {
-        for key in dying.iter().cycle() {
-            let _ = asking.check(key).await.unwrap();
+        for key in failing.iter().cycle() {
+            let _ = task_limiter.check(key).await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
-    let line = RunQueue::of(&[cluster.node(0).pid(), cluster.node(2).pid()]);
+    let run_queue = RunQueue::of(&[cluster.node(0).pid(), cluster.node(2).pid()]);
     let measure = |rounds: &mut Vec<Duration>| {
         runtime.block_on(async {
-            p99(&limiter, &others, &line).await;
+            p99(&limiter, &others, &run_queue).await;
             for _ in 0..ROUNDS {
-                rounds.push(p99(&limiter, &others, &line).await);
+                rounds.push(p99(&limiter, &others, &run_queue).await);
             }
         });
     };
-    // In turns, so that whatever else this machine does falls on both alike; and on, for as long as that could be the
-    // reason. What a dead primary did to the others it would do in every turn.
+    // Measurements with and without the primary alternate, so that other load of the machine affects both alike, and are
+    // repeated while they could differ for that reason. An effect of the failed primary would appear in every cycle.
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    for cycle in 1..=MOST_CYCLES {
+    for cycle in 1..=MAX_CYCLES {
         measure(&mut before);
         cluster.kill_primary(1);
         measure(&mut after);
-        if cycle > 1 && as_fast(&mut before, &mut after) {
+        if cycle > 1 && is_as_fast(&mut before, &mut after) {
             return;
         }
         cluster.node(1).restart(Dataset::Empty);
@@ -273,9 +264,9 @@ fn a_dead_primary_slows_no_other_shard() {
     panic!("the other shards' p99 went up by more than 10 %");
 }
 
-/// Whether the times after are at most 10 % longer than those before, by their lower quartiles: the rounds in which the
-/// machine did little else. How far the quartile before is from the median is noise.
-fn as_fast(before: &mut [Duration], after: &mut [Duration]) -> bool {
+/// Whether the latencies after are at most 10 % above those before. Compares the lower quartiles: the rounds in which the
+/// machine did little else. The distance between that quartile and the median before counts as noise.
+fn is_as_fast(before: &mut [Duration], after: &mut [Duration]) -> bool {
     before.sort_unstable();
     after.sort_unstable();
     let quarter = before.len() / 4;
@@ -285,20 +276,19 @@ fn as_fast(before: &mut [Duration], after: &mut [Duration]) -> bool {
     after <= before.mul_f64(1.10) + noise
 }
 
-/// Then a node tells no host but its own port, and means the host that was asked.
+/// Such a node announces only its port. The host is the one that the limiter has connected to.
 #[test]
-fn nodes_that_do_not_know_their_hosts() {
-    let _shared = quiet::shared();
+fn node_with_an_unknown_endpoint_is_reached_at_the_queried_host() {
+    let _shared = shared();
     let lines = ["cluster-preferred-endpoint-type unknown-endpoint"];
     let cluster = Cluster::start_with(Kind::Redis, 2, 0, &lines);
     let limiter = limiter(&with(&cluster.url(), "deadline=2s"), "10/hour fixed_window");
-    let ask = || {
-        let decision = runtime().block_on(limiter.check("user")).unwrap();
-        assert_eq!((decision.source(), decision.degraded()), (Source::Store, None));
+    let check = || {
+        assert_from_store(&runtime().block_on(limiter.check("user")).unwrap());
     };
-    ask();
+    check();
     let slot = slot("user");
     let from = cluster.owner_of(slot);
-    cluster.migrate_slot(slot, from, 1 - from, |_| ask());
-    ask();
+    cluster.migrate_slot(slot, from, 1 - from, |_| check());
+    check();
 }

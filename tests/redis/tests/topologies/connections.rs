@@ -1,27 +1,26 @@
-//! Every way to a server: schemes, certificates, passwords, users, databases, names.
+//! Ways to connect to a server: URL schemes, certificates, passwords, users, databases and connection names.
 
 use std::time::Duration;
 
-use polylimit::{Degradation, Limiter, Source};
+use polylimit::{Degradation, Source};
+use polylimit_redis_tests::{assert_from_store, with};
 use polylimit_test_servers::{Certificates, ClientCertificates, Kind, Sentinels, Server, until};
 use tempfile::tempdir;
 
-use super::{limiter, quiet, runtime, with};
+use super::support::{limiter, runtime, shared};
 
 const QUOTAS: &str = "10/hour";
 
-/// Makes a decision, which the store has to make.
-fn decides(url: &str) -> Limiter {
+/// Asserts that the store at this URL makes decisions.
+#[track_caller]
+fn assert_decides(url: &str) {
     let limiter = limiter(&with(url, "deadline=2s"), QUOTAS);
-    let decision = runtime().block_on(limiter.check("user")).unwrap();
-    assert_eq!((decision.source(), decision.degraded()), (Source::Store, None), "{url}");
-    let decision = limiter.blocking().check("user").unwrap();
-    assert_eq!((decision.source(), decision.degraded()), (Source::Store, None), "{url}");
-    limiter
+    assert_from_store(&runtime().block_on(limiter.check("user")).unwrap());
+    assert_from_store(&limiter.blocking().check("user").unwrap());
 }
 
-/// Why no decision is made.
-fn fails(url: &str) -> Degradation {
+/// The reason why the store at this URL makes no decision.
+fn failure(url: &str) -> Degradation {
     let limiter = limiter(&with(url, "deadline=300ms"), QUOTAS);
     let decision = runtime().block_on(limiter.check("user")).unwrap();
     assert_eq!(decision.source(), Source::Deny, "{url}");
@@ -29,101 +28,101 @@ fn fails(url: &str) -> Degradation {
 }
 
 #[test]
-fn a_port_and_a_socket() {
-    let _shared = quiet::shared();
+fn store_is_reached_by_port_host_name_and_unix_socket() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let server = Server::start(kind, &[]);
-        decides(&server.url());
-        decides(&server.url().replace("127.0.0.1", "localhost"));
-        decides(&format!("redis+unix://{}", server.socket().display()));
-        decides(&format!("redis+unix://harness:harness@{}?db=2", server.socket().display()));
+        assert_decides(&server.url());
+        assert_decides(&server.url().replace("127.0.0.1", "localhost"));
+        assert_decides(&format!("redis+unix://{}", server.socket().display()));
+        assert_decides(&format!("redis+unix://harness:harness@{}?db=2", server.socket().display()));
         assert_eq!(server.query::<u64>(&["DBSIZE"]), 1);
     }
-    assert_eq!(fails("redis+unix:///nowhere/socket"), Degradation::Unreachable);
+    assert_eq!(failure("redis+unix:///nowhere/socket"), Degradation::Unreachable);
 }
 
 #[test]
-fn certificates_of_both_sides() {
-    let _shared = quiet::shared();
+fn mutual_tls_needs_valid_certificates_of_both_sides() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let server = Server::options(kind).tls(ClientCertificates::Required).password("word").start();
         let Certificates { ca, client, client_key, .. } = server.certificates().unwrap();
         assert!(server.url().starts_with("rediss://"));
-        let trusting = with(&server.url(), &format!("tls_ca={}", ca.display()));
-        let shown = format!("tls_cert={}&tls_key={}", client.display(), client_key.display());
-        decides(&with(&trusting, &shown));
-        decides(&with(&trusting.replace("127.0.0.1", "localhost"), &shown));
-        // Without its certificate the server knows no client, and no client trusts an authority that it does not know.
-        assert_eq!(fails(&trusting), Degradation::Unreachable);
-        assert_eq!(fails(&with(&server.url(), &shown)), Degradation::Unreachable);
+        let trusted = with(&server.url(), &format!("tls_ca={}", ca.display()));
+        let client_certificate = format!("tls_cert={}&tls_key={}", client.display(), client_key.display());
+        assert_decides(&with(&trusted, &client_certificate));
+        assert_decides(&with(&trusted.replace("127.0.0.1", "localhost"), &client_certificate));
+        // The server refuses a client without a certificate, and the client refuses a certificate of an unknown authority.
+        assert_eq!(failure(&trusted), Degradation::Unreachable);
+        assert_eq!(failure(&with(&server.url(), &client_certificate)), Degradation::Unreachable);
         let dir = tempdir().unwrap();
-        let stranger = Certificates::generate(dir.path());
-        let trusting_another = with(&server.url(), &format!("tls_ca={}", stranger.ca.display()));
-        assert_eq!(fails(&with(&trusting_another, &shown)), Degradation::Unreachable);
-        let another_name = with(&trusting, "tls_server_name=elsewhere.example");
-        assert_eq!(fails(&with(&another_name, &shown)), Degradation::Unreachable);
+        let other = Certificates::generate(dir.path());
+        let other_authority = with(&server.url(), &format!("tls_ca={}", other.ca.display()));
+        assert_eq!(failure(&with(&other_authority, &client_certificate)), Degradation::Unreachable);
+        let other_name = with(&trusted, "tls_server_name=elsewhere.example");
+        assert_eq!(failure(&with(&other_name, &client_certificate)), Degradation::Unreachable);
     }
 }
 
 #[test]
-fn a_server_that_asks_no_client_for_a_certificate() {
-    let _shared = quiet::shared();
+fn server_without_client_certificates_is_reached_over_tls_only() {
+    let _shared = shared();
     let server = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).start();
     let ca = server.certificates().unwrap().ca.display().to_string();
-    decides(&with(&server.url(), &format!("tls_ca={ca}")));
-    // Plain text where TLS is spoken, and the other way round.
-    assert_eq!(fails(&server.url().replace("rediss", "redis")), Degradation::Unreachable);
+    assert_decides(&with(&server.url(), &format!("tls_ca={ca}")));
+    // A plain connection to a TLS port fails, and TLS to a plain port.
+    assert_eq!(failure(&server.url().replace("rediss", "redis")), Degradation::Unreachable);
     let plain = Server::start(Kind::Redis, &[]);
     let url = with(&plain.url().replace("redis:", "rediss:"), &format!("tls_ca={ca}"));
-    assert_eq!(fails(&url), Degradation::Unreachable);
+    assert_eq!(failure(&url), Degradation::Unreachable);
 }
 
 #[test]
-fn passwords_and_users() {
-    let _shared = quiet::shared();
+fn wrong_password_or_user_is_reported_as_auth() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let server = Server::options(kind).password("word").start();
-        decides(&server.url());
-        assert_eq!(fails(&server.url().replace("word", "other")), Degradation::Auth);
-        assert_eq!(fails(&server.url().replace(":word@", "")), Degradation::Auth);
+        assert_decides(&server.url());
+        assert_eq!(failure(&server.url().replace("word", "other")), Degradation::Auth);
+        assert_eq!(failure(&server.url().replace(":word@", "")), Degradation::Auth);
         let server = Server::options(kind).user("limits", "word").start();
         assert!(server.url().contains("limits:word@"));
-        decides(&server.url());
-        assert_eq!(fails(&server.url().replace("limits", "other")), Degradation::Auth);
-        assert_eq!(fails(&server.url().replace("limits:word@", "")), Degradation::Auth);
+        assert_decides(&server.url());
+        assert_eq!(failure(&server.url().replace("limits", "other")), Degradation::Auth);
+        assert_eq!(failure(&server.url().replace("limits:word@", "")), Degradation::Auth);
     }
 }
 
 #[test]
-fn characters_that_a_url_has_to_escape() {
-    let _shared = quiet::shared();
+fn escaped_characters_in_credentials_are_decoded() {
+    let _shared = shared();
     let server =
         Server::start(Kind::Redis, &["user l@mits on >p@ss/w:rd%#? ~* &* +@all", "user default off"]);
     let url = format!("redis://l%40mits:p%40ss%2Fw%3Ard%25%23%3F@127.0.0.1:{}", server.port());
-    decides(&url);
+    assert_decides(&url);
 }
 
 #[test]
-fn databases() {
-    let _shared = quiet::shared();
+fn database_is_selected_by_path_or_parameter() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    decides(&format!("{}/3", server.url()));
-    decides(&with(&server.url(), "db=5"));
-    decides(&server.url());
+    assert_decides(&format!("{}/3", server.url()));
+    assert_decides(&with(&server.url(), "db=5"));
+    assert_decides(&server.url());
     let keyspace: String = server.query(&["INFO", "keyspace"]);
     for db in ["db0:keys=1", "db3:keys=1", "db5:keys=1"] {
         assert!(keyspace.contains(db), "{keyspace}");
     }
-    assert_eq!(fails(&with(&server.url(), "db=99")), Degradation::Refused);
+    assert_eq!(failure(&with(&server.url(), "db=99")), Degradation::Refused);
 }
 
 #[test]
-fn the_name_of_a_connection() {
-    let _shared = quiet::shared();
+fn connection_has_the_configured_client_name_and_ends_with_its_runtime() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let server = Server::start(kind, &[]);
         for (parameter, name) in [("db=0", "polylimit"), ("client_name=shop-7", "shop-7")] {
-            // Its connections live as long as the runtime that they are used from.
+            // A connection lives as long as the runtime that uses it.
             let runtime = runtime();
             let limiter = limiter(&with(&with(&server.url(), "deadline=2s"), parameter), QUOTAS);
             let decision = runtime.block_on(limiter.check("user")).unwrap();
@@ -142,19 +141,19 @@ fn the_name_of_a_connection() {
 }
 
 #[test]
-fn sentinels_with_passwords() {
-    let _shared = quiet::shared();
+fn sentinels_and_servers_have_passwords_of_their_own() {
+    let _shared = shared();
     let sentinels = Sentinels::start_with_passwords(Kind::Redis, Some("data"), Some("watch"));
-    decides(&sentinels.url());
-    assert_eq!(fails(&sentinels.url().replace("watch", "other")), Degradation::Auth);
-    assert_eq!(fails(&sentinels.url().replace("?sentinel_password=watch", "")), Degradation::Auth);
-    assert_eq!(fails(&sentinels.url().replace(":data@", ":other@")), Degradation::Auth);
-    assert_eq!(fails(&sentinels.url().replace("/main/", "/other/")), Degradation::Unreachable);
+    assert_decides(&sentinels.url());
+    assert_eq!(failure(&sentinels.url().replace("watch", "other")), Degradation::Auth);
+    assert_eq!(failure(&sentinels.url().replace("?sentinel_password=watch", "")), Degradation::Auth);
+    assert_eq!(failure(&sentinels.url().replace(":data@", ":other@")), Degradation::Auth);
+    assert_eq!(failure(&sentinels.url().replace("/main/", "/other/")), Degradation::Unreachable);
 }
 
 #[test]
-fn a_new_password_is_used_for_new_connections() {
-    let _shared = quiet::shared();
+fn new_password_is_used_for_new_connections() {
+    let _shared = shared();
     let server = Server::options(Kind::Redis).password("old").start();
     let limiter = limiter(&with(&server.url(), "deadline=1s"), QUOTAS);
     let runtime = runtime();
@@ -163,15 +162,15 @@ fn a_new_password_is_used_for_new_connections() {
     server.command(&["CONFIG", "SET", "requirepass", "new"]);
     limiter.set_credentials(None, "new").unwrap();
     server.command(&["CLIENT", "KILL", "USER", "default"]);
-    until("the new password opens the door", Duration::from_secs(5), || {
+    until("the new password is accepted", Duration::from_secs(5), || {
         (source() == Source::Store).then_some(())
     });
 }
 
-/// A connection that the server has closed while nothing was asked is replaced before anything is sent over it.
+/// The limiter replaces such a connection before it sends anything over it.
 #[test]
-fn a_server_that_closes_what_is_idle() {
-    let _shared = quiet::shared();
+fn idle_connection_closed_by_the_server_degrades_no_decision() {
+    let _shared = shared();
     let idle = ["timeout 1"];
     for server in [
         Server::start(Kind::Redis, &idle),
@@ -181,11 +180,10 @@ fn a_server_that_closes_what_is_idle() {
             Some(certificates) => with(&server.url(), &format!("tls_ca={}", certificates.ca.display())),
             None => server.url(),
         };
-        // Nobody drives its connection while nobody asks.
+        // No thread drives the connection between blocking calls.
         let limiter = limiter(&with(&url, "deadline=2s"), QUOTAS);
         for _ in 0..2 {
-            let decision = limiter.blocking().check("user").unwrap();
-            assert_eq!((decision.source(), decision.degraded()), (Source::Store, None), "{url}");
+            assert_from_store(&limiter.blocking().check("user").unwrap());
             until("the server closes the connection", Duration::from_secs(10), || {
                 let list: String = server.query(&["CLIENT", "LIST"]);
                 (!list.contains(" name=polylimit ")).then_some(())

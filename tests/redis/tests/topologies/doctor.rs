@@ -1,15 +1,16 @@
-//! What the doctor finds, each with a server that has it.
+//! Findings of the doctor, each on a server that has the fault.
 
 use std::time::Duration;
 
 use polylimit::{Finding, Severity};
+use polylimit_redis_tests::with;
 use polylimit_test_servers::{Cluster, Direction, Fault, FaultProxy, Kind, Server, until};
 
-use super::{limiter, quiet, runtime, with};
+use super::support::{limiter, runtime, shared};
 
 const BOUNDED: &[&str] = &["maxmemory 100mb", "maxmemory-policy noeviction"];
 
-/// With room, so that no finding is about how busy this machine is.
+/// Findings with a deadline that a busy machine does not miss.
 fn findings(url: &str) -> Vec<Finding> {
     findings_within(url, "2s")
 }
@@ -23,11 +24,11 @@ fn findings_within(url: &str, deadline: &str) -> Vec<Finding> {
     findings
 }
 
-/// The only finding of that severity or worse is this one, and its message holds these words.
-fn finds(url: &str, severity: Severity, subject: &str, words: &str) {
+/// Asserts that there is one finding of this severity or worse, with this subject and these words in its message.
+fn assert_finding(url: &str, severity: Severity, subject: &str, words: &str) {
     let findings = findings(url);
     let found: Vec<&Finding> = findings.iter().filter(|finding| finding.severity >= severity).collect();
-    let [finding] = found.as_slice() else { panic!("one {subject} was to be found: {found:?}") };
+    let [finding] = found.as_slice() else { panic!("expected one finding about {subject}: {found:?}") };
     assert_eq!((finding.severity, finding.subject), (severity, subject));
     assert!(finding.message.contains(words), "{finding}");
 }
@@ -37,26 +38,26 @@ fn subjects(findings: &[Finding]) -> Vec<(Severity, &'static str)> {
 }
 
 #[test]
-fn a_healthy_server() {
-    let _shared = quiet::shared();
+fn healthy_server_has_only_fine_findings() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let server = Server::start(kind, BOUNDED);
         let findings = findings(&server.url());
         let fine = ["latency", "clock", "version", "memory", "channel", "decision"];
         assert_eq!(subjects(&findings), fine.map(|subject| (Severity::Fine, subject)));
         assert!(findings[2].message.starts_with(&format!("{kind:?} ")), "{}", findings[2]);
-        assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "the doctor leaves something behind");
+        assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "the doctor leaves keys behind");
         let limiter = limiter(&with(&server.url(), "deadline=2s"), "10/hour");
         assert_eq!(subjects(&limiter.blocking().doctor().unwrap()), subjects(&findings));
     }
 }
 
 #[test]
-fn a_server_that_falls_silent() {
-    let _shared = quiet::shared();
+fn server_that_stops_replying_is_a_connection_problem() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, BOUNDED);
     let proxy = FaultProxy::start(server.address());
-    // After the greeting and some round trips.
+    // After the handshake and some round trips.
     proxy.after(Direction::Replies, 200, Fault::Stall);
     let findings = findings(&server.url_at(proxy.port()));
     assert_eq!(subjects(&findings), [(Severity::Problem, "connection"), (Severity::Fine, "decision")]);
@@ -64,8 +65,8 @@ fn a_server_that_falls_silent() {
 }
 
 #[test]
-fn every_node_of_a_cluster() {
-    let _shared = quiet::shared();
+fn every_node_of_a_cluster_is_examined() {
+    let _shared = shared();
     let cluster = Cluster::start_with(Kind::Redis, 3, 0, BOUNDED);
     let all = findings(&cluster.url());
     let expected = ["latency", "clock", "version", "memory", "channel"]
@@ -79,38 +80,38 @@ fn every_node_of_a_cluster() {
 }
 
 #[test]
-fn memory() {
-    let _shared = quiet::shared();
+fn eviction_policy_and_missing_memory_limit_are_found() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, BOUNDED);
     server.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
-    finds(&server.url(), Severity::Problem, "memory", "volatile-ttl");
+    assert_finding(&server.url(), Severity::Problem, "memory", "volatile-ttl");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    finds(&server.url(), Severity::Advice, "memory", "set maxmemory");
+    assert_finding(&server.url(), Severity::Advice, "memory", "set maxmemory");
 }
 
 #[test]
-fn rights() {
-    let _shared = quiet::shared();
+fn missing_permissions_are_named() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let server = Server::start(kind, BOUNDED);
         let url = server.url().replace("//", "//limits:word@");
         server.command(&["ACL", "SETUSER", "limits", "reset", "on", ">word"]);
-        // Not even the time may be asked for, which comes first.
+        // The doctor reads the time first, which this user may not.
         let all = findings(&url);
         let problems = [(Severity::Problem, "connection"), (Severity::Problem, "decision")];
         assert_eq!(subjects(&all), problems);
         assert!(all[1].message.contains("+evalsha") && all[1].message.contains("auth"), "{}", all[1]);
         server.command(&["ACL", "SETUSER", "limits", "+time", "+info"]);
-        finds(&url, Severity::Problem, "decision", "~polylimit:* ");
-        finds(&with(&url, "prefix=shop"), Severity::Problem, "decision", "~shop:* ");
+        assert_finding(&url, Severity::Problem, "decision", "~polylimit:* ");
+        assert_finding(&with(&url, "prefix=shop"), Severity::Problem, "decision", "~shop:* ");
         server.command(&["ACL", "SETUSER", "limits", "+@all", "-info", "~*", "&*"]);
-        finds(&url, Severity::Advice, "version", "+info");
+        assert_finding(&url, Severity::Advice, "version", "+info");
     }
 }
 
 #[test]
-fn a_replica() {
-    let _shared = quiet::shared();
+fn replica_is_a_problem_of_its_role() {
+    let _shared = shared();
     let primary = Server::start(Kind::Redis, BOUNDED);
     let replica = format!("replicaof 127.0.0.1 {}", primary.port());
     let replica = Server::start(Kind::Redis, &[BOUNDED, &[&replica]].concat());
@@ -122,13 +123,13 @@ fn a_replica() {
         findings.iter().filter(|finding| finding.severity == Severity::Problem).collect();
     assert_eq!(problems.iter().map(|finding| finding.subject).collect::<Vec<_>>(), ["role", "decision"]);
     assert!(problems[1].message.contains("read_only"), "{}", problems[1]);
-    // More rights would not help.
+    // More permissions would not help.
     assert!(!problems[1].message.contains("+eval"), "{}", problems[1]);
 }
 
 #[test]
-fn a_wrong_password() {
-    let _shared = quiet::shared();
+fn wrong_password_is_a_connection_problem_without_secrets() {
+    let _shared = shared();
     let server = Server::options(Kind::Redis).password("right-word").start();
     let all = findings(&server.url().replace("right-word", "wrong-word"));
     assert_eq!(subjects(&all), [(Severity::Problem, "connection"), (Severity::Problem, "decision")]);
@@ -138,8 +139,8 @@ fn a_wrong_password() {
 }
 
 #[test]
-fn nobody_there() {
-    let _shared = quiet::shared();
+fn absent_server_is_unreachable() {
+    let _shared = shared();
     let server = Server::options(Kind::Redis).reserve();
     let all = findings(&server.url());
     assert_eq!(subjects(&all), [(Severity::Problem, "connection"), (Severity::Problem, "decision")]);
@@ -149,8 +150,8 @@ fn nobody_there() {
 }
 
 #[test]
-fn too_many_clients() {
-    let _shared = quiet::shared();
+fn exhausted_client_limit_is_named() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, BOUNDED);
     server.command(&["CONFIG", "SET", "maxclients", "1"]);
     let all = findings(&server.url());
@@ -159,25 +160,25 @@ fn too_many_clients() {
 }
 
 #[test]
-fn a_clock_that_is_off() {
-    let _shared = quiet::shared();
+fn clock_difference_is_advised_about() {
+    let _shared = shared();
     let server = Server::options(Kind::Redis).lines(BOUNDED).fake_clock().start();
     for hours in [-1, 1] {
         server.set_clock_offset_us(hours * 3_600_000_000);
-        finds(&server.url(), Severity::Advice, "clock", "differ by 3");
+        assert_finding(&server.url(), Severity::Advice, "clock", "differ by 3");
     }
     server.set_clock_offset_us(0);
 }
 
 #[test]
-fn a_long_way() {
-    let _shared = quiet::shared();
+fn latency_beyond_the_deadline_is_a_problem() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, BOUNDED);
     let proxy = FaultProxy::start(server.address());
     proxy.set_latency(Duration::from_millis(15), Duration::ZERO);
     let all = findings_within(&server.url_at(proxy.port()), "50ms");
     assert_eq!((all[0].severity, all[0].subject), (Severity::Problem, "latency"));
     assert!(all[0].message.contains("raise the option deadline"), "{}", all[0]);
-    // Connecting takes as long again, so a first decision may fail, but not for want of rights.
+    // The connection takes as long again, so the first decision may fail, but not for lack of permissions.
     assert!(!all[all.len() - 1].message.contains("+eval"), "{}", all[all.len() - 1]);
 }

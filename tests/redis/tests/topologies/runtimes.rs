@@ -1,4 +1,4 @@
-//! Callers of every kind: tasks of several runtimes, threads, threads inside tasks, and futures without a runtime.
+//! Callers of every kind: tasks of several runtimes, threads, blocking calls inside tasks, and futures without a runtime.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -8,13 +8,13 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use polylimit::{Decision, Degradation, ErrorKind, Limiter, Severity, Source};
+use polylimit_redis_tests::{assert_from_store, with};
 use polylimit_test_servers::{Kind, Server, until};
 use tokio::runtime::{Builder, Runtime};
 
-use super::patience::within_reason;
-use super::{limiter, quiet, runtime, with};
+use super::support::{connections, limiter, runtime, shared, with_time_limit};
 
-const MANY: &str = "1000000/hour fixed_window";
+const HIGH_LIMIT: &str = "1000000/hour fixed_window";
 
 fn several_threads() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -26,10 +26,10 @@ fn runtimes() -> [Runtime; 2] {
 }
 
 #[test]
-fn a_runtime_without_timers_or_sockets_is_refused() {
-    let _shared = quiet::shared();
+fn runtime_without_timers_or_sockets_is_an_invalid_argument() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, MANY);
+    let limiter = limiter_with_long_deadline(&server, HIGH_LIMIT);
     let mut builders =
         [Builder::new_current_thread(), Builder::new_current_thread(), Builder::new_current_thread()];
     let [_, only_timers, only_sockets] = &mut builders;
@@ -40,7 +40,7 @@ fn a_runtime_without_timers_or_sockets_is_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains("enable_all"), "{error}");
     }
-    assert!(stored(&runtime().block_on(limiter.check("k")).unwrap()));
+    assert!(assert_from_store(&runtime().block_on(limiter.check("k")).unwrap()));
 }
 
 struct Unpark(Thread);
@@ -51,8 +51,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future as an executor does that is not tokio.
-fn wait<F: Future>(future: F) -> F::Output {
+/// Drives a future without tokio.
+fn drive<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
     loop {
@@ -63,32 +63,19 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn stored(decision: &Decision) -> bool {
-    assert_eq!((decision.source(), decision.degraded()), (Source::Store, None), "{decision:?}");
-    decision.allowed()
-}
-
-fn patient(server: &Server, quotas: &str) -> Limiter {
+fn limiter_with_long_deadline(server: &Server, quotas: &str) -> Limiter {
     limiter(&with(&server.url(), "deadline=20s"), quotas)
 }
 
-/// How many connections there are besides the harness's own.
-fn connections(server: &Server) -> usize {
-    server
-        .query::<String>(&["CLIENT", "LIST"])
-        .lines()
-        .filter(|line| line.contains(" name=polylimit "))
-        .count()
-}
-
 #[test]
-fn all_at_once_spend_one_limit() {
+fn callers_of_all_kinds_share_one_limit() {
     const EACH: usize = 200;
-    let _shared = quiet::shared();
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, "1500/day fixed_window");
-    let admitted = within_reason(move || {
-        let allowed = |decision: Result<Decision, polylimit::Error>| usize::from(stored(&decision.unwrap()));
+    let limiter = limiter_with_long_deadline(&server, "1500/day fixed_window");
+    let admitted = with_time_limit(move || {
+        let allowed =
+            |decision: Result<Decision, polylimit::Error>| usize::from(assert_from_store(&decision.unwrap()));
         thread::scope(|scope| {
             let mut callers = Vec::new();
             let limiter = &limiter;
@@ -100,7 +87,8 @@ fn all_at_once_spend_one_limit() {
                             runtime.spawn(async move {
                                 let mut admitted = 0;
                                 for _ in 0..EACH / 4 {
-                                    admitted += usize::from(stored(&limiter.check("user").await.unwrap()));
+                                    admitted +=
+                                        usize::from(assert_from_store(&limiter.check("user").await.unwrap()));
                                 }
                                 admitted
                             })
@@ -116,8 +104,9 @@ fn all_at_once_spend_one_limit() {
                 );
             }
             for _ in 0..2 {
-                callers
-                    .push(scope.spawn(move || (0..EACH).map(|_| allowed(wait(limiter.check("user")))).sum()));
+                callers.push(
+                    scope.spawn(move || (0..EACH).map(|_| allowed(drive(limiter.check("user")))).sum()),
+                );
             }
             for runtime in runtimes() {
                 callers.push(scope.spawn(move || {
@@ -132,41 +121,45 @@ fn all_at_once_spend_one_limit() {
 }
 
 #[test]
-fn a_runtime_that_ends_takes_only_its_connections_along() {
-    let _shared = quiet::shared();
+fn runtime_that_ends_closes_only_its_own_connections() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, MANY);
-    within_reason(move || {
+    let limiter = limiter_with_long_deadline(&server, HIGH_LIMIT);
+    with_time_limit(move || {
         let lasting = several_threads();
         for _ in 0..20 {
             for runtime in runtimes() {
-                stored(&runtime.block_on(limiter.check("user")).unwrap());
+                assert_from_store(&runtime.block_on(limiter.check("user")).unwrap());
                 let inner = limiter.clone();
                 let task = async move { inner.check("user").await.unwrap() };
-                stored(&runtime.block_on(runtime.spawn(task)).unwrap());
+                assert_from_store(&runtime.block_on(runtime.spawn(task)).unwrap());
             }
-            stored(&lasting.block_on(limiter.check("user")).unwrap());
-            stored(&limiter.blocking().check("user").unwrap());
+            assert_from_store(&lasting.block_on(limiter.check("user")).unwrap());
+            assert_from_store(&limiter.blocking().check("user").unwrap());
         }
-        // One of the runtime that lasts, one of the limiter's own.
-        until("the others are closed", Duration::from_secs(5), || (connections(&server) == 2).then_some(()));
+        // The lasting runtime and the limiter's own one keep a connection each.
+        until("the other connections are closed", Duration::from_secs(5), || {
+            (connections(&server) == 2).then_some(())
+        });
         let counters = limiter.stats();
         assert_eq!((counters.applied, counters.connections), (20 * 6, 42));
         drop((lasting, limiter));
-        until("all are closed", Duration::from_secs(5), || (connections(&server) == 0).then_some(()));
+        until("all connections are closed", Duration::from_secs(5), || {
+            (connections(&server) == 0).then_some(())
+        });
     });
 }
 
 #[test]
-fn a_decision_whose_runtime_ends_is_answered() {
-    let _shared = quiet::shared();
+fn pending_decision_is_degraded_when_its_runtime_ends() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, MANY);
-    within_reason(move || {
+    let limiter = limiter_with_long_deadline(&server, HIGH_LIMIT);
+    with_time_limit(move || {
         for sent in [false, true] {
             for runtime in runtimes() {
-                // The connection stands, and the server does not answer.
-                stored(&runtime.block_on(limiter.check("user")).unwrap());
+                // The connection is open, and the server does not reply.
+                assert_from_store(&runtime.block_on(limiter.check("user")).unwrap());
                 server.stop();
                 let mut pending = Box::pin(limiter.check("user"));
                 runtime.block_on(async {
@@ -180,12 +173,16 @@ fn a_decision_whose_runtime_ends_is_answered() {
                     }
                 });
                 drop(runtime);
-                let decision = wait(pending).unwrap();
+                let decision = drive(pending).unwrap();
                 assert_eq!((decision.source(), decision.allowed()), (Source::Deny, false));
                 let reasons = [Degradation::Unreachable, Degradation::ConnectionLost].map(Some);
                 assert!(reasons.contains(&decision.degraded()), "{decision:?}");
                 if sent {
-                    assert_eq!(decision.degraded(), Some(Degradation::ConnectionLost), "it may have run");
+                    assert_eq!(
+                        decision.degraded(),
+                        Some(Degradation::ConnectionLost),
+                        "the server may have applied it"
+                    );
                 }
                 server.cont();
             }
@@ -194,25 +191,27 @@ fn a_decision_whose_runtime_ends_is_answered() {
 }
 
 #[test]
-fn a_future_goes_on_where_it_is_polled() {
-    let _shared = quiet::shared();
+fn future_can_move_between_runtimes() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, MANY);
-    within_reason(move || {
-        let home = several_threads();
-        for elsewhere in runtimes() {
+    let limiter = limiter_with_long_deadline(&server, HIGH_LIMIT);
+    with_time_limit(move || {
+        let first_runtime = several_threads();
+        for other_runtime in runtimes() {
             for _ in 0..50 {
                 let mut pending = Box::pin(limiter.check("user"));
-                let first = home.block_on(poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))));
+                let first =
+                    first_runtime.block_on(poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))));
                 if let Poll::Ready(decision) = first {
-                    stored(&decision.unwrap());
+                    assert_from_store(&decision.unwrap());
                     continue;
                 }
-                stored(&elsewhere.block_on(pending).unwrap());
+                assert_from_store(&other_runtime.block_on(pending).unwrap());
                 let mut pending = Box::pin(limiter.check("user"));
-                let first = home.block_on(poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))));
+                let first =
+                    first_runtime.block_on(poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))));
                 if first.is_pending() {
-                    stored(&wait(pending).unwrap());
+                    assert_from_store(&drive(pending).unwrap());
                 }
             }
         }
@@ -220,25 +219,25 @@ fn a_future_goes_on_where_it_is_polled() {
 }
 
 #[test]
-fn the_blocking_face_inside_a_task() {
-    let _shared = quiet::shared();
+fn blocking_limiter_works_inside_a_task() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, "5/s token_bucket");
-    within_reason(move || {
+    let limiter = limiter_with_long_deadline(&server, "5/s token_bucket");
+    with_time_limit(move || {
         for (i, runtime) in runtimes().into_iter().enumerate() {
             let (limiter, key) = (limiter.blocking(), format!("user:{i}"));
             runtime.block_on(async move {
                 let key = &key;
                 limiter.ready(Duration::from_secs(5)).unwrap();
-                assert!(stored(&limiter.check(key).unwrap()));
-                assert!(stored(&limiter.peek(key).unwrap()));
+                assert!(assert_from_store(&limiter.check(key).unwrap()));
+                assert!(assert_from_store(&limiter.peek(key).unwrap()));
                 for decision in limiter.check_many([key, key]) {
-                    assert!(stored(&decision.unwrap()));
+                    assert!(assert_from_store(&decision.unwrap()));
                 }
                 assert_eq!(limiter.take(key).unwrap().source(), Source::Store);
                 assert_eq!(limiter.charge(key).unwrap().source(), Source::Store);
-                // It has to wait.
-                assert!(stored(&limiter.acquire(key, Duration::from_secs(10)).unwrap()));
+                // This call has to wait.
+                assert!(assert_from_store(&limiter.acquire(key, Duration::from_secs(10)).unwrap()));
                 assert_eq!(limiter.reset(key).unwrap().source(), Source::Store);
                 let findings = limiter.doctor().unwrap();
                 assert!(findings.iter().all(|finding| finding.severity < Severity::Problem), "{findings:?}");
@@ -248,21 +247,21 @@ fn the_blocking_face_inside_a_task() {
 }
 
 #[test]
-fn a_future_without_a_runtime() {
-    let _shared = quiet::shared();
+fn future_without_a_runtime_decides_and_refuses_timers() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = patient(&server, "3/hour fixed_window");
-    within_reason(move || {
-        assert!(stored(&wait(limiter.check("user")).unwrap()));
-        for decision in wait(limiter.check_many(["user", "user"])) {
-            assert!(stored(&decision.unwrap()));
+    let limiter = limiter_with_long_deadline(&server, "3/hour fixed_window");
+    with_time_limit(move || {
+        assert!(assert_from_store(&drive(limiter.check("user")).unwrap()));
+        for decision in drive(limiter.check_many(["user", "user"])) {
+            assert!(assert_from_store(&decision.unwrap()));
         }
-        assert!(!stored(&wait(limiter.acquire("user", Duration::ZERO)).unwrap()));
-        // What needs a timer says so.
+        assert!(!assert_from_store(&drive(limiter.acquire("user", Duration::ZERO)).unwrap()));
+        // Operations that need a timer are refused.
         for error in [
-            wait(limiter.acquire("user", Duration::from_secs(10_000))).unwrap_err(),
-            wait(limiter.ready(Duration::from_secs(1))).unwrap_err(),
-            wait(limiter.doctor()).unwrap_err(),
+            drive(limiter.acquire("user", Duration::from_secs(10_000))).unwrap_err(),
+            drive(limiter.ready(Duration::from_secs(1))).unwrap_err(),
+            drive(limiter.doctor()).unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().contains("tokio"), "{error}");
@@ -271,54 +270,56 @@ fn a_future_without_a_runtime() {
 }
 
 #[test]
-fn a_limiter_that_is_dropped_in_a_task() {
-    let _shared = quiet::shared();
+fn limiter_dropped_in_a_task_closes_its_connections() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
     let url = with(&server.url(), "deadline=20s");
-    within_reason(move || {
+    with_time_limit(move || {
         for runtime in runtimes() {
             for used in 0..4 {
-                let limiter = limiter(&url, MANY);
+                let limiter = limiter(&url, HIGH_LIMIT);
                 match used {
                     0 => {}
                     1 => drop(limiter.blocking().check("user").unwrap()),
-                    2 => drop(wait(limiter.check("user")).unwrap()),
+                    2 => drop(drive(limiter.check("user")).unwrap()),
                     _ => drop(runtime.block_on(limiter.check("user")).unwrap()),
                 }
                 runtime.block_on(async move {
-                    stored(&limiter.check("user").await.unwrap());
-                    stored(&limiter.blocking().check("user").unwrap());
+                    assert_from_store(&limiter.check("user").await.unwrap());
+                    assert_from_store(&limiter.blocking().check("user").unwrap());
                     drop(limiter);
                 });
             }
-            // With a runtime that ends before its task does.
-            let limiter = limiter(&url, MANY);
-            stored(&limiter.blocking().check("user").unwrap());
+            // The runtime ends before its task does.
+            let limiter = limiter(&url, HIGH_LIMIT);
+            assert_from_store(&limiter.blocking().check("user").unwrap());
             runtime.spawn(async move {
                 loop {
-                    stored(&limiter.check("user").await.unwrap());
+                    assert_from_store(&limiter.check("user").await.unwrap());
                 }
             });
             runtime.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
             drop(runtime);
         }
-        until("all are closed", Duration::from_secs(5), || (connections(&server) == 0).then_some(()));
+        until("all connections are closed", Duration::from_secs(5), || {
+            (connections(&server) == 0).then_some(())
+        });
     });
 }
 
 #[test]
-fn a_runtime_that_sleeps_between_decisions() {
-    let _shared = quiet::shared();
+fn idle_runtime_degrades_no_decision() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = limiter(&with(&server.url(), "deadline=1s"), MANY);
-    within_reason(move || {
+    let limiter = limiter(&with(&server.url(), "deadline=1s"), HIGH_LIMIT);
+    with_time_limit(move || {
         let runtime = runtime();
         let check = || {
-            stored(&runtime.block_on(limiter.check("user")).unwrap());
-            stored(&limiter.blocking().check("user").unwrap());
+            assert_from_store(&runtime.block_on(limiter.check("user")).unwrap());
+            assert_from_store(&limiter.blocking().check("user").unwrap());
         };
         check();
-        // Nobody drives the connections meanwhile, and nobody sees that the server closes them.
+        // No thread drives the connections during the pause, so the limiter does not notice that the server closes them.
         for closed in [false, true] {
             if closed {
                 server.command(&["CLIENT", "KILL", "USER", "default"]);
@@ -331,11 +332,11 @@ fn a_runtime_that_sleeps_between_decisions() {
 }
 
 #[test]
-fn threads_find_a_server_that_comes_back() {
-    let _shared = quiet::shared();
+fn blocking_calls_recover_when_the_server_restarts() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    let limiter = limiter(&server.url(), MANY);
-    within_reason(move || {
+    let limiter = limiter(&server.url(), HIGH_LIMIT);
+    with_time_limit(move || {
         let source = || limiter.blocking().check("user").unwrap().source();
         until("the server decides", Duration::from_secs(5), || (source() == Source::Store).then_some(()));
         server.kill();

@@ -1,31 +1,30 @@
-//! Limiters of one process that have the same settings share connections, and nothing of what they decide by.
+//! Limiters of one process with the same settings share connections and threads, but no state that decisions depend on.
+//! Closed limiters release everything.
 
 use std::fs::read_dir;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use polylimit::{Answer, Call, Completions, ErrorKind, Lease, Limiter, Policy, Request, Source};
-use polylimit_test_servers::{Kind, Server, until};
+use polylimit_redis_tests::{current_thread_runtime, with};
+use polylimit_test_servers::{Cluster, Kind, Server, until};
 
-use super::{limiter, quiet, runtime, with};
+use super::support::{connections, exclusive, limiter, runtime, shared};
 
 const QUOTAS: &str = "1/hour";
-/// What many limiters may take together: more than one of them does, and far less than two for each.
-const FEW: usize = 40;
+/// The most threads or descriptors that many limiters may use together: far fewer than one for each.
+const MAX_SHARED: usize = 40;
 
-fn count(what: &str) -> usize {
-    read_dir(format!("/proc/self/{what}")).unwrap().count()
-}
-
-fn connections(server: &Server) -> usize {
-    let list: String = server.query(&["CLIENT", "LIST"]);
-    list.lines().filter(|line| line.contains(" name=polylimit ")).count()
+fn count(folder: &str) -> usize {
+    read_dir(format!("/proc/self/{folder}")).unwrap().count()
 }
 
 #[test]
-fn two_thousand_limiters_have_the_threads_and_descriptors_of_few() {
-    let _alone = quiet::alone();
+fn two_thousand_limiters_share_threads_and_descriptors() {
+    let _exclusive = exclusive();
     let server = Server::start(Kind::Redis, &[]);
     let (threads, descriptors) = (count("task"), count("fd"));
     let url = with(&server.url(), "deadline=20s&doctor_after=0");
@@ -33,7 +32,7 @@ fn two_thousand_limiters_have_the_threads_and_descriptors_of_few() {
         .map(|at| {
             let policy = Policy::parse(&format!("p{at}"), QUOTAS).unwrap();
             let limiter = Limiter::builder().store(&url).policy(policy).build().unwrap();
-            // The second one is denied, so that somebody listens.
+            // The second request is denied, so that the limiter subscribes to invalidations.
             for expected in [true, false] {
                 let decision = limiter.blocking().check("user").unwrap();
                 assert_eq!((decision.allowed(), decision.source()), (expected, Source::Store));
@@ -45,9 +44,9 @@ fn two_thousand_limiters_have_the_threads_and_descriptors_of_few() {
     for limiter in &limiters {
         completions.submit(limiter, &Call::Ready(Duration::from_secs(1)), ());
     }
-    assert!(count("task") <= threads + FEW && count("fd") <= descriptors + FEW);
+    assert!(count("task") <= threads + MAX_SHARED && count("fd") <= descriptors + MAX_SHARED);
     assert!(connections(&server) <= 4);
-    // What is counted and what is known is each one's own.
+    // Each limiter has its own counters.
     let (first, last) = (limiters[0].stats(), limiters[1_999].stats());
     assert_eq!((first.applied, last.applied), (2, 2));
     assert_eq!((first.connections, last.connections), (1, 0));
@@ -58,17 +57,17 @@ fn two_thousand_limiters_have_the_threads_and_descriptors_of_few() {
     }
     assert!(!limiters[0].blocking().check("user").unwrap().allowed());
     limiters[0].close();
-    until("all is given back", Duration::from_secs(20), || {
-        let is_back = count("task") <= threads && count("fd") <= descriptors && connections(&server) == 0;
-        is_back.then_some(())
+    until("all resources are released", Duration::from_secs(20), || {
+        let is_released = count("task") <= threads && count("fd") <= descriptors && connections(&server) == 0;
+        is_released.then_some(())
     });
     assert_eq!(limiters[0].stats().connections, 1);
 }
 
-/// What the doctor finds is of the server, so one look is enough; two thousand would take two thousand threads.
+/// The findings are about the server, so that one run of the doctor is enough.
 #[test]
-fn one_of_many_limiters_has_the_server_looked_at() {
-    let _alone = quiet::alone();
+fn automatic_doctor_runs_once_for_limiters_that_share_connections() {
+    let _exclusive = exclusive();
     let server = Server::start(Kind::Redis, &["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
     let url = with(&server.url(), "deadline=20s&doctor_after=1ms");
     let made = || Limiter::builder().store(&url).policy(Policy::parse("p", "1000000/hour").unwrap()).build();
@@ -84,16 +83,16 @@ fn one_of_many_limiters_has_the_server_looked_at() {
         check(limiter);
         most_threads = most_threads.max(count("task"));
     }
-    until("the server is looked at", Duration::from_secs(20), || {
+    until("the doctor has run", Duration::from_secs(20), || {
         limiters.iter().any(Limiter::has_events).then_some(())
     });
-    // Others would have begun by now.
+    // Further runs would have begun by now.
     thread::sleep(Duration::from_millis(200));
     limiters.iter().for_each(check);
-    let told: Vec<_> = limiters.iter().flat_map(Limiter::take_events).collect();
-    assert_eq!(told.iter().map(polylimit::DegradedEvent::name).collect::<Vec<_>>(), ["finding"]);
+    let events: Vec<_> = limiters.iter().flat_map(Limiter::take_events).collect();
+    assert_eq!(events.iter().map(polylimit::DegradedEvent::name).collect::<Vec<_>>(), ["finding"]);
     assert!(most_threads <= threads + 2, "{most_threads} threads");
-    // Those of the limiters, and that of the doctor.
+    // The connections of the limiters, and one of the doctor.
     let since = |before: &str| {
         let now: u64 = server.info("total_connections_received").parse().unwrap();
         now - before.parse::<u64>().unwrap()
@@ -102,8 +101,8 @@ fn one_of_many_limiters_has_the_server_looked_at() {
 }
 
 #[test]
-fn thousands_that_come_and_go_and_stay_referenced_leave_nothing_open() {
-    let _alone = quiet::alone();
+fn closed_limiters_that_stay_referenced_hold_no_resources() {
+    let _exclusive = exclusive();
     let server = Server::start(Kind::Redis, &[]);
     let url = with(&server.url(), "deadline=20s");
     let open_and_close = |_| {
@@ -123,8 +122,8 @@ fn thousands_that_come_and_go_and_stay_referenced_leave_nothing_open() {
 }
 
 #[test]
-fn closing_ends_checks_that_wait_and_leaves_others_waiting() {
-    let _shared = quiet::shared();
+fn close_ends_pending_checks_of_its_limiter_only() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
     let url = with(&server.url(), "deadline=30s");
     let (closing, other) = (limiter(&url, "9/hour"), limiter(&url, "9/hour"));
@@ -147,38 +146,39 @@ fn closing_ends_checks_that_wait_and_leaves_others_waiting() {
             let blocking = limiter.blocking();
             scope.spawn(move || blocking.check("user").map(|decision| decision.source()))
         };
-        let (waits, [outlasts, also]) = (blocks(&closing), [blocks(&other), blocks(&other)]);
+        let blocked = blocks(&closing);
+        let of_other = [blocks(&other), blocks(&other)];
         let task = closing.clone();
-        let polls = scope.spawn(move || {
-            let runtime = super::runtime();
+        let polled = scope.spawn(move || {
+            let runtime = current_thread_runtime();
             runtime.block_on(task.check("user")).map(|decision| decision.source())
         });
         thread::sleep(Duration::from_millis(300));
         let began = Instant::now();
         closing.close();
-        for ended in [waits, polls] {
+        for ended in [blocked, polled] {
             assert_eq!(ended.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
         }
-        let mut told = 0;
-        while told < 3 {
+        let mut closed = 0;
+        while closed < 3 {
             woken.recv_timeout(Duration::from_secs(10)).unwrap();
             completions.drain(|_, answer: Result<Answer, _>| {
                 assert_eq!(answer.unwrap_err().kind(), ErrorKind::Closed);
-                told += 1;
+                closed += 1;
             });
         }
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-        assert!(!outlasts.is_finished() && !also.is_finished());
+        assert!(of_other.iter().all(|check| !check.is_finished()));
         server.cont();
-        for outlasts in [outlasts, also] {
-            assert_eq!(outlasts.join().unwrap().unwrap(), Source::Store);
+        for check in of_other {
+            assert_eq!(check.join().unwrap().unwrap(), Source::Store);
         }
     });
 }
 
 #[test]
-fn closing_waits_one_deadline_for_leases_that_cannot_be_given_back() {
-    let _shared = quiet::shared();
+fn close_waits_one_deadline_for_leases_that_cannot_be_returned() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
     let limiter = Limiter::builder()
         .store(&with(&server.url(), "deadline=4s"))
@@ -199,26 +199,72 @@ fn closing_waits_one_deadline_for_leases_that_cannot_be_given_back() {
 }
 
 #[test]
-fn other_credentials_are_of_one_limiter_alone() {
-    let _shared = quiet::shared();
+fn new_credentials_apply_to_one_limiter_only() {
+    let _shared = shared();
     let server = Server::options(Kind::Redis).password("old").start();
     let url = with(&server.url(), "deadline=2s");
-    let (renewed, left) = (limiter(&url, "9/hour"), limiter(&url, "9/hour"));
+    let (renewed, other) = (limiter(&url, "9/hour"), limiter(&url, "9/hour"));
     let source = |limiter: &Limiter| limiter.blocking().check("user").unwrap().source();
-    assert_eq!([source(&renewed), source(&left)], [Source::Store; 2]);
+    assert_eq!([source(&renewed), source(&other)], [Source::Store; 2]);
     assert_eq!(connections(&server), 1);
     server.command(&["CONFIG", "SET", "requirepass", "new"]);
     renewed.set_credentials(None, "new").unwrap();
     server.command(&["CLIENT", "KILL", "USER", "default"]);
-    until("the new password opens the door", Duration::from_secs(10), || {
+    until("the new password is accepted", Duration::from_secs(10), || {
         (source(&renewed) == Source::Store).then_some(())
     });
-    assert_eq!(source(&left), Source::Deny);
-    left.set_credentials(None, "new").unwrap();
-    until("for the other one as well", Duration::from_secs(10), || {
-        (source(&left) == Source::Store).then_some(())
+    assert_eq!(source(&other), Source::Deny);
+    other.set_credentials(None, "new").unwrap();
+    until("the new password is accepted for the other limiter", Duration::from_secs(10), || {
+        (source(&other) == Source::Store).then_some(())
     });
     assert_eq!(connections(&server), 1);
     renewed.close();
-    assert_eq!(source(&left), Source::Store);
+    assert_eq!(source(&other), Source::Store);
+}
+
+const LIMITERS: usize = 500;
+/// Memory that the allocator may retain.
+const RETAINED_KIB: usize = 8 << 10;
+
+/// Runs a process that makes and drops limiters, and compares its threads, descriptors and memory before and after.
+fn churn(url: &str, servers: &[&Server]) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_polylimit-churn"))
+        .args([url, &LIMITERS.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    println!("threads, descriptors, KiB before and after: {line}");
+    let numbers: Vec<usize> = line.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let [threads, descriptors, kib, threads_after, descriptors_after, kib_after] = numbers.as_slice() else {
+        panic!("expected six numbers: {line}")
+    };
+    assert!(threads_after <= threads && descriptors_after <= descriptors, "{line}");
+    assert!(*kib_after <= kib + RETAINED_KIB, "{line}");
+    // The process is still running.
+    until("all connections are closed", Duration::from_secs(5), || {
+        let list =
+            |server: &&Server| server.query::<String>(&["CLIENT", "LIST"]).contains(" name=polylimit ");
+        (!servers.iter().any(list)).then_some(())
+    });
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn dropped_limiters_of_one_server_leave_no_threads_descriptors_or_memory() {
+    let _shared = shared();
+    let server = Server::start(Kind::Redis, &[]);
+    churn(&format!("{}?deadline=20s", server.url()), &[&server]);
+}
+
+#[test]
+fn dropped_limiters_of_a_cluster_leave_no_threads_descriptors_or_memory() {
+    let _shared = shared();
+    let cluster = Cluster::start(Kind::Redis, 3, 0);
+    let nodes = [cluster.node(0), cluster.node(1), cluster.node(2)];
+    churn(&format!("{}?deadline=20s", cluster.url()), &nodes);
 }

@@ -44,7 +44,7 @@ struct State {
     faults: [Option<Waiting>; 2],
     duplicate: bool,
     armed: u64,
-    struck: u64,
+    triggered: u64,
 }
 
 #[derive(Debug)]
@@ -79,15 +79,15 @@ impl Armed {
         self.0.lock().expect("no panic under the lock").duplicate = true;
     }
 
-    pub(super) fn struck(&self) -> u64 {
-        self.0.lock().expect("no panic under the lock").struck
+    pub(super) fn triggered(&self) -> u64 {
+        self.0.lock().expect("no panic under the lock").triggered
     }
 
     /// Whether the reply that is complete now is to be sent twice.
     pub(super) fn take_duplicate(&self) -> bool {
         let mut state = self.0.lock().expect("no panic under the lock");
         let due = std::mem::take(&mut state.duplicate);
-        state.struck += u64::from(due);
+        state.triggered += u64::from(due);
         due
     }
 
@@ -112,7 +112,7 @@ impl Armed {
         }
         let offset = usize::try_from(waiting.after - start).expect("within the bytes at hand");
         let fault = state.faults[direction.index()].take()?.fault;
-        state.struck += 1;
+        state.triggered += 1;
         Some((offset, fault))
     }
 }

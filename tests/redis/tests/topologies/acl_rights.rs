@@ -1,13 +1,13 @@
-//! The rights that the doctor asks for are enough for everything, and none of them is too many.
+//! The ACL rights that the doctor names are sufficient for all operations, and each of them is necessary.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use polylimit::{Limiter, Outage, Policy, Request, Severity, Source};
+use polylimit_redis_tests::with;
 use polylimit_test_servers::{Cluster, Kind, Server};
 
-use super::shards::slot;
-use super::{limiter, quiet, runtime, with};
+use super::support::{limiter, runtime, shared, slot};
 
 const POLICIES: [(&str, &str); 7] = [
     ("token", "10/hour token_bucket burst=20"),
@@ -21,19 +21,19 @@ const POLICIES: [(&str, &str); 7] = [
         "20/s leaky_bucket; 20/s token_bucket step=5; 20/s fixed_window; 20/s buckets=4; 20/s sliding_log",
     ),
 ];
-/// Its log grows beyond what is read and written as a whole, and lives on from one second to the next.
-const LONG: &str = "1000000/s sliding_log";
-/// A key whose slot is on its way to another node.
-const MOVING: &str = "moving";
+/// Its log becomes too long to be read and written as a whole, and lasts for more than one period.
+const LONG_LOG: &str = "1000000/s sliding_log";
+/// A key whose slot is being migrated to another node.
+const MIGRATING: &str = "migrating";
 
-/// The line that the doctor prints for a user without rights.
+/// The rights that the doctor names to a user without any.
 fn least_rights(url: &str, servers: &[&Server]) -> Vec<String> {
     allow(servers, &["+time"]);
     let findings = runtime().block_on(limiter(url, "1/s").doctor()).unwrap();
     let (_, line) = findings
         .iter()
         .find_map(|finding| finding.message.split_once("the user needs "))
-        .expect("the doctor says which rights are needed");
+        .expect("a finding that names the rights");
     line.split(' ').map(str::to_owned).collect()
 }
 
@@ -42,15 +42,15 @@ fn allow(servers: &[&Server], rights: &[impl AsRef<str>]) {
     command.extend(rights.iter().map(AsRef::as_ref));
     for server in servers {
         server.command(&command);
-        // So that the scripts have to be sent.
+        // The limiter has to send the scripts again.
         server.command(&["SCRIPT", "FLUSH"]);
     }
 }
 
-/// Does everything that a limiter can do; says what the store did not do.
-fn everything(url: &str, servers: &[&Server]) -> Result<(), String> {
+/// Performs every operation of a limiter. Returns the first one that the store did not perform.
+fn perform_everything(url: &str, servers: &[&Server]) -> Result<(), String> {
     let mut builder = Limiter::builder().store(&with(url, "deadline=2s&denial_cache_max=0"));
-    for (name, quotas) in POLICIES.into_iter().chain([("long", LONG)]) {
+    for (name, quotas) in POLICIES.into_iter().chain([("long", LONG_LOG)]) {
         builder = builder.policy(Policy::parse(name, quotas).unwrap()).outage(name, Outage::Deny);
     }
     let limiter = builder.build().unwrap();
@@ -62,20 +62,20 @@ fn everything(url: &str, servers: &[&Server]) -> Result<(), String> {
                 operations(&limiter, Request::new(key).policy(policy)).await?;
             }
             for decision in limiter.check_many(keys.map(|key| Request::new(key).policy(policy))).await {
-                answered("check_many", &decision.unwrap())?;
+                expect_store("check_many", &decision.unwrap())?;
             }
         }
         if servers.len() > 1 {
-            decided(&limiter, Request::new(MOVING).policy("fixed")).await?;
+            check(&limiter, Request::new(MIGRATING).policy("fixed")).await?;
         }
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(1_200) {
-            decided(&limiter, Request::new("a").policy("long")).await?;
+            check(&limiter, Request::new("a").policy("long")).await?;
         }
-        decided(&limiter, Request::new("a").policy("long").cost(2)).await?;
+        check(&limiter, Request::new("a").policy("long").cost(2)).await?;
         let findings = limiter.doctor().await.unwrap();
-        let mut of_channel = findings.iter().filter(|finding| finding.subject == "channel").peekable();
-        if of_channel.peek().is_none() || of_channel.any(|finding| finding.severity != Severity::Fine) {
+        let mut channel = findings.iter().filter(|finding| finding.subject == "channel").peekable();
+        if channel.peek().is_none() || channel.any(|finding| finding.severity != Severity::Fine) {
             return Err(format!("the channel: {findings:?}"));
         }
         let named =
@@ -84,28 +84,28 @@ fn everything(url: &str, servers: &[&Server]) -> Result<(), String> {
     })
 }
 
-async fn decided(limiter: &Limiter, request: Request<'_>) -> Result<(), String> {
-    answered("check", &limiter.check(request).await.unwrap())
+async fn check(limiter: &Limiter, request: Request<'_>) -> Result<(), String> {
+    expect_store("check", &limiter.check(request).await.unwrap())
 }
 
-fn answered(what: &str, decision: &polylimit::Decision) -> Result<(), String> {
+fn expect_store(what: &str, decision: &polylimit::Decision) -> Result<(), String> {
     if decision.source() == Source::Store { Ok(()) } else { Err(format!("{what}: {decision:?}")) }
 }
 
 async fn operations(limiter: &Limiter, request: Request<'_>) -> Result<(), String> {
-    // Denied ones among them.
+    // Some of them are denied.
     for _ in 0..11 {
-        decided(limiter, request).await?;
+        check(limiter, request).await?;
     }
-    answered("peek", &limiter.peek(request).await.unwrap())?;
+    expect_store("peek", &limiter.peek(request).await.unwrap())?;
     for decision in limiter.check_many([request, request.cost(2), request]).await {
-        answered("check_many", &decision.unwrap())?;
+        expect_store("check_many", &decision.unwrap())?;
     }
     let usages = [
         ("charge", limiter.charge(request.cost(3)).await),
         ("refund", limiter.refund(request.cost(5)).await),
         ("take", limiter.take(request.cost(7)).await),
-        // Nothing is left: the state goes.
+        // This removes the state.
         ("refund", limiter.refund(request.cost(1_000)).await),
         ("charge", limiter.charge(request).await),
         ("reset", limiter.reset(request).await),
@@ -120,17 +120,17 @@ async fn operations(limiter: &Limiter, request: Request<'_>) -> Result<(), Strin
     Ok(())
 }
 
-/// All of the rights suffice, and without any one of them something fails.
-fn none_too_few_and_none_too_many(url: &str, servers: &[&Server], of_interest: impl Fn(&str) -> bool) {
+/// Asserts that all rights together are sufficient, and that an operation fails without any one of those selected.
+fn assert_sufficient_and_necessary(url: &str, servers: &[&Server], is_selected: impl Fn(&str) -> bool) {
     let rights = least_rights(url, servers);
     println!("{}", rights.join(" "));
     allow(servers, &rights);
-    everything(url, servers).unwrap();
-    let given = rights.iter().filter(|right| right.starts_with(['+', '~', '&']) && of_interest(right));
-    for left_out in given {
+    perform_everything(url, servers).unwrap();
+    let selected = rights.iter().filter(|right| right.starts_with(['+', '~', '&']) && is_selected(right));
+    for left_out in selected {
         let fewer: Vec<&String> = rights.iter().filter(|right| *right != left_out).collect();
         allow(servers, &fewer);
-        let failure = everything(url, servers).expect_err(&format!("{left_out} is not needed"));
+        let failure = perform_everything(url, servers).expect_err(&format!("{left_out} is not needed"));
         println!("without {left_out}: {failure}");
     }
 }
@@ -140,48 +140,50 @@ fn as_limits(url: &str) -> String {
 }
 
 #[test]
-fn of_one_server() {
-    let _shared = quiet::shared();
+fn rights_for_one_server_are_sufficient_and_necessary() {
+    let _shared = shared();
     let server = Server::start(Kind::Redis, &[]);
-    none_too_few_and_none_too_many(&as_limits(&server.url()), &[&server], |_| true);
+    assert_sufficient_and_necessary(&as_limits(&server.url()), &[&server], |_| true);
 }
 
 #[test]
-fn the_documentation_names_the_same() {
-    let _shared = quiet::shared();
+fn documentation_lists_the_rights_that_the_doctor_names() {
+    let _shared = shared();
     let cluster = Cluster::start(Kind::Redis, 1, 0);
-    let asked_for = least_rights(&as_limits(&cluster.url()), &[cluster.node(0)]);
+    let named_by_doctor = least_rights(&as_limits(&cluster.url()), &[cluster.node(0)]);
     let documentation = include_str!("../../../../docs/redis.md");
     let (_, section) = documentation.split_once("\n## Rights\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let is_right = |word: &&str| word.starts_with(['+', '-', '~', '&']);
     let words = section.split_whitespace().map(|word| word.trim_matches(['`', ',', '.']));
-    // What is good to have or depends on the URL is not in every line of the doctor's.
+    // The doctor does not name optional rights and rights that depend on the URL.
     let documented: BTreeSet<&str> =
         words.filter(is_right).filter(|word| !["+info", "+select"].contains(word)).collect();
-    assert_eq!(documented, asked_for.iter().map(String::as_str).filter(is_right).collect());
+    assert_eq!(documented, named_by_doctor.iter().map(String::as_str).filter(is_right).collect());
 }
 
 #[test]
-fn of_another_database() {
-    let _shared = quiet::shared();
+fn rights_for_another_database_and_prefix_are_sufficient_and_necessary() {
+    let _shared = shared();
     let server = Server::start(Kind::Valkey, &[]);
     let url = format!("{}/1?prefix=shop", as_limits(&server.url()));
-    none_too_few_and_none_too_many(&url, &[&server], |right| right.contains('~') || right.contains("select"));
+    assert_sufficient_and_necessary(&url, &[&server], |right| {
+        right.contains('~') || right.contains("select")
+    });
 }
 
 #[test]
-fn of_a_cluster() {
-    let _shared = quiet::shared();
+fn rights_for_a_cluster_are_sufficient_and_necessary() {
+    let _shared = shared();
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind, 2, 0);
         let nodes = [cluster.node(0), cluster.node(1)];
-        let from = cluster.owner_of(slot(MOVING));
+        let from = cluster.owner_of(slot(MIGRATING));
         let ids: Vec<String> = nodes.iter().map(|node| node.query(&["CLUSTER", "MYID"])).collect();
-        let moving = slot(MOVING).to_string();
-        nodes[1 - from].command(&["CLUSTER", "SETSLOT", &moving, "IMPORTING", &ids[from]]);
-        nodes[from].command(&["CLUSTER", "SETSLOT", &moving, "MIGRATING", &ids[1 - from]]);
+        let migrating = slot(MIGRATING).to_string();
+        nodes[1 - from].command(&["CLUSTER", "SETSLOT", &migrating, "IMPORTING", &ids[from]]);
+        nodes[from].command(&["CLUSTER", "SETSLOT", &migrating, "MIGRATING", &ids[1 - from]]);
         let only = |right: &str| right.contains("cluster") || right.contains("asking");
-        none_too_few_and_none_too_many(&as_limits(&cluster.url()), &nodes, only);
+        assert_sufficient_and_necessary(&as_limits(&cluster.url()), &nodes, only);
     }
 }

@@ -1,7 +1,7 @@
-//! Asks while the system gives this process no descriptors, or too few of them, and when it gives them again; by every face.
-//! Says `done` when the outage policy has answered meanwhile, and the store from then on.
+//! Makes decisions through every interface while the process may open no file descriptors or too few, and when it may open
+//! them again. Prints `done` if the outage policy answered meanwhile, and the store afterwards.
 //!
-//! Usage: `polylimit-starved URL`.
+//! Usage: `polylimit-descriptor-limit URL`.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,90 +25,90 @@ use polylimit::{
     Policy, Request, Source,
 };
 
-/// So many descriptors are more than enough.
+/// More descriptors than a limiter needs.
 const ENOUGH: u64 = 64;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() {
     let url = std::env::args().nth(1).unwrap();
-    let limiter = |face: &str| {
-        // Those of one face share nothing with others.
-        let url = format!("{url}?deadline=20s&doctor_after=0&client_name={face}");
-        let policy = Policy::parse("starved", "1000000/day fixed_window").unwrap();
-        let limiter = Limiter::builder().store(&url).policy(policy).outage("starved", Outage::Fallback);
+    let limiter = |name: &str| {
+        // Another client name gives a limiter connections of its own.
+        let url = format!("{url}?deadline=20s&doctor_after=0&client_name={name}");
+        let policy = Policy::parse("p", "1000000/day fixed_window").unwrap();
+        let limiter = Limiter::builder().store(&url).policy(policy).outage("p", Outage::Fallback);
         limiter.build().unwrap()
     };
-    blocking(&limiter("blocking"));
-    in_a_runtime(&limiter("runtime"));
-    without_a_runtime(&limiter("none"));
-    completions(&limiter("submitted"), |completions, limiter, woken| {
+    test_blocking(&limiter("blocking"));
+    test_runtime(&limiter("runtime"));
+    test_without_runtime(&limiter("none"));
+    test_completions(&limiter("submitted"), |completions, limiter, woken| {
         [1, 2].map(|tag| {
-            let known = completions.submit(limiter, &check(), tag);
-            known.unwrap_or_else(|| drained(completions, woken, 1).remove(0))
+            let decided = completions.submit(limiter, &check(), tag);
+            decided.unwrap_or_else(|| drain(completions, woken, 1).remove(0))
         })
     });
-    completions(&limiter("held"), |completions, limiter, woken| {
+    test_completions(&limiter("held"), |completions, limiter, woken| {
         assert!([1, 2].map(|tag| completions.hold(limiter, &check(), tag)).iter().all(Option::is_none));
         completions.start_held();
-        drained(completions, woken, 2).try_into().unwrap()
+        drain(completions, woken, 2).try_into().unwrap()
     });
-    for left in 0..ENOUGH / 4 {
-        let limiter = limiter(&format!("left{left}")).blocking();
-        leave(left);
+    for count in 0..ENOUGH / 4 {
+        let limiter = limiter(&format!("count{count}")).blocking();
+        allow_descriptors(count);
         let decision = limiter.check("key").unwrap();
         if decision.source() != Source::Store {
-            assert_starved(&decision);
+            assert_no_resources(&decision);
         }
-        leave(ENOUGH);
-        until_stored(|| limiter.check("key").unwrap());
+        allow_descriptors(ENOUGH);
+        until_from_store(|| limiter.check("key").unwrap());
     }
     println!("done");
 }
 
-/// The system gives so many descriptors from now on.
-fn leave(count: u64) {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
-    // The lowest that are free are given first.
+/// From now on this process may open so many more descriptors.
+fn allow_descriptors(count: u64) {
+    let (_, maximum) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, maximum, maximum).unwrap();
+    // The system assigns the lowest free descriptor.
     let next = u64::try_from(File::open("/dev/null").unwrap().as_raw_fd()).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, next + count, most).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, next + count, maximum).unwrap();
     assert_eq!(File::open("/dev/null").is_err(), count == 0);
 }
 
-fn assert_starved(decision: &Decision) {
+fn assert_no_resources(decision: &Decision) {
     assert_eq!(
         (decision.source(), decision.degraded(), decision.allowed()),
         (Source::Fallback, Some(Degradation::NoResources), true)
     );
 }
 
-fn assert_stored(decision: &Decision) {
+fn assert_from_store(decision: &Decision) {
     assert_eq!((decision.source(), decision.degraded()), (Source::Store, None));
 }
 
-/// Where connecting has failed, the next attempt is made a moment later.
-fn until_stored(check: impl Fn() -> Decision) {
+/// Waits for the next attempt to connect after one has failed.
+fn until_from_store(check: impl Fn() -> Decision) {
     let started = Instant::now();
     while check().source() != Source::Store {
-        assert!(started.elapsed() < PATIENCE);
+        assert!(started.elapsed() < TIMEOUT);
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn assert_told(limiter: &Limiter) {
+fn assert_event(limiter: &Limiter) {
     let [DegradedEvent::Started { reason: Degradation::NoResources, .. }] = limiter.take_events().as_slice()
     else {
-        panic!("that was not told")
+        panic!("expected one started event")
     };
 }
 
-fn blocking(limiter: &Limiter) {
+fn test_blocking(limiter: &Limiter) {
     let face = limiter.blocking();
-    leave(0);
-    assert_starved(&face.check("key").unwrap());
-    assert_told(limiter);
+    allow_descriptors(0);
+    assert_no_resources(&face.check("key").unwrap());
+    assert_event(limiter);
     for decision in face.check_many(["key", "other"]) {
-        assert_starved(&decision.unwrap());
+        assert_no_resources(&decision.unwrap());
     }
     assert_eq!(face.take("key").unwrap().source(), Source::Fallback);
     assert_eq!(face.reset("key").unwrap().source(), Source::Fallback);
@@ -117,20 +117,20 @@ fn blocking(limiter: &Limiter) {
         assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
         assert!(error.message().contains("descriptors"), "{error}");
     }
-    leave(ENOUGH);
-    assert_stored(&face.check("key").unwrap());
-    face.ready(PATIENCE).unwrap();
+    allow_descriptors(ENOUGH);
+    assert_from_store(&face.check("key").unwrap());
+    face.ready(TIMEOUT).unwrap();
 }
 
-fn in_a_runtime(limiter: &Limiter) {
+fn test_runtime(limiter: &Limiter) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let check = || runtime.block_on(limiter.check("key")).unwrap();
-    leave(0);
-    assert_starved(&check());
-    assert_told(limiter);
-    assert_starved(&runtime.block_on(limiter.acquire("key", Duration::from_secs(1))).unwrap());
-    leave(ENOUGH);
-    until_stored(check);
+    allow_descriptors(0);
+    assert_no_resources(&check());
+    assert_event(limiter);
+    assert_no_resources(&runtime.block_on(limiter.acquire("key", Duration::from_secs(1))).unwrap());
+    allow_descriptors(ENOUGH);
+    until_from_store(check);
 }
 
 struct Unpark(Thread);
@@ -141,7 +141,7 @@ impl Wake for Unpark {
     }
 }
 
-fn wait<F: Future>(future: F) -> F::Output {
+fn drive<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
     loop {
@@ -152,16 +152,16 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn without_a_runtime(limiter: &Limiter) {
-    let check = || wait(limiter.check("key")).unwrap();
-    let start = || decision(wait(limiter.start(&self::check())));
-    leave(0);
-    assert_starved(&check());
-    assert_starved(&start());
-    assert_told(limiter);
-    leave(ENOUGH);
-    assert_stored(&check());
-    assert_stored(&start());
+fn test_without_runtime(limiter: &Limiter) {
+    let check = || drive(limiter.check("key")).unwrap();
+    let start = || decision(drive(limiter.start(&self::check())));
+    allow_descriptors(0);
+    assert_no_resources(&check());
+    assert_no_resources(&start());
+    assert_event(limiter);
+    allow_descriptors(ENOUGH);
+    assert_from_store(&check());
+    assert_from_store(&start());
 }
 
 fn check() -> Call<'static> {
@@ -173,31 +173,31 @@ fn decision(answer: Result<Answer, Error>) -> Decision {
     decision
 }
 
-fn drained(completions: &Completions<u32>, woken: &Receiver<()>, count: usize) -> Vec<Result<Answer, Error>> {
+fn drain(completions: &Completions<u32>, woken: &Receiver<()>, count: usize) -> Vec<Result<Answer, Error>> {
     let mut answers = Vec::new();
     while answers.len() < count {
-        woken.recv_timeout(PATIENCE).unwrap();
+        woken.recv_timeout(TIMEOUT).unwrap();
         completions.drain(|_, answer| answers.push(answer));
     }
     answers
 }
 
-fn completions(
+fn test_completions(
     limiter: &Limiter,
     ask: impl Fn(&Completions<u32>, &Limiter, &Receiver<()>) -> [Result<Answer, Error>; 2],
 ) {
     let (wake, woken) = channel();
     let completions = Completions::new(move || _ = wake.send(()));
-    leave(0);
+    allow_descriptors(0);
     for answer in ask(&completions, limiter, &woken) {
-        assert_starved(&decision(answer));
+        assert_no_resources(&decision(answer));
     }
-    assert_told(limiter);
+    assert_event(limiter);
     let ready = completions.submit(limiter, &Call::Ready(Duration::from_secs(1)), 3).unwrap();
     assert_eq!(ready.unwrap_err().kind(), ErrorKind::StoreUnavailable);
     assert_eq!(completions.pending(), 0);
-    leave(ENOUGH);
+    allow_descriptors(ENOUGH);
     for answer in ask(&completions, limiter, &woken) {
-        assert_stored(&decision(answer));
+        assert_from_store(&decision(answer));
     }
 }

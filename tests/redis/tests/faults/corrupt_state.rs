@@ -1,17 +1,17 @@
-//! What stands where a state belongs is not one, or not a sound one.
+//! Keys that hold something else than a valid state: another type, other bytes, a truncated or changed state.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use polylimit::{Decision, Degradation, Limiter, Outage, Source};
-use polylimit_redis_tests::{LONG, ask, asked_each_time, limiter};
+use polylimit_redis_tests::{GENEROUS_DEADLINE, check, limiter, uncached};
 use polylimit_test_servers::redis::Value;
 use polylimit_test_servers::{Kind, Server};
 
 const MAIN: &str = "polylimit:1:p:{k}";
 const LOG: &str = "polylimit:1:p:{k}:log:60000000";
 
-/// Quotas, and the key that holds the state.
+/// Quotas, and the key that holds their state.
 const STATES: [(&str, &str); 9] = [
     ("50/m token_bucket", MAIN),
     ("7/m token_bucket", MAIN),
@@ -26,7 +26,7 @@ const STATES: [(&str, &str); 9] = [
 
 fn start(kind: Kind, quotas: &str) -> (Server, Limiter) {
     let server = Server::start(kind, &[]);
-    let limiter = limiter(asked_each_time(&server.url()).deadline(LONG), quotas, Outage::Deny);
+    let limiter = limiter(uncached(&server.url()).deadline(GENEROUS_DEADLINE), quotas, Outage::Deny);
     (server, limiter)
 }
 
@@ -34,21 +34,21 @@ fn set(server: &Server, key: &str, value: &[u8]) {
     server.command(&[b"SET".as_slice(), key.as_bytes(), value]);
 }
 
-fn assert_sound(decision: &Decision, case: &str) {
+fn assert_decided(decision: &Decision, case: &str) {
     assert_eq!((decision.source(), decision.degraded()), (Source::Store, None), "{case}: {decision:?}");
 }
 
-/// It is reported, nobody is let through for it, and it stays as it is.
+/// The fault is reported, the request is not admitted, and the key is left unchanged.
 #[test]
-fn another_type() {
+fn key_of_another_type_is_reported_as_wrong_type() {
     for (quotas, key) in STATES {
         let (server, limiter) = start(Kind::Redis, quotas);
-        server.command(&["RPUSH", key, "of", "somebody", "else"]);
+        server.command(&["RPUSH", key, "of", "another", "program"]);
         for _ in 0..10 {
-            let decision = ask(&limiter, "k");
-            let told = (decision.source(), decision.degraded(), decision.allowed());
-            assert_eq!(told, (Source::Deny, Some(Degradation::WrongType), false), "{quotas}");
-            assert_sound(&ask(&limiter, "other"), quotas);
+            let decision = check(&limiter, "k");
+            let actual = (decision.source(), decision.degraded(), decision.allowed());
+            assert_eq!(actual, (Source::Deny, Some(Degradation::WrongType), false), "{quotas}");
+            assert_decided(&check(&limiter, "other"), quotas);
         }
         let counters = limiter.stats();
         assert_eq!(
@@ -58,19 +58,19 @@ fn another_type() {
         );
         assert_eq!(server.query::<u64>(&["LLEN", key]), 3);
         server.command(&["DEL", key]);
-        let decision = ask(&limiter, "k");
-        assert_sound(&decision, quotas);
+        let decision = check(&limiter, "k");
+        assert_decided(&decision, quotas);
         assert!(decision.allowed());
     }
 }
 
-/// Those that travel along with it are none the worse for it.
+/// Other keys of the same batch are decided as usual.
 #[test]
-fn another_type_in_a_batch() {
+fn key_of_another_type_affects_no_other_key_of_its_batch() {
     for (quotas, key) in STATES {
         for kind in Kind::ALL {
             let (server, limiter) = start(kind, quotas);
-            server.command(&["RPUSH", key, "of somebody else"]);
+            server.command(&["RPUSH", key, "of another program"]);
             let keys = ["a", "b", "k", "c", "a", "k"];
             let decisions = limiter.blocking().check_many(keys);
             for (key, decision) in keys.into_iter().zip(&decisions) {
@@ -78,21 +78,21 @@ fn another_type_in_a_batch() {
                 if key == "k" {
                     assert_eq!(decision.degraded(), Some(Degradation::WrongType), "{quotas}: {decision:?}");
                 } else {
-                    assert_sound(decision, quotas);
+                    assert_decided(decision, quotas);
                     assert!(decision.allowed());
                 }
             }
-            // What was answered is what was done.
-            let fresh = ask(&limiter, "fresh").remaining();
+            // The server has counted what it answered.
+            let fresh = check(&limiter, "fresh").remaining();
             for (key, before) in [("a", 2), ("b", 1), ("c", 1)] {
-                assert_eq!(ask(&limiter, key).remaining() + before, fresh, "{quotas}: {key}");
+                assert_eq!(check(&limiter, key).remaining() + before, fresh, "{quotas}: {key}");
             }
         }
     }
 }
 
-/// Text, numbers that are none, and more than belongs there.
-fn not_states() -> Vec<Vec<u8>> {
+/// Text, invalid numbers, and bytes of wrong lengths.
+fn invalid_states() -> Vec<Vec<u8>> {
     let texts = [
         "x",
         "NaN",
@@ -114,60 +114,60 @@ fn not_states() -> Vec<Vec<u8>> {
     values
 }
 
-/// Then everything counts as used up, and comes back as time goes by; a full budget would be an invitation.
+/// The quota then counts as used up and is refilled at its own pace. If it counted as unused, an attacker could gain from
+/// writing garbage.
 #[test]
-fn what_is_no_state() {
+fn invalid_state_is_replaced_by_one_that_is_used_up() {
     for (quotas, key) in STATES {
         let (server, limiter) = start(Kind::Valkey, quotas);
-        for (at, value) in (1..).zip(not_states()) {
+        for (at, value) in (1..).zip(invalid_states()) {
             let case = format!(
-                "{quotas} where there is {:?}",
+                "{quotas} with the state {:?}",
                 String::from_utf8_lossy(&value[..value.len().min(32)])
             );
             set(&server, key, &value);
-            let decision = ask(&limiter, "k");
-            assert_sound(&decision, &case);
+            let decision = check(&limiter, "k");
+            assert_decided(&decision, &case);
             assert!(!decision.allowed() && decision.remaining() == 0, "{case}: {decision:?}");
             let wait = decision.retry_after().unwrap();
-            // Of a window that began now the first unit slides out a little after its period.
+            // The first unit of a window that begins now leaves it a little after its period.
             assert!(wait > Duration::ZERO && wait <= Duration::from_secs(62), "{case}: {decision:?}");
             assert_eq!(limiter.stats().healed, at, "{case}");
-            let lives = server.query::<i64>(&["PTTL", key]);
-            assert!((1..=200_000).contains(&lives), "{case}: {lives}");
-            // Healed once, it is a state.
-            assert!(!ask(&limiter, "k").allowed());
+            let ttl_ms = server.query::<i64>(&["PTTL", key]);
+            assert!((1..=200_000).contains(&ttl_ms), "{case}: {ttl_ms}");
+            // The replaced state is valid.
+            assert!(!check(&limiter, "k").allowed());
             assert_eq!(limiter.stats().healed, at, "{case}");
         }
         limiter.blocking().reset("k").unwrap();
-        assert!(ask(&limiter, "k").allowed());
+        assert!(check(&limiter, "k").allowed());
     }
 }
 
-/// Nothing of ours leaves an empty string behind, which must not pass for a key that was never seen.
+/// No script writes an empty string. It must not count as a key without a state.
 #[test]
-fn an_empty_string() {
+fn empty_string_is_replaced_by_a_state_that_is_used_up() {
     for (quotas, key) in STATES.into_iter().filter(|(_, key)| *key == MAIN) {
         let (server, limiter) = start(Kind::Redis, quotas);
         set(&server, key, b"");
-        let decision = ask(&limiter, "k");
-        assert_sound(&decision, quotas);
+        let decision = check(&limiter, "k");
+        assert_decided(&decision, quotas);
         assert!(!decision.allowed() && limiter.stats().healed == 1, "{quotas} {decision:?}");
     }
 }
 
-/// What of it comes back does so at the quota's own pace.
 #[test]
-fn what_was_healed_refills() {
+fn replaced_state_is_refilled_at_the_pace_of_its_quota() {
     for quotas in ["50/300ms token_bucket", "5/300ms fixed_window", "5/300ms", "5/300ms buckets=1"] {
         let (server, limiter) = start(Kind::Redis, quotas);
-        set(&server, MAIN, b"nonsense");
-        let decision = ask(&limiter, "k");
+        set(&server, MAIN, b"garbage");
+        let decision = check(&limiter, "k");
         assert!(!decision.allowed());
         sleep(decision.retry_after().unwrap());
-        assert!(ask(&limiter, "k").allowed(), "{quotas}");
+        assert!(check(&limiter, "k").allowed(), "{quotas}");
         sleep(decision.reset_after());
-        // What was asked for in between may still count.
-        assert!(ask(&limiter, "k").remaining() >= 3, "{quotas}");
+        // The requests in between may still count.
+        assert!(check(&limiter, "k").remaining() >= 3, "{quotas}");
     }
 }
 
@@ -179,18 +179,18 @@ fn state(server: &Server, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_state_that_ends_too_early() {
+fn truncated_state_is_replaced() {
     for (quotas, key) in STATES {
         let (server, limiter) = start(Kind::Redis, quotas);
         for _ in 0..5 {
-            let _ = ask(&limiter, "k");
+            let _ = check(&limiter, "k");
         }
         let whole = state(&server, key);
         let single = !quotas.contains(';') && key == MAIN;
         for length in 1..whole.len() {
             set(&server, key, &whole[..length]);
-            let decision = ask(&limiter, "k");
-            assert_sound(&decision, quotas);
+            let decision = check(&limiter, "k");
+            assert_decided(&decision, quotas);
             if single {
                 assert!(!decision.allowed(), "{quotas}, {length} of {}: {decision:?}", whole.len());
             }
@@ -198,13 +198,13 @@ fn a_state_that_ends_too_early() {
     }
 }
 
-/// Whatever a state is made to say, it is decided or healed, and the script does not fail.
+/// The script decides by the changed state or replaces it, and never fails.
 #[test]
-fn a_state_with_any_byte_changed() {
+fn state_with_any_byte_changed_causes_no_failure() {
     for (quotas, key) in STATES {
         let (server, limiter) = start(Kind::Redis, quotas);
         for _ in 0..5 {
-            let _ = ask(&limiter, "k");
+            let _ = check(&limiter, "k");
         }
         let whole = state(&server, key);
         for at in 0..whole.len() {
@@ -214,7 +214,7 @@ fn a_state_with_any_byte_changed() {
                 set(&server, key, &changed);
                 let case = format!("{quotas}, {bits:#x} at {at} of {whole:?}");
                 for _ in 0..2 {
-                    assert_sound(&ask(&limiter, "k"), &case);
+                    assert_decided(&check(&limiter, "k"), &case);
                 }
                 let usage = limiter.blocking().refund("k").unwrap();
                 assert_eq!(usage.source(), Source::Store, "{case}: {usage:?}");
@@ -224,9 +224,8 @@ fn a_state_with_any_byte_changed() {
     }
 }
 
-/// Somebody has taken away the time to live: a key that is used gets one again.
 #[test]
-fn a_state_that_would_stay_for_good() {
+fn state_without_a_time_to_live_gets_one_on_use() {
     for (quotas, key) in [
         ("50/s token_bucket", MAIN),
         ("50/s fixed_window", MAIN),
@@ -234,15 +233,15 @@ fn a_state_that_would_stay_for_good() {
         ("50/s sliding_log", "polylimit:1:p:{k}:log:1000000"),
     ] {
         let server = Server::options(Kind::Redis).fake_clock().start();
-        let limiter = limiter(asked_each_time(&server.url()).deadline(LONG), quotas, Outage::Deny);
-        let _ = ask(&limiter, "k");
+        let limiter = limiter(uncached(&server.url()).deadline(GENEROUS_DEADLINE), quotas, Outage::Deny);
+        let _ = check(&limiter, "k");
         assert!(server.query::<i64>(&["PTTL", key]) > 0);
         server.command(&["PERSIST", key]);
         assert_eq!(server.query::<i64>(&["PTTL", key]), -1);
-        // It is renewed every ten seconds at most.
+        // The script renews it at most every ten seconds.
         server.set_clock_offset_us(11_000_000);
-        let _ = ask(&limiter, "k");
-        let _ = ask(&limiter, "k");
+        let _ = check(&limiter, "k");
+        let _ = check(&limiter, "k");
         assert!(server.query::<i64>(&["PTTL", key]) > 0, "{quotas}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a limiter tells when it decides without its store, and what its doctor finds by itself.
+//! Events of a limiter that decides without its store, and findings of the automatic run of the doctor.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,27 +9,27 @@ use polylimit::{
 use polylimit_redis_tests::options;
 use polylimit_test_servers::{Kind, Server, until};
 
-const PASSWORD: &str = "p4ssw0rd-nobody-sees";
-const KEY: &str = "a key that nobody sees";
-/// Room for a busy machine.
+const PASSWORD: &str = "p4ssw0rd-secret";
+const KEY: &str = "a secret key";
+/// A deadline that a busy machine does not miss.
 const DEADLINE: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A limiter, and all that it tells.
-struct Told {
+/// A limiter, and the events that its hook received.
+struct Observed {
     limiter: Limiter,
     events: Arc<Mutex<Vec<DegradedEvent>>>,
 }
 
-impl Told {
-    fn by(options: RedisOptions) -> Self {
+impl Observed {
+    fn limiter(options: RedisOptions) -> Self {
         let events = Arc::<Mutex<Vec<_>>>::default();
-        let kept = Arc::clone(&events);
+        let received = Arc::clone(&events);
         let limiter = Limiter::builder()
             .redis(options.deadline(DEADLINE))
             .policy(Policy::parse("p", "1000000/hour").unwrap())
             .outage("p", Outage::Deny)
-            .on_degraded(move |event| kept.lock().unwrap().push(event.clone()))
+            .on_degraded(move |event| received.lock().unwrap().push(event.clone()))
             .build()
             .unwrap();
         Self { limiter, events }
@@ -43,38 +43,38 @@ impl Told {
         self.events.lock().unwrap().clone()
     }
 
-    /// Goes on asking until it has told so much.
-    fn until_told(&self, count: usize) -> Vec<DegradedEvent> {
-        until("an event", PATIENCE, || {
+    /// Makes requests until the hook has received so many events.
+    fn until_events(&self, count: usize) -> Vec<DegradedEvent> {
+        until("an event", TIMEOUT, || {
             self.check();
             let events = self.events();
             (events.len() >= count).then_some(events)
         })
     }
 
-    fn until_found(&self) -> Finding {
-        let events = self.until_told(1);
+    fn until_finding(&self) -> Finding {
+        let events = self.until_events(1);
         let [DegradedEvent::Finding(finding)] = events.as_slice() else { panic!("{events:?}") };
         finding.clone()
     }
 }
 
 #[test]
-fn a_server_that_stops_and_goes_on_is_told_of_once() {
+fn stopped_server_causes_one_started_and_one_ended_event() {
     let server = Server::options(Kind::Redis).password(PASSWORD).start();
-    let told = Told::by(options(&server.url()));
-    assert_eq!(told.check(), Source::Store);
-    assert!(told.events().is_empty() && !told.limiter.has_events());
+    let observed = Observed::limiter(options(&server.url()));
+    assert_eq!(observed.check(), Source::Store);
+    assert!(observed.events().is_empty() && !observed.limiter.has_events());
     server.stop();
-    // Several threads notice it.
+    // Decisions of several threads are degraded.
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| (0..20).for_each(|_| assert_eq!(told.check(), Source::Deny)));
+            scope.spawn(|| (0..20).for_each(|_| assert_eq!(observed.check(), Source::Deny)));
         }
     });
-    assert_eq!(told.events().len(), 1);
+    assert_eq!(observed.events().len(), 1);
     server.cont();
-    let events = told.until_told(2);
+    let events = observed.until_events(2);
     let [started, ended] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((started.name(), started.decisions()), ("started", 0));
     assert!([Some(Degradation::Timeout), Some(Degradation::Unreachable)].contains(&started.reason()));
@@ -83,40 +83,40 @@ fn a_server_that_stops_and_goes_on_is_told_of_once() {
     assert!(ended.lasted() > Duration::ZERO, "{ended:?}");
     for event in &events {
         let texts = [event.to_string(), format!("{event:?}")];
-        assert!(texts.iter().all(|text| !text.contains(PASSWORD) && !text.contains("nobody")), "{texts:?}");
+        assert!(texts.iter().all(|text| !text.contains(PASSWORD) && !text.contains("secret")), "{texts:?}");
     }
-    // The same for those that ask for them.
-    assert!(told.limiter.has_events());
-    assert_eq!(told.limiter.take_events(), events);
-    assert!(!told.limiter.has_events() && told.limiter.take_events().is_empty());
+    // The event queue holds the same events.
+    assert!(observed.limiter.has_events());
+    assert_eq!(observed.limiter.take_events(), events);
+    assert!(!observed.limiter.has_events() && observed.limiter.take_events().is_empty());
 }
 
 #[test]
-fn what_waits_in_line_notices_it_too() {
+fn acquire_during_an_outage_causes_an_event() {
     let server = Server::options(Kind::Redis).reserve();
-    let told = Told::by(options(&server.url()));
+    let observed = Observed::limiter(options(&server.url()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let acquired = runtime.block_on(told.limiter.acquire(KEY, Duration::ZERO)).unwrap();
-    assert_eq!((acquired.source(), told.events().len()), (Source::Deny, 1));
+    let acquired = runtime.block_on(observed.limiter.acquire(KEY, Duration::ZERO)).unwrap();
+    assert_eq!((acquired.source(), observed.events().len()), (Source::Deny, 1));
 }
 
 #[test]
-fn many_at_once_notice_it_too() {
+fn check_many_during_an_outage_causes_one_event() {
     let server = Server::options(Kind::Redis).reserve();
-    let told = Told::by(options(&server.url()));
-    for decision in told.limiter.blocking().check_many(["a", "b", "c"]) {
+    let observed = Observed::limiter(options(&server.url()));
+    for decision in observed.limiter.blocking().check_many(["a", "b", "c"]) {
         assert_eq!(decision.unwrap().source(), Source::Deny);
     }
-    assert_eq!(told.events().len(), 1);
+    assert_eq!(observed.events().len(), 1);
 }
 
 #[test]
-fn a_hook_that_panics_disturbs_no_decision() {
+fn panicking_hook_affects_no_decision() {
     let server = Server::options(Kind::Redis).reserve();
     let limiter = Limiter::builder()
         .redis(options(&server.url()))
         .policy(Policy::parse("p", "5/hour").unwrap())
-        .on_degraded(|event| panic!("the hook was told: {event}"))
+        .on_degraded(|event| panic!("the hook received: {event}"))
         .build()
         .unwrap();
     assert_eq!(limiter.blocking().check(KEY).unwrap().source(), Source::Fallback);
@@ -124,54 +124,54 @@ fn a_hook_that_panics_disturbs_no_decision() {
 }
 
 #[test]
-fn the_doctor_looks_once_by_itself() {
+fn automatic_doctor_runs_once_and_reports_its_finding() {
     let memory = &["maxmemory 100mb", "maxmemory-policy allkeys-lru"];
     let server = Server::options(Kind::Redis).lines(memory).password(PASSWORD).start();
-    let told = Told::by(options(&server.url()).doctor_after(Duration::from_millis(1)));
-    let finding = told.until_found();
+    let observed = Observed::limiter(options(&server.url()).doctor_after(Duration::from_millis(1)));
+    let finding = observed.until_finding();
     assert_eq!((finding.severity, finding.subject), (Severity::Problem, "memory"));
     assert!(finding.message.contains("allkeys-lru") && !finding.message.contains(PASSWORD), "{finding}");
-    let looked = connected(&server);
+    let before = connections_received(&server);
     for _ in 0..100 {
-        assert_eq!(told.check(), Source::Store);
+        assert_eq!(observed.check(), Source::Store);
     }
-    assert_eq!((told.events().len(), connected(&server)), (1, looked));
+    assert_eq!((observed.events().len(), connections_received(&server)), (1, before));
 }
 
 #[test]
-fn the_doctor_can_be_turned_off() {
+fn doctor_after_of_zero_turns_the_automatic_doctor_off() {
     let server = Server::start(Kind::Redis, &["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
-    let told = Told::by(options(&server.url()).doctor_after(Duration::ZERO));
-    told.check();
-    let before = connected(&server);
+    let observed = Observed::limiter(options(&server.url()).doctor_after(Duration::ZERO));
+    observed.check();
+    let before = connections_received(&server);
     std::thread::sleep(Duration::from_millis(100));
-    told.check();
+    observed.check();
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(connected(&server), before);
-    assert!(told.events().is_empty());
+    assert_eq!(connections_received(&server), before);
+    assert!(observed.events().is_empty());
 }
 
-/// With no more rights than decisions need, it finds nothing and disturbs nothing.
+/// The user has only the permissions that decisions need.
 #[test]
-fn the_doctor_is_silent_where_it_may_not_look() {
+fn automatic_doctor_without_permissions_reports_nothing() {
     let server = Server::start(Kind::Redis, &["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
     let rights = "~polylimit:* resetchannels -@all +evalsha +eval +time +get +mget +set +setrange +del";
     let words: Vec<&str> =
         ["ACL", "SETUSER", "limits", "on", ">word"].into_iter().chain(rights.split(' ')).collect();
     server.command(&words);
     let url = server.url().replace("//", "//limits:word@");
-    let told = Told::by(options(&url).doctor_after(Duration::from_millis(1)));
-    // It has looked when it has been refused.
-    until("the doctor is refused", PATIENCE, || {
-        told.check();
+    let observed = Observed::limiter(options(&url).doctor_after(Duration::from_millis(1)));
+    // The refused command shows that the doctor has run.
+    until("the doctor is refused", TIMEOUT, || {
+        observed.check();
         format!("{:?}", server.command(&["ACL", "LOG"])).contains("info").then_some(())
     });
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(told.check(), Source::Store);
-    assert!(told.events().is_empty(), "{:?}", told.events());
+    assert_eq!(observed.check(), Source::Store);
+    assert!(observed.events().is_empty(), "{:?}", observed.events());
 }
 
-/// How many connections were made to the server: every look takes one.
-fn connected(server: &Server) -> String {
+/// How many connections the server has accepted. Each run of the doctor makes one.
+fn connections_received(server: &Server) -> String {
     server.info("total_connections_received")
 }

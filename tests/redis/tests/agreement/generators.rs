@@ -1,10 +1,9 @@
-//! Random policies, and random changes of them.
+//! Seeded random numbers, policies, and changes of policies.
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use polylimit::{Algorithm, Policy, Quota};
-
-use super::random::Random;
 
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::TokenBucket,
@@ -18,7 +17,7 @@ const PERIODS_US: [u64; 8] =
 const LIMITS: [u64; 14] =
     [0, 1, 2, 3, 5, 7, 10, 97, 100, 1_000, 999_983, 10_000_000, 999_999_999_989, 1_000_000_000_000];
 
-/// What a quota is told apart by: it stays when only numbers change.
+/// The properties that identify a quota within its policy. A quota keeps its state when only its other numbers change.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity {
     algorithm: Algorithm,
@@ -47,7 +46,7 @@ impl Identity {
         Self { algorithm, period: Duration::from_micros(period_us), step, buckets }
     }
 
-    /// Such a quota, with random numbers.
+    /// A quota of this identity with random numbers.
     fn quota(self, random: &mut Random) -> Quota {
         loop {
             let limit = random.pick(&LIMITS);
@@ -71,7 +70,7 @@ impl Identity {
                     (limit.saturating_mul(3)).clamp(1, Quota::MAX_UNITS),
                 ]));
             }
-            // Some cannot be counted exactly.
+            // The builder refuses numbers that cannot be counted exactly.
             if let Ok(quota) = builder.build() {
                 return quota;
             }
@@ -87,7 +86,7 @@ pub(crate) fn random_quota(random: &mut Random) -> Quota {
 /// A policy of so many quotas.
 pub(crate) fn random_policy_of(name: &str, count: u64, random: &mut Random) -> Policy {
     loop {
-        // Some cannot be told apart.
+        // Two quotas of one identity are refused.
         if let Ok(policy) = Policy::new(name, (0..count).map(|_| random_quota(random))) {
             return policy;
         }
@@ -99,9 +98,9 @@ pub(crate) fn random_policy(name: &str, random: &mut Random) -> Policy {
     random_policy_of(name, count, random)
 }
 
-/// Other numbers for most quotas; some are dropped, some are new, some change places, and some that were there before
-/// come back.
-pub(crate) fn changed(before: &Policy, known: &mut Vec<Identity>, random: &mut Random) -> Policy {
+/// The same policy with other numbers for most quotas. Some quotas are dropped, added or reordered, and some that an
+/// earlier change dropped are added again.
+pub(crate) fn change_policy(before: &Policy, known: &mut Vec<Identity>, random: &mut Random) -> Policy {
     known.extend(before.quotas().iter().map(Identity::of));
     loop {
         let mut quotas = Vec::new();
@@ -124,5 +123,26 @@ pub(crate) fn changed(before: &Policy, known: &mut Vec<Identity>, random: &mut R
         if let Ok(policy) = Policy::new(before.name(), quotas) {
             return policy;
         }
+    }
+}
+
+pub(crate) struct Random(Rng);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Rng::with_seed(seed))
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0.u64(..bound.max(1))
+    }
+
+    /// True once in so many times.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.0.usize(..from.len())].clone()
     }
 }
