@@ -1,12 +1,13 @@
-//! `acquire`: in line, without polling, and at once when the timeout cannot be met.
+//! `acquire`: waits in a queue without polling, and is denied at once when its timeout is too short.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use polylimit::{ErrorKind, Limiter, ManualClock, Policy, Request};
+use polylimit::{Answer, Call, Completions, ErrorKind, Limiter, ManualClock, Policy, Request};
 
 const NOW_US: u64 = 1_800_000_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ fn real(quotas: &str) -> Limiter {
     Limiter::builder().policy(Policy::parse("test", quotas).unwrap()).build().unwrap()
 }
 
-/// Lets every task run until all of them wait.
+/// Runs all tasks until every one of them waits.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -29,7 +30,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn it_is_admitted_exactly_when_the_time_has_come() {
+async fn waiting_acquire_is_admitted_when_units_are_refilled() {
     let (limiter, clock) = manual("1/second token_bucket");
     assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
     let waiting = tokio::spawn({
@@ -45,7 +46,7 @@ async fn it_is_admitted_exactly_when_the_time_has_come() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_met_is_said_at_once() {
+async fn acquire_beyond_its_timeout_is_denied_at_once() {
     for quotas in ["1/second token_bucket", "1/second", "1/second fixed_window", "1/second sliding_log"] {
         let (limiter, _) = manual(quotas);
         assert!(limiter.acquire("user", Duration::ZERO).await.unwrap().allowed());
@@ -57,7 +58,7 @@ async fn what_cannot_be_met_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn who_stands_too_far_back_is_told_at_once() {
+async fn acquire_behind_too_many_waiters_is_denied_at_once() {
     let (limiter, clock) = manual("1/second token_bucket");
     assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
     let waiting: Vec<_> = (0..5)
@@ -77,8 +78,8 @@ async fn who_stands_too_far_back_is_told_at_once() {
     }
 }
 
-/// What callers, each with a cost and a timeout in microseconds, are told who come one after the other and wait together.
-async fn told(limiter: &Limiter, clock: &ManualClock, callers: &[(u64, u64)]) -> Vec<bool> {
+/// Whether waiters are admitted that arrive one after the other, each with a cost and a timeout in microseconds.
+async fn acquire_together(limiter: &Limiter, clock: &ManualClock, callers: &[(u64, u64)]) -> Vec<bool> {
     let mut waiting = Vec::new();
     for &(cost, timeout_us) in callers {
         let limiter = limiter.clone();
@@ -95,36 +96,36 @@ async fn told(limiter: &Limiter, clock: &ManualClock, callers: &[(u64, u64)]) ->
         clock.set(start_us + timeout_us).unwrap();
         settle().await;
     }
-    let mut told = Vec::new();
+    let mut admitted = Vec::new();
     for waiter in waiting {
-        told.push(waiter.await.unwrap());
+        admitted.push(waiter.await.unwrap());
     }
-    told
+    admitted
 }
 
 #[tokio::test]
-async fn who_can_be_admitted_in_the_last_microsecond_is_not_sent_away() {
-    // A token comes every 333,333 1/3 us. Two are there, so the third is there after 333,333 1/3 us, which is seen at
-    // 333,334; of the next two the second has come after exactly a second.
+async fn acquire_waits_for_admission_in_the_last_microsecond_of_its_timeout() {
+    // A token is added every 333,333 1/3 us. Two are left, so that three are available after 333,333 1/3 us, which the clock
+    // shows at 333,334. The next two are complete after exactly a second.
     let (limiter, clock) = manual("3/second token_bucket burst=4");
     assert!(limiter.check(Request::new("user").cost(2)).await.unwrap().allowed());
-    assert_eq!(told(&limiter, &clock, &[(3, 333_334), (2, 1_000_000)]).await, [true, true]);
+    assert_eq!(acquire_together(&limiter, &clock, &[(3, 333_334), (2, 1_000_000)]).await, [true, true]);
 }
 
 #[tokio::test]
-async fn those_ahead_need_not_wait_until_all_of_them_fit_at_once() {
+async fn estimated_wait_behind_others_is_exact_under_two_quotas() {
     let (limiter, clock) = manual("100/second token_bucket burst=1000; 20/2s token_bucket burst=10");
     let _ = limiter.charge(Request::new("user").cost(8_000)).await.unwrap();
     clock.advance(60 * SECOND).unwrap();
-    // By the first quota the units fit 10.01 s from now and then every 10 ms; by the second there are 10 at once, and then
-    // one every 100 ms, from the first that is spent on.
+    // The first quota admits a unit 10.01 s from now, and another every 10 ms. The second one admits 10 at once, and then one
+    // every 100 ms after the first is spent.
     let mut callers: Vec<_> = (1..=10).map(|place| (1, 10_000_000 + place * 10_000)).collect();
     callers.extend([(1, 10_110_000), (1, 10_210_000)]);
-    assert_eq!(told(&limiter, &clock, &callers).await, [true; 12]);
+    assert_eq!(acquire_together(&limiter, &clock, &callers).await, [true; 12]);
 }
 
 #[tokio::test]
-async fn a_cost_of_nothing_never_waits() {
+async fn acquire_of_cost_zero_never_waits() {
     for quotas in ["1/hour token_bucket", "1/hour leaky_bucket", "0/hour"] {
         let (limiter, _) = manual(quotas);
         let first = limiter.check("user").await.unwrap();
@@ -140,7 +141,7 @@ async fn a_cost_of_nothing_never_waits() {
 }
 
 #[tokio::test]
-async fn they_are_served_in_the_order_in_which_they_came() {
+async fn waiters_are_admitted_in_order_of_arrival() {
     let (limiter, clock) = manual("10/second token_bucket burst=1");
     let served = Arc::new(AtomicUsize::new(0));
     let mut waiting = Vec::new();
@@ -162,7 +163,7 @@ async fn they_are_served_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn giving_up_a_place_lets_the_next_one_on() {
+async fn cancelled_waiter_lets_the_next_one_advance() {
     let (limiter, clock) = manual("1/second token_bucket");
     assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
     let wait = |timeout| {
@@ -180,8 +181,8 @@ async fn giving_up_a_place_lets_the_next_one_on() {
 }
 
 #[tokio::test]
-async fn a_refund_a_reset_and_a_change_let_it_on_sooner() {
-    for sooner in 0..3 {
+async fn refund_reset_or_policy_change_admits_a_waiter_earlier() {
+    for event in 0..3 {
         let (limiter, _) = manual("1/hour token_bucket");
         assert!(limiter.acquire("user", SECOND).await.unwrap().allowed());
         let waiting = tokio::spawn({
@@ -189,7 +190,7 @@ async fn a_refund_a_reset_and_a_change_let_it_on_sooner() {
             async move { limiter.acquire("user", 7_200 * SECOND).await.unwrap().allowed() }
         });
         settle().await;
-        match sooner {
+        match event {
             0 => drop(limiter.refund("user").await.unwrap()),
             1 => drop(limiter.reset("user").await.unwrap()),
             _ => limiter.set_policy(Policy::parse("test", "2/hour token_bucket burst=9").unwrap()).unwrap(),
@@ -199,7 +200,7 @@ async fn a_refund_a_reset_and_a_change_let_it_on_sooner() {
 }
 
 #[tokio::test]
-async fn a_leaky_bucket_waits_its_delay() {
+async fn acquire_from_a_leaky_bucket_waits_for_its_delay() {
     let (limiter, clock) = manual("2/second leaky_bucket burst=4");
     let waiting: Vec<_> = (0..4)
         .map(|_| {
@@ -208,7 +209,7 @@ async fn a_leaky_bucket_waits_its_delay() {
         })
         .collect();
     settle().await;
-    // The queue is full, and its last place leaves after 1.5 s: there is none left that leaves within 1.2 s.
+    // The queue is full. Its last request leaves after 1.5 s, which is more than 1.2 s.
     let denied = limiter.acquire("user", Duration::from_millis(1_200)).await.unwrap();
     assert!(!denied.allowed());
     for (place, waiter) in waiting.into_iter().enumerate() {
@@ -219,7 +220,7 @@ async fn a_leaky_bucket_waits_its_delay() {
 }
 
 #[tokio::test]
-async fn a_request_that_would_wait_too_long_in_a_leaky_bucket_spends_nothing() {
+async fn denied_acquire_from_a_leaky_bucket_spends_nothing() {
     let (limiter, _) = manual("2/second leaky_bucket burst=4");
     for _ in 0..3 {
         assert!(limiter.check("user").await.unwrap().allowed());
@@ -231,7 +232,7 @@ async fn a_request_that_would_wait_too_long_in_a_leaky_bucket_spends_nothing() {
 }
 
 #[tokio::test]
-async fn it_waits_by_the_system_clock() {
+async fn acquire_waits_by_the_system_clock() {
     let limiter = real("20/second token_bucket burst=1");
     let start = Instant::now();
     for _ in 0..5 {
@@ -241,14 +242,14 @@ async fn it_waits_by_the_system_clock() {
 }
 
 #[test]
-fn without_a_runtime_it_says_what_it_needs() {
+fn acquire_without_a_runtime_is_an_invalid_argument() {
     let limiter = real("1/hour token_bucket");
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut poll = || {
         let mut acquiring = Box::pin(limiter.acquire("user", 7_200 * SECOND));
         match acquiring.as_mut().poll(&mut context) {
             std::task::Poll::Ready(answer) => answer,
-            std::task::Poll::Pending => panic!("it waits where it cannot"),
+            std::task::Poll::Pending => panic!("acquire waits without a timer"),
         }
     };
     assert!(poll().unwrap().allowed());
@@ -258,7 +259,7 @@ fn without_a_runtime_it_says_what_it_needs() {
 }
 
 #[test]
-fn the_blocking_face_waits_anywhere() {
+fn blocking_acquire_waits_inside_and_outside_of_a_runtime() {
     let limiter = real("50/second token_bucket burst=1").blocking();
     assert!(limiter.acquire("user", SECOND).unwrap().allowed());
     assert!(limiter.acquire("user", SECOND).unwrap().allowed());
@@ -323,4 +324,99 @@ async fn acquire_that_waits_out_its_delay_keeps_its_units() {
     waiting.await.unwrap();
     // One of two units has left the queue by itself.
     assert_eq!(limiter.peek("user").await.unwrap().remaining(), 3);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn fixed_window(clock: &ManualClock) -> Limiter {
+    let policy = Policy::parse("api", "1/minute fixed_window").unwrap();
+    Limiter::builder().policy(policy).clock(clock.clone()).build().unwrap()
+}
+
+fn is_allowed(answer: &Answer) -> bool {
+    matches!(answer, Answer::Decision(decision) if decision.allowed())
+}
+
+#[test]
+fn interrupted_acquire_leaves_the_queue_and_its_callback_may_use_the_limiter() {
+    let clock = ManualClock::new(0).unwrap();
+    let limiter = fixed_window(&clock).blocking();
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    assert!(is_allowed(
+        &limiter.call_until(&acquire, HOUR, || panic!("no wait is needed")).unwrap().unwrap()
+    ));
+    let mut polls = 0;
+    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+        polls += 1;
+        assert!(limiter.acquire(&format!("another {polls}"), HOUR).unwrap().allowed());
+        polls == 3
+    });
+    assert_eq!((answer, polls), (None, 3));
+    clock.advance(Duration::from_secs(60)).unwrap();
+    assert!(limiter.check("user").unwrap().allowed());
+}
+
+#[test]
+fn acquire_that_is_not_interrupted_is_admitted() {
+    let clock = ManualClock::new(0).unwrap();
+    let limiter = fixed_window(&clock).blocking();
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    assert!(limiter.check("user").unwrap().allowed());
+    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+        clock.advance(Duration::from_secs(20)).unwrap();
+        false
+    });
+    assert!(is_allowed(&answer.unwrap().unwrap()));
+}
+
+#[test]
+fn abandoned_acquire_is_never_delivered_and_leaves_the_queue() {
+    let clock = ManualClock::new(0).unwrap();
+    let limiter = fixed_window(&clock);
+    let (wake, woken) = channel();
+    let completions = Completions::new(move || _ = wake.send(()));
+    assert!(limiter.blocking().check("user").unwrap().allowed());
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    for tag in [1, 2] {
+        assert_eq!(completions.submit(&limiter, &acquire, tag), None);
+    }
+    completions.abandon(&1);
+    completions.abandon(&3);
+    clock.advance(Duration::from_secs(60)).unwrap();
+    let mut tags = Vec::new();
+    while completions.pending() > 0 {
+        woken.recv_timeout(Duration::from_secs(10)).unwrap();
+        completions.drain(|tag, answer| tags.push((tag, is_allowed(&answer.unwrap()))));
+    }
+    // The first waiter has left the queue, so that the second is admitted.
+    assert_eq!(tags, [(2, true)]);
+
+#[test]
+fn stopped_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
+    let clock = ManualClock::new(0).unwrap();
+    let policy = Policy::parse("api", "2/second leaky_bucket burst=4").unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock).build().unwrap().blocking();
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    assert!(limiter.check("user").unwrap().allowed());
+    let mut left = None;
+    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+        left = Some(limiter.peek("user").unwrap().remaining());
+        true
+    });
+    assert_eq!((answer, left), (None, Some(2)));
+    assert_eq!(limiter.peek("user").unwrap().remaining(), 3);
+}
+
+#[test]
+fn abandoned_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
+    let clock = ManualClock::new(0).unwrap();
+    let policy = Policy::parse("api", "2/second leaky_bucket burst=4").unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock).build().unwrap();
+    let completions = Completions::new(|| {});
+    let acquire = Call::Acquire(Request::new("user"), HOUR);
+    assert!(limiter.blocking().check("user").unwrap().allowed());
+    assert_eq!(completions.submit(&limiter, &acquire, 1), None);
+    assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
+    assert!(completions.abandon(&1));
+    assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 3);
+}
 }

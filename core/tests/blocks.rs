@@ -1,4 +1,4 @@
-//! Every block of code in the documentation is compiled or run by somebody, and every command that it names is there.
+//! Every code block of the documentation is compiled or run by a test, and every command in it exists.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -11,13 +11,13 @@ use std::fs;
 
 use pages::{Page, pages, root};
 
-/// Which test takes the blocks of a language out of a page, to compile or run them.
-const TAKEN: &[(&str, &str, &str)] = &[
+/// Page, language of its code blocks, and the test that compiles or runs them.
+const COVERED: &[(&str, &str, &str)] = &[
     // The start of the crate's documentation, and two modules of it, so `cargo test` runs them.
     ("README.md", "rust", "core/src/lib.rs"),
     ("docs/local.md", "rust", "core/src/lib.rs"),
     ("docs/redis.md", "rust", "core/src/lib.rs"),
-    // The same as in the bindings' own pages.
+    // The same blocks as in the pages of the bindings.
     ("README.md", "python", "core/tests/docs.rs"),
     ("README.md", "js", "core/tests/docs.rs"),
     ("README.md", "c", "core/tests/docs.rs"),
@@ -60,21 +60,22 @@ const TAKEN: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn every_block_is_taken_by_a_test() {
-    let mut used = vec![false; TAKEN.len()];
+fn every_code_block_is_covered_by_a_test() {
+    let mut used = vec![false; COVERED.len()];
     for Page { path, fenced, .. } in pages() {
         for (line, language) in fenced {
-            // Commands are looked at below, and text is for people.
+            // The test below checks commands; text is not code.
             if ["sh", "text"].contains(&language.as_str()) {
                 continue;
             }
-            let at = TAKEN.iter().position(|(page, of, _)| *page == path && *of == language);
-            let at = at.unwrap_or_else(|| panic!("{path}:{line}: no test takes blocks of {language:?}"));
+            let at = COVERED.iter().position(|(page, of, _)| *page == path && *of == language);
+            let at =
+                at.unwrap_or_else(|| panic!("{path}:{line}: no test covers code blocks of {language:?}"));
             used[at] = true;
         }
     }
-    for ((page, language, by), used) in TAKEN.iter().zip(used) {
-        assert!(used, "{page} has no block of {language} any more");
+    for ((page, language, by), used) in COVERED.iter().zip(used) {
+        assert!(used, "{page} has no code block of {language}");
         let name = page.rsplit_once('/').map_or(*page, |(_, name)| name);
         let text = fs::read_to_string(root().join(by)).unwrap();
         assert!(text.contains(name), "{by} does not read {page}");
@@ -82,7 +83,7 @@ fn every_block_is_taken_by_a_test() {
 }
 
 #[test]
-fn every_command_is_there() {
+fn every_documented_command_exists() {
     let pages = pages();
     let commands: usize = pages.iter().map(|page| page.commands.len()).sum();
     assert!(commands > 50, "only {commands} commands were found");
@@ -90,7 +91,7 @@ fn every_command_is_there() {
         let folder = root().join(&path);
         let folder = folder.parent().unwrap();
         for (line, command) in commands {
-            if let Err(reason) = commands::is_there(folder, &command) {
+            if let Err(reason) = commands::check(folder, &command) {
                 panic!("{path}:{line}: {command}: {reason}");
             }
         }

@@ -1,4 +1,4 @@
-//! Calls as values, and what event loops of other languages are handed.
+//! Calls as values, and their delivery to event loops of other languages.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -10,7 +10,7 @@ use polylimit::{
     Answer, Call, Completions, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Request,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn limiter(clock: &ManualClock) -> Limiter {
     let policy = Policy::parse("api", "2/minute fixed_window").unwrap();
@@ -28,14 +28,14 @@ fn decision(answer: Result<Answer, Error>) -> Decision {
     }
 }
 
-/// A loop that hears of being woken.
+/// Completions of an event loop, and a channel that receives its wake-ups.
 fn completions() -> (Completions<u32>, Receiver<()>) {
     let (wake, woken) = channel();
     (Completions::new(move || _ = wake.send(())), woken)
 }
 
 #[test]
-fn what_needs_no_waiting_is_answered_at_once() {
+fn call_that_needs_no_wait_is_answered_at_once() {
     let limiter = limiter(&clock());
     let (completions, _woken) = completions();
     let key = Request::new("user");
@@ -53,7 +53,7 @@ fn what_needs_no_waiting_is_answered_at_once() {
 }
 
 #[test]
-fn what_has_to_wait_is_handed_out_after_one_wake_up() {
+fn waiting_calls_are_delivered_after_a_wake_up() {
     let clock = clock();
     let limiter = limiter(&clock);
     let (completions, woken) = completions();
@@ -66,7 +66,7 @@ fn what_has_to_wait_is_handed_out_after_one_wake_up() {
     }
     assert_eq!(completions.pending(), 3);
     completions.drain(|tag, answer| panic!("{tag}: {answer:?}"));
-    assert!(woken.try_recv().is_err(), "nothing can go on yet");
+    assert!(woken.try_recv().is_err(), "no unit is refilled yet");
     clock.advance(Duration::from_secs(60)).unwrap();
     let mut tags = Vec::new();
     while tags.len() < 3 {
@@ -81,50 +81,50 @@ fn what_has_to_wait_is_handed_out_after_one_wake_up() {
 }
 
 #[test]
-fn a_loop_that_does_not_come_keeps_nobody_waiting() {
+fn stopped_event_loop_delays_no_other_loop() {
     let clock = clock();
     let limiter = limiter(&clock);
     let acquire = Call::Acquire(Request::new("user").cost(2), Duration::from_secs(1000));
-    let ((stopped, _unheard), (alive, woken)) = (completions(), completions());
+    let ((stopped, _ignored), (running, woken)) = (completions(), completions());
     assert!(decision(stopped.submit(&limiter, &acquire, 0).unwrap()).allowed());
-    for (completions, tag) in [(&stopped, 1), (&alive, 2), (&stopped, 3), (&alive, 4)] {
+    for (completions, tag) in [(&stopped, 1), (&running, 2), (&stopped, 3), (&running, 4)] {
         assert_eq!(completions.submit(&limiter, &acquire, tag), None);
     }
     for tag in [2, 4] {
-        // Those of the loop that is stopped have their turns between the others'.
+        // The calls of the two loops alternate in the queue.
         for _ in 0..2 {
             until_remaining(&limiter, 0);
             clock.advance(Duration::from_secs(60)).unwrap();
         }
-        woken.recv_timeout(PATIENCE).unwrap();
-        let mut answered = Vec::new();
-        alive.drain(|tag, answer| answered.push((tag, decision(answer).allowed())));
-        assert_eq!(answered, [(tag, true)]);
+        woken.recv_timeout(TIMEOUT).unwrap();
+        let mut answers = Vec::new();
+        running.drain(|tag, answer| answers.push((tag, decision(answer).allowed())));
+        assert_eq!(answers, [(tag, true)]);
     }
-    let mut answered = Vec::new();
-    stopped.drain(|tag, answer| answered.push((tag, decision(answer).allowed())));
-    answered.sort_unstable();
-    assert_eq!(answered, [(1, true), (3, true)]);
+    let mut answers = Vec::new();
+    stopped.drain(|tag, answer| answers.push((tag, decision(answer).allowed())));
+    answers.sort_unstable();
+    assert_eq!(answers, [(1, true), (3, true)]);
 }
 
-/// Waits until so much of a minute is left.
+/// Waits until so many units remain.
 fn until_remaining(limiter: &Limiter, remaining: u64) {
-    let began = Instant::now();
+    let start = Instant::now();
     while limiter.blocking().peek("user").unwrap().remaining() != remaining {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn who_is_abandoned_gives_up_its_place_at_once() {
+fn abandoned_call_leaves_the_queue_at_once() {
     let policy = Policy::parse("api", "2/minute token_bucket").unwrap();
     let limiter = Limiter::builder().policy(policy).clock(clock()).build().unwrap();
     let acquire = Call::Acquire(Request::new("user").cost(2), Duration::from_secs(100));
     let (completions, _woken) = completions();
     assert!(decision(completions.submit(&limiter, &acquire, 0).unwrap()).allowed());
     for tag in 1..1000 {
-        // There is time for one of them: a second one would be told that it stands too far back.
+        // The timeout allows for one waiter. A second one would be denied at once.
         assert_eq!(completions.submit(&limiter, &acquire, tag), None);
         assert!(completions.abandon(&tag));
         assert!(!completions.abandon(&tag));
@@ -134,7 +134,7 @@ fn who_is_abandoned_gives_up_its_place_at_once() {
 }
 
 #[test]
-fn who_is_abandoned_once_it_is_admitted_keeps_nothing() {
+fn call_abandoned_after_admission_returns_its_units() {
     let clock = clock();
     let limiter = limiter(&clock);
     let acquire = Call::Acquire(Request::new("user").cost(2), Duration::from_secs(100));
@@ -142,8 +142,8 @@ fn who_is_abandoned_once_it_is_admitted_keeps_nothing() {
     assert!(decision(completions.submit(&limiter, &acquire, 0).unwrap()).allowed());
     assert_eq!(completions.submit(&limiter, &acquire, 1), None);
     clock.advance(Duration::from_secs(60)).unwrap();
-    // It was admitted on another thread, and the loop has not come.
-    woken.recv_timeout(PATIENCE).unwrap();
+    // Another thread has admitted the call, and the loop has not drained it.
+    woken.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 0);
     assert!(completions.abandon(&1));
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
@@ -151,19 +151,19 @@ fn who_is_abandoned_once_it_is_admitted_keeps_nothing() {
     assert_eq!(completions.pending(), 0);
 }
 
-/// The answer to a call, waited for.
+/// Waits for the answer to a call.
 fn answer_of(completions: &Completions<u32>, limiter: &Limiter, call: &Call<'_>) -> Result<Answer, Error> {
     const TAG: u32 = u32::MAX;
     let mut answer = completions.submit(limiter, call, TAG);
-    let began = Instant::now();
+    let start = Instant::now();
     loop {
         if let Some(answer) = answer {
             return answer;
         }
-        assert!(began.elapsed() < PATIENCE);
-        completions.drain(|tag, given| {
+        assert!(start.elapsed() < TIMEOUT);
+        completions.drain(|tag, delivered| {
             if tag == TAG {
-                answer = Some(given);
+                answer = Some(delivered);
             }
         });
     }
@@ -194,7 +194,7 @@ fn quotas_in_a_request_are_a_policy_of_their_own() {
     assert_eq!(check("5/minute").remaining(), 4);
     assert_eq!(check(" 5/60s ").remaining(), 3);
     assert_eq!(check("6/minute").remaining(), 5);
-    // The only policy that has a name of its own needs no name.
+    // A request without a policy uses the only named one.
     assert_eq!(decision(limiter.try_call(&Call::Check(Request::new("user"))).unwrap()).remaining(), 1);
     assert_eq!(limiter.policy("5/minute").unwrap().name(), "5|minute");
     assert_eq!(limiter.policies().len(), 3);
@@ -206,7 +206,7 @@ fn quotas_in_a_request_are_a_policy_of_their_own() {
 }
 
 #[test]
-fn a_limiter_without_policies_takes_quotas() {
+fn limiter_without_policies_accepts_quotas_in_requests() {
     let limiter = Limiter::builder().build().unwrap().blocking();
     assert_eq!(limiter.check(Request::new("user").policy("3/m")).unwrap().remaining(), 2);
     let refused = limiter.check("user").unwrap_err();
@@ -214,7 +214,7 @@ fn a_limiter_without_policies_takes_quotas() {
 }
 
 #[test]
-fn options_are_set_by_name() {
+fn option_names_and_values_are_checked() {
     let builder = || Limiter::builder().policy(Policy::parse("api", "1/m").unwrap());
     let refused = |limiter: Result<Limiter, Error>| limiter.unwrap_err().message().to_owned();
     let one_key = builder().option("max_keys", "1").build().unwrap().blocking();
@@ -256,7 +256,7 @@ fn options_are_set_by_name() {
 }
 
 #[test]
-fn a_closed_limiter_says_so() {
+fn closed_limiter_answers_every_call_with_closed() {
     let clock = clock();
     let limiter = limiter(&clock);
     let (completions, woken) = completions();
@@ -280,8 +280,8 @@ fn a_closed_limiter_says_so() {
 }
 
 #[test]
-fn closing_the_limiter_answers_what_waits() {
-    // A server that takes connections and never answers.
+fn close_answers_pending_calls() {
+    // A server that accepts connections and never replies.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}?deadline=60s", silent.local_addr().unwrap());
     let limiter =
@@ -297,8 +297,8 @@ fn closing_the_limiter_answers_what_waits() {
     assert_eq!(answers, [(1, ErrorKind::Closed)]);
 }
 
-/// What is answered next, each by its tag.
-fn answered(completions: &Completions<u32>, woken: &Receiver<()>) -> Vec<(u32, Result<Answer, Error>)> {
+/// Waits for the next answers, with their tags.
+fn next_answers(completions: &Completions<u32>, woken: &Receiver<()>) -> Vec<(u32, Result<Answer, Error>)> {
     let mut answers = Vec::new();
     while answers.is_empty() {
         woken.recv_timeout(Duration::from_secs(30)).unwrap();
@@ -308,12 +308,12 @@ fn answered(completions: &Completions<u32>, woken: &Receiver<()>) -> Vec<(u32, R
 }
 
 #[test]
-fn calls_that_are_held_are_started_together() {
+fn held_calls_are_started_together() {
     let clock = clock();
     let limiter = limiter(&clock);
     let (completions, woken) = completions();
     let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(90));
-    // What is known is not held.
+    // A call that needs no wait is answered at once.
     assert!(completions.hold(&limiter, &Call::Check(Request::new("user")), 0).is_some());
     for tag in 1..3 {
         assert_eq!(completions.hold(&limiter, &acquire, tag), None);
@@ -321,14 +321,14 @@ fn calls_that_are_held_are_started_together() {
     assert_eq!(completions.pending(), 2);
     completions.drain(|tag, _| panic!("{tag} was not started"));
     completions.start_held();
-    let answers = answered(&completions, &woken);
+    let answers = next_answers(&completions, &woken);
     assert!(
         matches!(&answers[..], [(1, Ok(Answer::Decision(decision)))] if decision.allowed()),
         "{answers:?}"
     );
     assert_eq!(completions.pending(), 1);
     clock.advance(Duration::from_secs(60)).unwrap();
-    let answers = answered(&completions, &woken);
+    let answers = next_answers(&completions, &woken);
     assert!(
         matches!(&answers[..], [(2, Ok(Answer::Decision(decision)))] if decision.allowed()),
         "{answers:?}"
@@ -338,25 +338,25 @@ fn calls_that_are_held_are_started_together() {
 }
 
 #[test]
-fn calls_that_are_held_are_answered_when_the_limiter_is_closed() {
+fn held_calls_are_answered_when_the_limiter_is_closed() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}?deadline=60s", silent.local_addr().unwrap());
     let limiter =
         || Limiter::builder().store(&url).policy(Policy::parse("api", "2/minute").unwrap()).build().unwrap();
     let (completions, woken) = completions();
     let check = Call::Check(Request::new("user"));
-    // Closed after they were started, and before that; and dropped without being started.
+    // The limiter is closed after the start of a call, and before it. A held call is dropped.
     let started = limiter();
     assert!(completions.hold(&started, &check, 1).is_none());
     completions.start_held();
     started.close();
-    let answers = answered(&completions, &woken);
+    let answers = next_answers(&completions, &woken);
     assert!(matches!(&answers[..], [(1, Err(error))] if error.kind() == ErrorKind::Closed), "{answers:?}");
     let held = limiter();
     assert!(completions.hold(&held, &check, 2).is_none());
     held.close();
     completions.start_held();
-    let answers = answered(&completions, &woken);
+    let answers = next_answers(&completions, &woken);
     assert!(matches!(&answers[..], [(2, Err(error))] if error.kind() == ErrorKind::Closed), "{answers:?}");
     assert_eq!(completions.pending(), 0);
     assert!(completions.hold(&limiter(), &check, 3).is_none());
@@ -364,7 +364,7 @@ fn calls_that_are_held_are_answered_when_the_limiter_is_closed() {
 }
 
 #[test]
-fn a_call_is_a_future_that_any_executor_can_poll() {
+fn call_is_a_future_that_any_executor_can_poll() {
     let clock = clock();
     let limiter = limiter(&clock);
     let key = Request::new("user");
@@ -389,7 +389,7 @@ fn a_call_is_a_future_that_any_executor_can_poll() {
     assert_eq!(run(Call::Check(key)).unwrap().unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// A waker that says so.
+/// A waker that sends a message.
 struct Woken(std::sync::mpsc::Sender<()>);
 
 impl std::task::Wake for Woken {

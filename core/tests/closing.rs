@@ -1,4 +1,4 @@
-//! A limiter that is closed answers nothing any more and gives back what it held, also while it is still referenced.
+//! `close`: ends all calls, and releases threads, descriptors and memory although the limiter is still referenced.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use polylimit::{Call, Completions, ErrorKind, Limiter, Policy, Request};
 
-/// What an allocator keeps, and a busy machine's noise.
-const SPARE_KIB: usize = 16 << 10;
+/// Memory that the allocator may retain.
+const RETAINED_KIB: usize = 16 << 10;
 const LONG: Duration = Duration::from_secs(600);
 
-/// What this process holds is counted by one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
+/// One test at a time counts the resources of the process.
+fn exclusive() -> MutexGuard<'static, ()> {
     static TESTS: Mutex<()> = Mutex::new(());
     TESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -24,7 +24,7 @@ fn limiter(url: &str) -> Limiter {
     Limiter::builder().store(url).policy(Policy::parse("api", "1/hour").unwrap()).build().unwrap()
 }
 
-/// A server that takes connections and never answers.
+/// A server that accepts connections and never replies.
 fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}?deadline=60s", listener.local_addr().unwrap());
@@ -32,13 +32,13 @@ fn silent() -> (TcpListener, String) {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Resources {
     threads: usize,
     descriptors: usize,
     kib: usize,
 }
 
-impl Held {
+impl Resources {
     fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let number = |name: &str| {
@@ -49,20 +49,20 @@ impl Held {
         Self { threads: number("Threads:"), descriptors, kib: number("VmRSS:") }
     }
 
-    /// Apart from what a few other tests have meanwhile, which begin and wait for this one.
+    /// Allows for a few threads and descriptors of other tests, which have started and wait for this one.
     fn is_no_more_than(&self, before: &Self) -> bool {
         self.threads <= before.threads + 5 && self.descriptors <= before.descriptors + 5
     }
 
     fn assert_no_more_than(&self, before: &Self) {
         assert!(self.is_no_more_than(before), "{before:?} {self:?}");
-        assert!(self.kib <= before.kib + SPARE_KIB, "{before:?} {self:?}");
+        assert!(self.kib <= before.kib + RETAINED_KIB, "{before:?} {self:?}");
     }
 }
 
 #[test]
-fn every_operation_of_every_store_fails() {
-    let _alone = alone();
+fn every_operation_on_a_closed_limiter_fails_with_closed() {
+    let _exclusive = exclusive();
     let local = format!("local:closing-{}", std::process::id());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (_listener, redis) = silent();
@@ -104,8 +104,8 @@ fn every_operation_of_every_store_fails() {
 }
 
 #[test]
-fn what_waits_is_told_at_once() {
-    let _alone = alone();
+fn close_ends_waiting_calls_at_once() {
+    let _exclusive = exclusive();
     let (_listener, redis) = silent();
     for url in ["memory:", &redis] {
         let limiter = limiter(url);
@@ -122,7 +122,7 @@ fn what_waits_is_told_at_once() {
         for (tag, call) in calls.iter().enumerate() {
             assert!(completions.submit(&limiter, call, tag).is_none());
         }
-        let began = std::thread::scope(|scope| {
+        let start = std::thread::scope(|scope| {
             let blocking = limiter.blocking();
             let threads: Vec<_> = calls
                 .iter()
@@ -138,12 +138,12 @@ fn what_waits_is_told_at_once() {
                 })
                 .collect();
             std::thread::sleep(Duration::from_millis(300));
-            let began = Instant::now();
+            let start = Instant::now();
             limiter.close();
             for thread in threads.into_iter().flatten() {
                 assert_eq!(thread.join().unwrap(), ErrorKind::Closed, "{url}");
             }
-            began
+            start
         });
         let mut answered = 0;
         while answered < calls.len() {
@@ -153,14 +153,14 @@ fn what_waits_is_told_at_once() {
                 answered += 1;
             });
         }
-        // Far from its deadline and its timeouts.
-        assert!(began.elapsed() < Duration::from_secs(20), "{url}: {:?}", began.elapsed());
+        // Far below the deadline and the timeouts of the calls.
+        assert!(start.elapsed() < Duration::from_secs(20), "{url}: {:?}", start.elapsed());
     }
 }
 
 #[test]
-fn ten_thousand_limiters_leave_nothing_behind() {
-    let _alone = alone();
+fn ten_thousand_closed_limiters_leave_no_resources() {
+    let _exclusive = exclusive();
     let churn = |count| {
         for _ in 0..count {
             let limiter = limiter("memory:");
@@ -169,15 +169,15 @@ fn ten_thousand_limiters_leave_nothing_behind() {
         }
     };
     churn(100);
-    let before = Held::now();
+    let before = Resources::now();
     churn(10_000);
-    Held::now().assert_no_more_than(&before);
+    Resources::now().assert_no_more_than(&before);
 }
 
 #[test]
-fn a_closed_limiter_that_is_referenced_holds_no_states() {
-    let _alone = alone();
-    let before = Held::now();
+fn closed_limiter_that_is_referenced_holds_no_states() {
+    let _exclusive = exclusive();
+    let before = Resources::now();
     let closed: Vec<_> = (0..40)
         .map(|_| {
             let limiter = limiter("memory:");
@@ -190,14 +190,14 @@ fn a_closed_limiter_that_is_referenced_holds_no_states() {
         })
         .collect();
     // Each has held about a megabyte.
-    Held::now().assert_no_more_than(&before);
+    Resources::now().assert_no_more_than(&before);
     drop(closed);
 }
 
 #[test]
-fn threads_and_descriptors_of_limiters_that_wait_are_given_back() {
-    let _alone = alone();
-    let before = Held::now();
+fn close_releases_threads_and_descriptors_of_waiting_calls() {
+    let _exclusive = exclusive();
+    let before = Resources::now();
     let (listener, redis) = silent();
     let mut closed = Vec::new();
     for url in ["memory:", &redis] {
@@ -219,7 +219,7 @@ fn threads_and_descriptors_of_limiters_that_wait_are_given_back() {
     drop(listener);
     let until = Instant::now() + Duration::from_secs(20);
     loop {
-        let after = Held::now();
+        let after = Resources::now();
         if after.is_no_more_than(&before) {
             break;
         }

@@ -1,4 +1,4 @@
-//! What the documentation lists is what there is.
+//! Generated and repeated parts of the documentation are current.
 
 #[path = "../examples/draw_algorithms/drawing.rs"]
 mod drawing;
@@ -12,9 +12,9 @@ use polylimit::{Degradation, RedisOptions};
 const START: &str = "<!-- options: written by core/tests/docs.rs from RedisOptions::ALL -->\n";
 const END: &str = "<!-- end of options -->";
 
-/// `WRITE_DOCS=1 cargo test -p polylimit --test docs` writes the table anew.
+/// `WRITE_DOCS=1 cargo test -p polylimit --test docs` updates the table.
 #[test]
-fn every_option_of_the_redis_store() {
+fn redis_options_are_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/redis.md");
     let text = std::fs::read_to_string(path).unwrap();
     let mut table = "| option | default | allowed | |\n|---|---|---|---|\n".to_owned();
@@ -30,22 +30,22 @@ fn every_option_of_the_redis_store() {
     if std::env::var_os("WRITE_DOCS").is_some() {
         std::fs::write(path, &written).unwrap();
     } else {
-        assert!(text == written, "docs/redis.md is not what RedisOptions::ALL says: run with WRITE_DOCS=1");
+        assert!(text == written, "docs/redis.md differs from RedisOptions::ALL: run with WRITE_DOCS=1");
     }
 }
 
-/// Whoever begins with Redis is told what to expect, in the same words everywhere.
+/// Every quick start describes the first use of Redis in the same words.
 #[test]
-fn what_every_quick_start_says_of_redis() {
+fn quick_starts_say_the_same_about_redis() {
     let read = |path: &str| {
         std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR")))
             .unwrap()
             .replace("fallbackShare", "fallback_share")
     };
     let readme = read("README.md");
-    let (_, said) = readme.split_once("\nWith Redis, call `ready` ").unwrap();
-    let (said, _) = said.split_once("\n\n").unwrap();
-    assert!(said.contains("N times the limit"));
+    let (_, text) = readme.split_once("\nWith Redis, call `ready` ").unwrap();
+    let (text, _) = text.split_once("\n\n").unwrap();
+    assert!(text.contains("N times the limit"));
     for page in [
         "docs/redis.md",
         "bindings/python/README.md",
@@ -55,28 +55,28 @@ fn what_every_quick_start_says_of_redis() {
         "bindings/uniffi/kotlin/README.md",
         "bindings/uniffi/ruby/README.md",
     ] {
-        assert!(read(page).contains(said), "{page} does not say of Redis what README.md says");
+        assert!(read(page).contains(text), "{page} has not the text of README.md about Redis");
     }
 }
 
-/// Operators look up what a decision says.
+/// Operators look up the reason of a degraded decision.
 #[test]
-fn every_reason_of_a_degraded_decision() {
+fn degradation_reasons_are_documented() {
     let text = include_str!("../../docs/redis.md");
     let (_, rest) = text.split_once("<!-- reasons: ").unwrap();
     let (table, _) = rest.split_once("<!-- end of reasons -->").unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     let names = rows.flat_map(|names| names.split(", ")).map(|name| name.trim_matches('`'));
-    let mut told: Vec<_> = names.filter(|name| *name != "degraded").collect();
+    let mut documented: Vec<_> = names.filter(|name| *name != "degraded").collect();
     let mut known = Degradation::ALL.map(Degradation::name);
-    told.sort_unstable();
+    documented.sort_unstable();
     known.sort_unstable();
-    assert_eq!(told, known);
+    assert_eq!(documented, known);
 }
 
 /// The README's examples in other languages are those of their own READMEs, which their tests run.
 #[test]
-fn the_examples_of_other_languages() {
+fn examples_of_other_languages_are_those_of_their_pages() {
     let read =
         |path: &str| std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let readme = read("README.md");
@@ -93,13 +93,16 @@ fn the_examples_of_other_languages() {
             readme.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
         assert!(!blocks.is_empty(), "no example of {language}");
         for block in blocks {
-            assert!(theirs.contains(block), "bindings/{language}/README.md has no such example:\n{block}");
+            assert!(
+                theirs.contains(block),
+                "bindings/{language}/README.md does not have the example:\n{block}"
+            );
         }
     }
 }
 
 #[test]
-fn the_picture_of_the_algorithms() {
+fn picture_of_the_algorithms_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/algorithms.svg");
     let drawn = drawing::draw().unwrap();
     if std::env::var_os("WRITE_DOCS").is_some() {
@@ -108,7 +111,7 @@ fn the_picture_of_the_algorithms() {
         let text = std::fs::read_to_string(path).unwrap();
         assert!(
             text == drawn,
-            "docs/algorithms.svg is not what core/examples/draw_algorithms draws: run with WRITE_DOCS=1"
+            "docs/algorithms.svg differs from what core/examples/draw_algorithms draws: run with WRITE_DOCS=1"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Replays what the fuzzers have found, with the compiler that everything else is built with.
+//! Replays the corpus of the fuzz targets with the compiler of the project.
 
 #![allow(clippy::expect_used, reason = "a test may fail by a panic")]
 #![allow(unreachable_pub, reason = "the targets are public in the crate that fuzzes them")]

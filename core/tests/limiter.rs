@@ -1,4 +1,4 @@
-//! The limiter: which policy, what is refused, and what changes keep.
+//! The limiter: selection of policies, refused input, changes of policies, and `policy_for`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -9,7 +9,7 @@ fn policy(name: &str, quotas: &str) -> Policy {
 }
 
 #[test]
-fn a_policy_is_found_by_name_or_by_being_the_only_one() {
+fn policy_is_selected_by_name_or_as_the_only_one() {
     let limiter = Limiter::builder().policy(policy("api", "5/minute")).build().unwrap().blocking();
     assert_eq!(limiter.check("user").unwrap().remaining(), 4);
     assert_eq!(limiter.check(Request::new("user").policy("api")).unwrap().remaining(), 3);
@@ -26,12 +26,12 @@ fn a_policy_is_found_by_name_or_by_being_the_only_one() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_refused_without_showing_the_key() {
+fn invalid_request_is_refused_without_showing_the_key() {
     let limiter = Limiter::builder().policy(policy("api", "5/minute")).build().unwrap().blocking();
     let key = vec![b's'; Request::MAX_KEY_LENGTH + 1];
     let error = limiter.check(&key).unwrap_err().to_string();
     assert_eq!(error, "key has 1048577 bytes: allowed are up to 1048576");
-    // A key that is known is decided by a shorter way than one that is not.
+    // A key with a state is decided on a fast path.
     assert!(limiter.check("known").unwrap().allowed());
     for (key, cost) in [("new", Request::MAX_COST + 1), ("known", Request::MAX_COST + 1), ("known", u64::MAX)]
     {
@@ -46,8 +46,8 @@ fn what_is_out_of_bounds_is_refused_without_showing_the_key() {
 }
 
 #[test]
-fn each_of_many_policies_is_asked_for_by_its_name() {
-    // The first few are found in another way than the rest, and so are quotas that stand among them.
+fn each_of_many_policies_is_found_by_name() {
+    // The first few policies are found by another way than the others, and so are quotas among them.
     let limiter = Limiter::builder().policy(policy("p1", "1/day")).build().unwrap();
     let blocking = limiter.blocking();
     let remaining = |name: &str| blocking.check(Request::new("user").policy(name)).unwrap().remaining();
@@ -71,7 +71,7 @@ fn each_of_many_policies_is_asked_for_by_its_name() {
 }
 
 #[test]
-fn a_limiter_is_built_valid() {
+fn builder_refuses_invalid_settings() {
     let twice = Limiter::builder().policy(policy("api", "5/minute")).policy(policy("api", "6/minute"));
     assert!(twice.build().unwrap_err().to_string().contains("two policies are named api"));
     let no_room = Limiter::builder().policy(policy("api", "5/minute")).max_keys(0);
@@ -79,7 +79,7 @@ fn a_limiter_is_built_valid() {
 }
 
 #[test]
-fn the_current_numbers_can_be_asked_for() {
+fn current_policies_can_be_read() {
     let limiter = Limiter::builder().policy(policy("api", "5/minute")).build().unwrap();
     limiter.set_policy(policy("login", "2/minute")).unwrap();
     limiter.set_policy(policy("api", "6/minute")).unwrap();
@@ -89,7 +89,7 @@ fn the_current_numbers_can_be_asked_for() {
 }
 
 #[test]
-fn each_of_many_is_decided_on_its_own_and_in_order() {
+fn check_many_decides_each_request_in_order() {
     let limiter = Limiter::builder()
         .policy(policy("api", "2/minute"))
         .policy(policy("login", "1/minute"))
@@ -101,7 +101,7 @@ fn each_of_many_is_decided_on_its_own_and_in_order() {
         Request::new("a").policy("api"),
         Request::new("a").policy("api"),
         Request::new("a").policy("login"),
-        Request::new("b").policy("nobody"),
+        Request::new("b").policy("unknown"),
         Request::new("b").policy("api").cost(2),
     ]);
     let allowed: Vec<_> =
@@ -110,7 +110,7 @@ fn each_of_many_is_decided_on_its_own_and_in_order() {
 }
 
 #[test]
-fn each_quota_has_its_own_view() {
+fn decision_shows_each_quota() {
     let clock = ManualClock::new(1_800_000_000_000_000).unwrap();
     let limiter = Limiter::builder()
         .policy(policy("api", "10/second token_bucket; 100/hour fixed_window"))
@@ -128,7 +128,7 @@ fn each_quota_has_its_own_view() {
 }
 
 #[test]
-fn quotas_that_come_and_go_start_unused() {
+fn added_quota_starts_unused_and_changed_quota_keeps_its_usage() {
     let clock = ManualClock::new(1_800_000_000_000_000).unwrap();
     let limiter = Limiter::builder()
         .policy(policy("api", "5/minute sliding_log; 9/hour"))
@@ -142,17 +142,65 @@ fn quotas_that_come_and_go_start_unused() {
         peeked.quotas().iter().map(|view| view.remaining).collect::<Vec<_>>()
     };
     limiter.charge(Request::new("user").cost(3)).unwrap();
-    // In another order, with other numbers: what was used is kept.
+    // Another order and other numbers keep the usage.
     change("20/hour; 4/minute sliding_log");
     assert_eq!(remaining(), [17, 1]);
-    // Other buckets make another quota.
+    // Another number of buckets makes another quota.
     change("20/hour buckets=1; 4/minute sliding_log");
     assert_eq!(remaining(), [20, 1]);
-    // Nothing was written in between, so the old quota finds its state again; after a write it is gone.
+    // Without a write in between the old quota finds its state again. A write removes it.
     change("20/hour; 4/minute sliding_log");
     assert_eq!(remaining(), [17, 1]);
     change("20/hour buckets=1; 4/minute sliding_log");
     assert!(limiter.check("user").unwrap().allowed());
     change("20/hour; 4/minute sliding_log");
     assert_eq!(remaining(), [20, 0]);
+}
+
+#[test]
+fn policy_for_returns_the_policy_that_decides() {
+    let api = Policy::parse("api", "100/minute").unwrap();
+    let limiter = Limiter::builder().policy(api.clone()).build().unwrap();
+    assert_eq!(limiter.policy_for(None, None), Ok(api.clone()));
+    assert_eq!(limiter.policy_for(Some("api"), None), Ok(api));
+
+    let quotas = "5/s; 7/m";
+    assert_eq!(limiter.policy_for(Some(quotas), None).unwrap().name(), "5|second&7|minute");
+    let asked = limiter.blocking().check(Request::new("k").policy(quotas)).unwrap();
+    assert_eq!(limiter.policy_for(Some(quotas), None).unwrap().quotas().len(), asked.quotas().len());
+    assert_eq!(limiter.policy_for(None, None).unwrap().name(), "api");
+
+    limiter.set_policy(Policy::parse("login", "1/s").unwrap()).unwrap();
+    assert_eq!(limiter.policy_for(None, None).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    limiter.close();
+    assert_eq!(limiter.policy_for(Some("api"), None).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn policy_for_gives_each_scope_a_policy_of_its_own() {
+    let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute").unwrap()).build().unwrap();
+    let login = limiter.policy_for(Some("2 per minute"), Some("/login")).unwrap();
+    let search = limiter.policy_for(Some("2/60s"), Some("/search")).unwrap();
+    assert_eq!(login, limiter.policy_for(Some("2/minute"), Some("/login")).unwrap());
+    assert_ne!(login.name(), search.name());
+    let remaining =
+        |policy: &str| limiter.blocking().check(Request::new("k").policy(policy)).unwrap().remaining();
+    assert_eq!([login.name(), search.name(), "2/minute", login.name()].map(remaining), [1, 1, 1, 0]);
+    // Quotas without a name do not change the policy for requests that name none.
+    assert_eq!(limiter.policy_for(None, Some("/login")).unwrap().name(), "api");
+}
+
+#[test]
+fn policy_for_refuses_unknown_policies_and_invalid_quotas() {
+    let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute").unwrap()).build().unwrap();
+    let refused = |policy, scope| {
+        let error = limiter.policy_for(policy, scope).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.to_string()
+    };
+    assert!(refused(Some("apy"), None).contains("policy \"apy\" is not known: this limiter has api"));
+    assert!(refused(Some("apy"), Some("/login")).contains("this limiter has api"));
+    assert!(refused(Some("100/minut"), None).contains("read \"minut\""));
+    assert!(refused(Some("100/minut"), Some("/login")).contains("read \"minut\""));
+    assert!(refused(Some("100/minute"), Some("")).contains("allowed is a text of 1 to 256 bytes"));
 }

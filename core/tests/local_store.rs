@@ -1,5 +1,5 @@
-//! The store of one host: the same decisions as in memory, one budget for all processes, whatever befalls them or the
-//! file.
+//! The shared-file store: the same decisions as the memory store, one quota for all processes of a host, and recovery from
+//! killed processes and damaged files.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -10,8 +10,6 @@ mod agreement;
 mod child;
 #[path = "local_store/damage.rs"]
 mod damage;
-#[path = "local_store/forks.rs"]
-mod forks;
 #[path = "local_store/full.rs"]
 mod full;
 #[path = "local_store/limiters.rs"]
@@ -28,7 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use polylimit::{Limiter, LimiterBuilder, Policy, blocking};
 
-/// A file that is removed in the end.
+/// A file that is removed on drop.
 struct Store(PathBuf);
 
 impl Store {
@@ -47,7 +45,7 @@ impl Store {
         self.builder(quotas).build().unwrap().blocking()
     }
 
-    /// A limiter on a file of whatever size others made it.
+    /// A limiter on a file of any existing size.
     fn limiter_of_any_size(&self, quotas: &str) -> blocking::Limiter {
         let policy = Policy::parse("test", quotas).unwrap();
         Limiter::builder().store(&self.url()).policy(policy).build().unwrap().blocking()
@@ -65,7 +63,7 @@ impl Drop for Store {
     }
 }
 
-/// How often something is done, unless the environment says otherwise.
-fn times(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|times| times.parse().ok()).unwrap_or(otherwise)
+/// The number of repetitions: the environment variable, or this default.
+fn times(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|times| times.parse().ok()).unwrap_or(default)
 }

@@ -1,4 +1,4 @@
-//! The memory store: bounded, never dropping what is in use, cleaning as it goes.
+//! The memory store: bounded in its keys, never evicts a key in use, and removes idle keys.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -20,7 +20,7 @@ fn keys(limiter: &blocking::Limiter) -> usize {
 }
 
 #[test]
-fn a_key_in_use_is_never_dropped_for_a_new_one() {
+fn key_in_use_is_never_evicted_for_a_new_one() {
     for quotas in ["2/minute", "2/minute token_bucket", "2/minute sliding_log; 5/hour fixed_window"] {
         let (limiter, _) = limiter(quotas, 100);
         for key in 0..100 {
@@ -29,7 +29,7 @@ fn a_key_in_use_is_never_dropped_for_a_new_one() {
         for key in 0..1_000 {
             let decision = limiter.check(&format!("new:{key}")).unwrap();
             assert_eq!(decision.degraded(), Some(Degradation::StoreFull), "{quotas}");
-            // All newcomers share the one budget of 2.
+            // All new keys share one state, with a limit of 2.
             assert_eq!(decision.allowed(), key < 2, "{quotas}");
         }
         assert_eq!(keys(&limiter), 100);
@@ -41,7 +41,7 @@ fn a_key_in_use_is_never_dropped_for_a_new_one() {
 }
 
 #[test]
-fn an_idle_key_makes_room_first() {
+fn idle_key_is_evicted_first() {
     let (limiter, clock) = limiter("1/minute token_bucket", 1_000);
     for key in 0..999 {
         assert!(limiter.check(&format!("early:{key}")).unwrap().allowed());
@@ -49,7 +49,7 @@ fn an_idle_key_makes_room_first() {
     }
     clock.advance(Duration::from_secs(10)).unwrap();
     assert!(limiter.check("late").unwrap().degraded().is_none());
-    // One after the other becomes idle, and each time there is room for just one more.
+    // One key after the other becomes idle, and each makes room for one more.
     clock.set(NOW_US + 60_000_000 - 1).unwrap();
     for key in 0..500 {
         assert!(limiter.check(&format!("new:{key}")).unwrap().degraded().is_some());
@@ -62,7 +62,7 @@ fn an_idle_key_makes_room_first() {
 }
 
 #[test]
-fn a_refund_or_reset_makes_room() {
+fn refund_or_reset_makes_room() {
     let (limiter, _) = limiter("5/minute", 10);
     for key in 0..10 {
         assert!(limiter.check(&format!("old:{key}")).unwrap().allowed());
@@ -81,7 +81,7 @@ fn a_refund_or_reset_makes_room() {
 }
 
 #[test]
-fn idle_keys_are_cleaned_as_new_ones_come() {
+fn idle_keys_are_removed_as_new_ones_arrive() {
     let (limiter, clock) = limiter("1/second sliding_log", 1_000_000);
     for second in 0..100 {
         for key in 0..1_000 {
@@ -93,7 +93,7 @@ fn idle_keys_are_cleaned_as_new_ones_come() {
 }
 
 #[test]
-fn what_leaves_no_trace_takes_no_place() {
+fn operations_without_effect_store_no_state() {
     let (limiter, _) = limiter("2/minute", 10);
     for key in 0..100 {
         let key = format!("key:{key}");
@@ -107,7 +107,7 @@ fn what_leaves_no_trace_takes_no_place() {
 }
 
 #[test]
-fn policies_and_their_keys_are_told_apart() {
+fn policies_and_keys_have_separate_states() {
     let names = ["a", "b", "c"];
     let builder = names
         .iter()
@@ -129,7 +129,7 @@ fn policies_and_their_keys_are_told_apart() {
 }
 
 #[test]
-fn a_limit_of_nothing_keeps_what_was_used_before() {
+fn limit_of_zero_keeps_earlier_usage() {
     let (limiter, clock) = limiter("10/minute token_bucket step=5", 10);
     assert!(limiter.check(Request::new("user").cost(10)).unwrap().allowed());
     let set = |quotas| limiter.asynchronous().set_policy(Policy::parse("test", quotas).unwrap()).unwrap();
@@ -143,12 +143,12 @@ fn a_limit_of_nothing_keeps_what_was_used_before() {
 }
 
 #[test]
-fn slower_numbers_keep_a_key_from_being_dropped() {
+fn key_with_a_lowered_limit_is_kept_until_it_is_refilled() {
     let (limiter, clock) = limiter("20/second token_bucket step=5", 2);
     assert!(limiter.check(Request::new("user").cost(20)).unwrap().allowed());
     let policy = Policy::parse("test", "5/second token_bucket step=5").unwrap();
     limiter.asynchronous().set_policy(policy).unwrap();
-    // Under its first numbers it would be idle after a second; under these after four.
+    // Under its first limit it would be idle after a second, and under this one after four.
     clock.advance(Duration::from_secs(2)).unwrap();
     for key in 0..100 {
         assert!(limiter.check(&format!("{key}")).is_ok());

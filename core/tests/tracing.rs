@@ -1,4 +1,4 @@
-//! Events of a limiter, told to `tracing`.
+//! Events of a limiter as `tracing` events.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,11 +10,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps what it is told.
+/// A subscriber that records events.
 #[derive(Clone, Default)]
-struct Keeping(Arc<Mutex<Vec<String>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Subscriber for Keeping {
+impl Subscriber for Recorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "polylimit" && *metadata.level() == Level::WARN
     }
@@ -48,16 +48,16 @@ impl Visit for Line {
 }
 
 #[test]
-fn a_full_store_is_told_once() {
-    let keeping = Keeping::default();
+fn full_store_is_reported_once_as_a_tracing_event() {
+    let recorder = Recorder::default();
     let limiter =
         Limiter::builder().policy(Policy::parse("p", "5/hour").unwrap()).max_keys(1).build().unwrap();
-    tracing::subscriber::with_default(keeping.clone(), || {
+    tracing::subscriber::with_default(recorder.clone(), || {
         for key in ["one", "another", "a third"] {
             let _ = limiter.blocking().check(key).unwrap();
         }
     });
-    let told = "message=the store is full of keys in use (store_full): new keys share one state a policy;\
+    let expected = "message=the store is full of keys in use (store_full): new keys share one state a policy;\
                 event=\"started\";";
-    assert_eq!(*keeping.0.lock().unwrap(), [told]);
+    assert_eq!(*recorder.0.lock().unwrap(), [expected]);
 }

@@ -1,15 +1,15 @@
-//! Whether what a line of the documentation tells people to run is there.
+//! Checks that a command of the documentation exists.
 
 use std::fs;
 use std::path::Path;
 
 use crate::pages::root;
 
-/// What is not ours.
+/// Programs that are not part of the project.
 const PROGRAMS: &[&str] = &["cc", "curl", "export", "gem", "go", "ldconfig", "npm", "pip", "python"];
 
-/// Says what is missing. A path is seen from the root or from the folder of the page.
-pub(crate) fn is_there(folder: &Path, line: &str) -> Result<(), String> {
+/// Returns what is missing. Paths are relative to the root or to the folder of the page.
+pub(crate) fn check(folder: &Path, line: &str) -> Result<(), String> {
     let line = line.split(" #").next().unwrap_or(line);
     line.split("&&").try_for_each(|command| {
         let mut words = command.split_whitespace().skip_while(|word| is_assignment(word));
@@ -19,7 +19,7 @@ pub(crate) fn is_there(folder: &Path, line: &str) -> Result<(), String> {
             "make" => makes(&words),
             "cargo" => builds(&words),
             _ if program.contains('/') => {
-                // Or a script beside it builds it.
+                // A script beside the file may build it.
                 let is_file = |path: &Path| path.is_file() || path.with_file_name("build").is_file();
                 let found = is_file(&root().join(program)) || is_file(&folder.join(program));
                 found.then_some(()).ok_or_else(|| format!("there is no {program}"))
@@ -42,18 +42,18 @@ fn makes(words: &[&str]) -> Result<(), String> {
     let path = root().join(folder).join("Makefile");
     let makefile = fs::read_to_string(path).map_err(|error| format!("{folder}/Makefile: {error}"))?;
     for word in words {
-        let is_there = match word.split_once('=') {
+        let exists = match word.split_once('=') {
             Some((name, _)) => makefile.contains(&format!("$({name})")),
             None => makefile.lines().any(|line| line.starts_with(&format!("{word}:"))),
         };
-        if !is_there {
+        if !exists {
             return Err(format!("{folder}/Makefile has no {word}"));
         }
     }
     Ok(())
 }
 
-/// The package is there, and its test or program.
+/// The package exists, with its test or program.
 fn builds(words: &[&str]) -> Result<(), String> {
     let after = |option: &str| words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1));
     let Some(package) = after("-p") else { return Ok(()) };

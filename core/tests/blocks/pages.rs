@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Blocks of these pages that are indented show the shape of things, and no commands.
+/// Indented blocks of these pages are drawings and not commands.
 const DRAWINGS: &[&str] = &["ARCHITECTURE.md"];
 
 pub(crate) struct Page {
-    /// Seen from the root.
+    /// Relative to the root.
     pub(crate) path: String,
-    /// The lines where blocks with fences start, and their languages.
+    /// The lines at which fenced blocks start, and their languages.
     pub(crate) fenced: Vec<(usize, String)>,
-    /// The lines of commands: in blocks of `sh`, and in those that are indented. What is broken by a backslash is one.
+    /// The commands of `sh` blocks and indented blocks, with their lines. Lines that end in a backslash are joined.
     pub(crate) commands: Vec<(usize, String)>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// All pages of the project, but for what is built or installed.
+/// All pages of the project, without built or installed folders.
 pub(crate) fn pages() -> Vec<Page> {
     let mut files = Vec::new();
     find(root(), &mut files);
@@ -50,13 +50,13 @@ fn page(file: &Path) -> Page {
     let text = fs::read_to_string(file).unwrap();
     for (at, line) in text.lines().enumerate() {
         if let Some(language) = line.trim_start().strip_prefix("```") {
-            assert!(line.starts_with("```"), "{}:{}: a fence that is indented", page.path, at + 1);
+            assert!(line.starts_with("```"), "{}:{}: an indented fence", page.path, at + 1);
             if fence.take().is_none() {
                 page.fenced.push((at + 1, language.to_owned()));
                 fence = Some(language.to_owned());
             }
         } else {
-            // A block that is indented follows an empty line.
+            // An indented block follows an empty line.
             let deep = fence.is_none() && line.starts_with("    ") && !DRAWINGS.contains(&page.path.as_str());
             indented = deep && (indented || before.trim().is_empty());
             if indented || fence.as_deref() == Some("sh") {

@@ -1,4 +1,4 @@
-//! Random operations on this store and on the one in memory: no answer differs.
+//! Random operations on the shared-file store and the memory store give identical answers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use polylimit::{Decision, Error, ManualClock, Policy, Request, Usage, blocking};
 
 use super::{Store, times};
 
-/// Policies whose numbers change from one to another of the same row.
+/// Each row is a policy that changes between these quotas.
 const POLICIES: [&[&str]; 6] = [
     &["5/m token_bucket", "7/m token_bucket burst=20", "999983/m token_bucket", "0/m token_bucket"],
     &["10/m token_bucket step=5", "20/m token_bucket step=5 burst=40", "5/m token_bucket step=5"],
@@ -52,7 +52,7 @@ fn random_operations_agree_with_the_memory_store() {
             store.builder("1/s").policy(parse(policies[0])).clock(clock.clone()).build().unwrap().blocking();
         let memory = polylimit::Limiter::builder().policy(Policy::parse("test", "1/s").unwrap());
         let memory = memory.policy(parse(policies[0])).clock(clock.clone()).build().unwrap().blocking();
-        // What had run out when numbers changed, or a second ago, may have been forgotten: the clock goes back to neither.
+        // A store may drop states that expired before a change or more than a second ago, so the clock goes back to neither.
         let mut floor_us = 0;
         for number in 0..each {
             advance(&clock, &mut random, floor_us);
@@ -62,7 +62,7 @@ fn random_operations_agree_with_the_memory_store() {
                 let policy = parse(policies[usize::try_from(random.below(policies.len() as u64)).unwrap()]);
                 local.asynchronous().set_policy(policy.clone()).unwrap();
                 memory.asynchronous().set_policy(policy).unwrap();
-                // Every key learns of the change: of numbers that it was never written under, the two know different things.
+                // Every key is written after the change, since the stores differ in how they treat numbers that a key never had.
                 for key in 0..KEYS {
                     let key = key_of(key);
                     let request = Request::new(&key).policy(&name);
@@ -82,7 +82,7 @@ fn random_operations_agree_with_the_memory_store() {
 
 const KEYS: u64 = 40;
 
-/// Some are long, so that they are kept as a digest.
+/// Some keys are long, so that the store keeps a digest.
 fn key_of(number: u64) -> String {
     let key = number.to_string();
     if number.is_multiple_of(8) { key.repeat(100) } else { key }

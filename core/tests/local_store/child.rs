@@ -1,4 +1,4 @@
-//! Other processes: this one once more, told by its environment what to do.
+//! Child processes: the test program started again, with a role in its environment.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,26 +10,26 @@ use polylimit::{Limiter, Policy};
 
 const ROLE: &str = "POLYLIMIT_LOCAL_ROLE";
 const URL: &str = "POLYLIMIT_LOCAL_URL";
-/// What a child says begins with it, since the test harness says things as well.
-const MARK: &str = "said: ";
+/// The prefix of messages of a child, since the test harness prints lines as well.
+const MARK: &str = "message: ";
 pub(crate) const QUOTA: &str = "100/52w fixed_window";
 const THREADS: usize = 8;
 
-/// A process that is killed in the end.
-pub(crate) struct Other {
+/// A child process, killed on drop.
+pub(crate) struct ChildProcess {
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Other {
+impl ChildProcess {
     pub(crate) fn start(role: &str, url: &str) -> Self {
         Self::of(Command::new(std::env::current_exe().unwrap()), role, url)
     }
 
     pub(crate) fn of(mut command: Command, role: &str, url: &str) -> Self {
         let child = command
-            .args(["child::a_child", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["child::child_process_entry", "--exact", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(URL, url)
             .stdin(Stdio::piped())
@@ -42,25 +42,25 @@ impl Other {
         Self { child, input, output }
     }
 
-    pub(crate) fn tell(&mut self, what: &str) {
-        writeln!(self.input, "{what}").unwrap();
+    pub(crate) fn send(&mut self, message: &str) {
+        writeln!(self.input, "{message}").unwrap();
     }
 
-    /// What it says next; nothing when it ends.
-    pub(crate) fn hear(&mut self) -> Option<String> {
+    /// Its next message; `None` when it ends.
+    pub(crate) fn receive(&mut self) -> Option<String> {
         self.output.by_ref().map_while(Result::ok).find_map(|line| Some(line.split_once(MARK)?.1.to_owned()))
     }
 
-    pub(crate) fn hear_number(&mut self) -> u64 {
-        self.hear().unwrap().parse().unwrap()
+    pub(crate) fn receive_number(&mut self) -> u64 {
+        self.receive().unwrap().parse().unwrap()
     }
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, and leaves it to be waited for.
-    pub(crate) fn kill_only(&mut self) {
+    /// Kills it and does not wait for it, so that it stays a zombie.
+    pub(crate) fn kill_without_wait(&mut self) {
         self.child.kill().unwrap();
     }
 
@@ -75,43 +75,43 @@ impl Other {
     }
 }
 
-impl Drop for Other {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Not a test of its own: the other processes begin here.
+/// Not a test: the entry point of child processes.
 #[test]
-fn a_child() {
+fn child_process_entry() {
     let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(URL)) else { return };
     let limiter = Limiter::builder().store(&url).policy(Policy::parse("test", QUOTA).unwrap());
     let limiter = limiter.build().unwrap().blocking();
-    let said = |what: &str| {
+    let send = |message: &str| {
         // One write, so that lines of several threads do not mix.
-        let _ = std::io::stdout().write_all(format!("\n{MARK}{what}\n").as_bytes());
+        let _ = std::io::stdout().write_all(format!("\n{MARK}{message}\n").as_bytes());
         let _ = std::io::stdout().flush();
     };
     match role.as_str() {
-        "rounds" => rounds(&limiter, said),
-        "endless" => endless(&limiter, said),
+        "rounds" => rounds(&limiter, send),
+        "endless" => endless(&limiter, send),
         "once" => match limiter.check("key") {
-            Ok(decision) => said(if decision.allowed() { "allowed" } else { "denied" }),
-            Err(error) => said(&format!("{}: {error}", error.kind())),
+            Ok(decision) => send(if decision.allowed() { "allowed" } else { "denied" }),
+            Err(error) => send(&format!("{}: {error}", error.kind())),
         },
-        "acquires" => super::processes::acquires(&limiter, said),
-        "forks" => super::forks::forks(&url, said),
-        "child of one" => super::limiters::forks(said),
-        "leaves a child" => super::forks::leaves_a_child(&limiter, said),
-        "full" => super::opening::full(&url, &limiter, said),
-        "hidden" => super::owners::hidden(&limiter, said),
+        "acquires" => super::processes::acquire_repeatedly(&limiter, send),
+        "forks" => super::owners::fork_repeatedly(&url, send),
+        "forks with two limiters" => super::limiters::fork_twice(send),
+        "leaves a child" => super::owners::leave_a_child(&limiter, send),
+        "full" => super::opening::use_full_file_system(&url, &limiter, send),
+        "hidden" => super::owners::hide(&limiter, send),
         _ => unreachable!(),
     }
 }
 
-/// For each key that it is told: all threads ask until they are denied; it says how many were admitted.
-fn rounds(limiter: &polylimit::blocking::Limiter, said: impl Fn(&str)) {
+/// For each key that it receives, all threads make requests until they are denied. It sends the number of admissions.
+fn rounds(limiter: &polylimit::blocking::Limiter, send: impl Fn(&str)) {
     let admitted = AtomicU64::new(0);
     let (start, end) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
     let key = std::sync::Mutex::new(String::new());
@@ -131,41 +131,41 @@ fn rounds(limiter: &polylimit::blocking::Limiter, said: impl Fn(&str)) {
                 }
             });
         }
-        said("ready");
+        send("ready");
         for line in std::io::stdin().lines().map_while(Result::ok) {
             *key.lock().unwrap() = line;
             start.wait();
             end.wait();
-            said(&admitted.swap(0, Ordering::Relaxed).to_string());
+            send(&admitted.swap(0, Ordering::Relaxed).to_string());
         }
         key.lock().unwrap().clear();
         start.wait();
     });
 }
 
-/// All threads ask for ever: for keys of their own, and for the one that they are told. It says so of each admission
-/// there, after it.
-fn endless(limiter: &polylimit::blocking::Limiter, said: impl Fn(&str) + Sync) {
-    let told = OnceLock::<String>::new();
+/// All threads make requests without end, for keys of their own and for one that the process receives. It sends a message
+/// after each admission of the latter.
+fn endless(limiter: &polylimit::blocking::Limiter, send: impl Fn(&str) + Sync) {
+    let shared_key = OnceLock::<String>::new();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (told, said) = (&told, &said);
+            let (shared_key, send) = (&shared_key, &send);
             scope.spawn(move || {
                 let own = format!("own {thread}");
                 loop {
-                    if let Some(key) = told.get()
+                    if let Some(key) = shared_key.get()
                         && limiter.check(key).unwrap().allowed()
                     {
-                        said("admitted");
+                        send("admitted");
                     }
-                    // An entry that comes and goes.
+                    // An entry that is created and removed.
                     let _ = limiter.check(&own).unwrap();
                     let _ = limiter.reset(&own).unwrap();
                 }
             });
         }
         std::thread::sleep(Duration::from_millis(1));
-        said("ready");
-        let _ = told.set(std::io::stdin().lines().next().unwrap().unwrap());
+        send("ready");
+        let _ = shared_key.set(std::io::stdin().lines().next().unwrap().unwrap());
     });
 }

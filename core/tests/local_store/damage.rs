@@ -1,4 +1,4 @@
-//! Files that were damaged: an error or a recovery, and never a crash.
+//! Damaged files cause an error or are repaired, and never cause a crash.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ fn writable(store: &Store) -> File {
 }
 
 #[test]
-fn a_truncated_file_that_nobody_uses_keeps_what_is_left() {
+fn truncated_file_that_is_not_in_use_keeps_its_remaining_entries() {
     for length in [4_096, 100_000, SIZE / 2 + 1, SIZE - 1] {
         let store = Store::new();
         fill(&store.limiter(QUOTA), 2_000);
@@ -35,7 +35,7 @@ fn a_truncated_file_that_nobody_uses_keeps_what_is_left() {
 }
 
 #[test]
-fn a_file_that_is_truncated_while_it_is_used_is_not_opened() {
+fn file_truncated_while_in_use_is_refused() {
     let store = Store::new();
     let limiter = store.limiter(QUOTA);
     let _ = limiter.check("key").unwrap();
@@ -43,12 +43,12 @@ fn a_file_that_is_truncated_while_it_is_used_is_not_opened() {
     let error = store.limiter(QUOTA).check("key").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreFailed);
     assert!(error.to_string().contains("it was truncated while it is in use"), "{error}");
-    // Nobody may touch it before it is whole again.
+    // The open limiter would fault on the missing pages, so the file is restored first.
     writable(&store).set_len(SIZE).unwrap();
 }
 
 #[test]
-fn a_header_of_another_size_is_not_believed_while_it_is_used() {
+fn damaged_header_of_a_file_in_use_is_refused() {
     let store = Store::new();
     let limiter = store.builder(QUOTA).local_size(2 << 20).build().unwrap().blocking();
     let _ = limiter.check("key").unwrap();
@@ -60,7 +60,7 @@ fn a_header_of_another_size_is_not_believed_while_it_is_used() {
 }
 
 #[test]
-fn what_an_earlier_boot_left_is_forgotten() {
+fn states_of_an_earlier_boot_are_dropped() {
     let store = Store::new();
     fill(&store.limiter(QUOTA), 100);
     writable(&store).write_all_at(&[1; 16], 32).unwrap();
@@ -70,11 +70,11 @@ fn what_an_earlier_boot_left_is_forgotten() {
 }
 
 #[test]
-fn a_lock_that_nobody_holds_is_taken_over() {
+fn lock_of_a_dead_owner_is_taken_over() {
     let store = Store::new();
     let limiter = store.limiter(QUOTA);
     let _ = limiter.check("key").unwrap();
-    // The lock of the first shard; there is only one.
+    // The lock of the only shard.
     for owner in [1_u64, 7, u64::MAX, 0x1234_0000_0000_0001] {
         writable(&store).write_all_at(&owner.to_ne_bytes(), 8 * (512 + 4 * 1024)).unwrap();
         let started = Instant::now();
@@ -85,7 +85,7 @@ fn a_lock_that_nobody_holds_is_taken_over() {
 }
 
 #[test]
-fn whatever_is_in_the_file_nothing_crashes() {
+fn random_damage_causes_no_crash() {
     let mut random = Random(4_711);
     for round in 0..times("POLYLIMIT_LOCAL_DAMAGES", 60) {
         let store = Store::new();
@@ -98,7 +98,7 @@ fn whatever_is_in_the_file_nothing_crashes() {
         let file = writable(&store);
         let shards_at = 8 * (512 + 4 * 1024);
         for _ in 0..=random.below(200) {
-            // Small numbers look like those of blocks.
+            // Small numbers look like block numbers.
             let word = if random.below(2) == 0 { random.below(9_000) } else { random.below(u64::MAX) };
             let at = match random.below(3) {
                 0 => shards_at + 8 * (1 + random.below(15)),
@@ -118,9 +118,8 @@ fn whatever_is_in_the_file_nothing_crashes() {
     }
 }
 
-/// Whatever refers to whatever: nobody waits for long.
 #[test]
-fn numbers_that_refer_to_each_other_do_not_take_long() {
+fn circular_references_are_detected_quickly() {
     let patterns: [fn(u64) -> u64; 4] = [
         |_| 1,
         |at| 1 + at % 6_000,

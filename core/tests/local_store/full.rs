@@ -1,4 +1,4 @@
-//! What happens when there is no room.
+//! A file without free space.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::Store;
 const NOW_US: u64 = 1_800_000_000_000_000;
 
 #[test]
-fn a_key_in_use_is_never_dropped_for_a_new_one() {
+fn key_in_use_is_never_evicted_for_a_new_one() {
     for quotas in ["2/minute", "2/minute token_bucket", "2/minute sliding_log; 5/hour fixed_window"] {
         let store = Store::new();
         let clock = ManualClock::new(NOW_US).unwrap();
@@ -21,7 +21,7 @@ fn a_key_in_use_is_never_dropped_for_a_new_one() {
         assert!(old > 2_000, "{old}");
         for key in 0..1_000 {
             let decision = limiter.check(&format!("new:{key}")).unwrap();
-            // All newcomers share the one budget of 2, which the first has taken.
+            // All new keys share one state with a limit of 2, which the first has spent.
             assert_eq!(decision.degraded(), Some(Degradation::StoreFull), "{quotas}");
             assert!(!decision.allowed());
         }
@@ -30,7 +30,7 @@ fn a_key_in_use_is_never_dropped_for_a_new_one() {
             let decision = limiter.check(&format!("old:{key}")).unwrap();
             assert!(!decision.allowed() && decision.degraded().is_none());
         }
-        // Once they are spent they make room.
+        // Idle keys make room.
         clock.advance(Duration::from_secs(7_200)).unwrap();
         for key in 0..old {
             let decision = limiter.check(&format!("late:{key}")).unwrap();
@@ -40,7 +40,7 @@ fn a_key_in_use_is_never_dropped_for_a_new_one() {
 }
 
 #[test]
-fn spent_keys_do_not_pile_up() {
+fn idle_keys_are_removed() {
     let store = Store::new();
     let clock = ManualClock::new(NOW_US).unwrap();
     let limiter = store.builder("10/s token_bucket").clock(clock.clone()).build().unwrap().blocking();
@@ -52,7 +52,7 @@ fn spent_keys_do_not_pile_up() {
 }
 
 #[test]
-fn a_log_that_outgrows_the_file_is_held_back_and_not_forgotten() {
+fn log_that_outgrows_the_file_keeps_its_usage() {
     let store = Store::new();
     let clock = ManualClock::new(NOW_US).unwrap();
     let limiter = store.builder("1000000/h sliding_log").clock(clock.clone()).build().unwrap().blocking();
@@ -70,12 +70,13 @@ fn a_log_that_outgrows_the_file_is_held_back_and_not_forgotten() {
     assert!(limiter.check("key").unwrap().degraded().is_none());
 }
 
-/// Who waits for what keys share asks for the time when it is his turn: a time from before would move what others have used.
+/// A thread that waits for the lock of the shared state reads the clock after it has the lock. An earlier time would move
+/// back what other threads have used.
 #[test]
-fn what_keys_share_is_not_refilled_by_those_who_wait_for_it() {
+fn shared_state_of_new_keys_is_not_refilled_by_waiting_threads() {
     const RATE: u64 = 5_000;
     let store = Store::new();
-    // Of several parts, whose users meet there.
+    // The file has several shards, whose keys use one shared state.
     let limiter = |quotas: &str| store.builder(quotas).local_size(8 << 20).build().unwrap().blocking();
     let full = limiter("1/52w");
     let degraded = (0..200_000).filter(|key| full.check(&format!("{key}")).unwrap().degraded().is_some());
@@ -103,6 +104,6 @@ fn what_keys_share_is_not_refilled_by_those_who_wait_for_it() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     let passed_us = u64::try_from(started.elapsed().as_micros()).unwrap();
-    let most = RATE + RATE * passed_us / 1_000_000 + 1;
-    assert!(admitted <= most, "{admitted} of {most}");
+    let bound = RATE + RATE * passed_us / 1_000_000 + 1;
+    assert!(admitted <= bound, "{admitted} of {bound}");
 }

@@ -1,6 +1,6 @@
-//! Many limiters of one process on one file: they share what a process takes of it, and the last one to be closed gives it back.
+//! Limiters of one process on one file share its descriptor, mapping and owner entry. The last one to be closed releases them.
 
-#![expect(unsafe_code, reason = "forking is")]
+#![expect(unsafe_code, reason = "a fork is unsafe")]
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,9 @@ use nix::unistd::{ForkResult, fork};
 use polylimit::{ErrorKind, Limiter, Policy, Request, blocking};
 
 use super::Store;
-use super::child::{Other, QUOTA};
+use super::child::{ChildProcess, QUOTA};
 
-/// As many processes as may have the file open.
+/// The most processes that may have the file open.
 const OWNERS: i64 = 1024;
 
 /// How many processes have the file open.
@@ -35,7 +35,7 @@ fn owners(store: &Store) -> usize {
 }
 
 /// How many descriptors and mappings of the file this process has.
-fn held_here(store: &Store) -> (usize, usize) {
+fn resources_of(store: &Store) -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
     let is_its =
         |entry: &std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|path| path == store.0);
@@ -50,26 +50,26 @@ fn close(limiter: &blocking::Limiter) {
 }
 
 #[test]
-fn a_process_is_one_owner_however_many_limiters_it_has() {
+fn limiters_of_one_process_share_one_owner_and_mapping() {
     let store = Store::new();
     let limiters: Vec<_> = (0..OWNERS + 76).map(|_| store.limiter("10000/52w fixed_window")).collect();
     for (limiter, used) in limiters.iter().zip(1..) {
         assert_eq!(limiter.check("busy").unwrap().remaining(), 10_000 - used);
     }
-    assert_eq!((owners(&store), held_here(&store)), (1, (1, 1)));
-    assert_eq!(Other::start("once", &store.url()).hear().as_deref(), Some("allowed"));
+    assert_eq!((owners(&store), resources_of(&store)), (1, (1, 1)));
+    assert_eq!(ChildProcess::start("once", &store.url()).receive().as_deref(), Some("allowed"));
     for limiter in &limiters[1..] {
         close(limiter);
     }
-    // One is open.
-    assert_eq!((owners(&store), held_here(&store)), (1, (1, 1)));
+    // One limiter is still open.
+    assert_eq!((owners(&store), resources_of(&store)), (1, (1, 1)));
     assert!(limiters[0].check("key").unwrap().allowed());
     close(&limiters[0]);
-    assert_eq!((owners(&store), held_here(&store)), (0, (0, 0)));
+    assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
 }
 
 #[test]
-fn closed_limiters_hold_nothing_while_they_are_referenced() {
+fn closed_limiters_that_are_referenced_hold_no_resources() {
     let store = Store::new();
     let mut closed = Vec::new();
     for used in 1..=2 * OWNERS.unsigned_abs() {
@@ -78,24 +78,24 @@ fn closed_limiters_hold_nothing_while_they_are_referenced() {
         close(&limiter);
         closed.push(limiter);
     }
-    assert_eq!((owners(&store), held_here(&store)), (0, (0, 0)));
+    assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
     for limiter in &closed[..3] {
         assert_eq!(limiter.check("key").unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(limiter.asynchronous().keys(), None);
     }
-    assert_eq!((owners(&store), held_here(&store)), (0, (0, 0)));
-    assert_eq!(Other::start("once", &store.url()).hear().as_deref(), Some("allowed"));
+    assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
+    assert_eq!(ChildProcess::start("once", &store.url()).receive().as_deref(), Some("allowed"));
 }
 
 #[test]
-fn ten_thousand_are_opened_and_closed_one_after_the_other() {
+fn ten_thousand_limiters_are_opened_and_closed_in_sequence() {
     let store = Store::new();
     for used in 1..=10_000 {
         let limiter = store.limiter("100000/52w fixed_window");
         assert_eq!(limiter.check("key").unwrap().remaining(), 100_000 - used);
         close(&limiter);
     }
-    assert_eq!((owners(&store), held_here(&store)), (0, (0, 0)));
+    assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn each_limiter_has_its_own_policies() {
     assert_eq!(many.check("key").unwrap().remaining(), 89);
     close(&few);
     assert_eq!(other.check("key").unwrap().remaining(), 3);
-    assert_eq!((owners(&store), held_here(&store)), (1, (1, 1)));
+    assert_eq!((owners(&store), resources_of(&store)), (1, (1, 1)));
 }
 
 #[test]
-fn another_size_than_that_of_the_open_file_is_refused() {
+fn size_that_differs_from_the_open_file_is_refused() {
     let store = Store::new();
     let limiter = store.limiter(QUOTA);
     let _ = limiter.check("key").unwrap();
@@ -130,7 +130,7 @@ fn another_size_than_that_of_the_open_file_is_refused() {
 }
 
 #[test]
-fn closing_one_ends_nothing_of_another_and_nothing_that_is_under_way() {
+fn close_affects_no_other_limiter() {
     let store = Store::new();
     let stays = store.limiter(QUOTA);
     let stop = AtomicBool::new(false);
@@ -158,30 +158,30 @@ fn closing_one_ends_nothing_of_another_and_nothing_that_is_under_way() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!((owners(&store), held_here(&store)), (1, (1, 1)));
+    assert_eq!((owners(&store), resources_of(&store)), (1, (1, 1)));
     close(&stays);
-    assert_eq!((owners(&store), held_here(&store)), (0, (0, 0)));
+    assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
 }
 
 #[test]
-fn a_forked_child_is_an_owner_of_its_own() {
-    let mut other = Other::start("child of one", &Store::new().url());
-    assert_eq!(other.hear().as_deref(), Some("done"));
+fn forked_child_is_an_owner_of_its_own() {
+    let mut other = ChildProcess::start("forks with two limiters", &Store::new().url());
+    assert_eq!(other.receive().as_deref(), Some("done"));
 }
 
-/// Runs in a process of its own.
-pub(crate) fn forks(said: impl Fn(&str)) {
+/// Runs in a child process.
+pub(crate) fn fork_twice(send: impl Fn(&str)) {
     let store = Store::new();
     let [limiter, another] = [(); 2].map(|()| store.limiter(QUOTA));
     assert!(limiter.check("key").unwrap().allowed() && another.check("key").unwrap().allowed());
     // SAFETY: No other thread of this process holds a lock, and the child ends without unwinding.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
-            let asked = limiter.check("key").is_ok() && another.check("key").is_ok();
-            let both = owners(&store);
+            let decided = limiter.check("key").is_ok() && another.check("key").is_ok();
+            let owners_of_both = owners(&store);
             close(&limiter);
             close(&another);
-            let good = asked && both == 2 && owners(&store) == 1;
+            let good = decided && owners_of_both == 2 && owners(&store) == 1;
             // SAFETY: It ends the process, and nothing else.
             unsafe { libc::_exit(i32::from(!good)) }
         }
@@ -193,17 +193,17 @@ pub(crate) fn forks(said: impl Fn(&str)) {
     // SAFETY: As above.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => loop {
-            // It has the parent's descriptor, and never asks.
+            // It inherits the descriptor of the parent and makes no requests.
             std::thread::sleep(std::time::Duration::from_secs(1));
         },
         ForkResult::Parent { child } => {
             close(&limiter);
             assert_eq!(owners(&store), 1);
             close(&another);
-            assert_eq!((owners(&store), held_here(&store)), (0, (0, 0)));
+            assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
             nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
             waitpid(child, None).unwrap();
         }
     }
-    said("done");
+    send("done");
 }

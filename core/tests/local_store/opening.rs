@@ -1,4 +1,4 @@
-//! What is found when the file is opened, and where.
+//! Opening the file: its place, owner, mode, version and size, and missing space.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -7,7 +7,7 @@ use std::process::Command;
 use polylimit::{Error, ErrorKind, Limiter, Policy};
 
 use super::Store;
-use super::child::{Other, QUOTA};
+use super::child::{ChildProcess, QUOTA};
 
 fn refusal(store: &Store) -> Error {
     let limiter = store.limiter(QUOTA);
@@ -17,14 +17,14 @@ fn refusal(store: &Store) -> Error {
 }
 
 #[track_caller]
-fn assert_refused(store: &Store, kind: ErrorKind, said: &str) {
+fn assert_refused(store: &Store, kind: ErrorKind, words: &str) {
     let error = refusal(store);
     assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(said), "{error}");
+    assert!(error.to_string().contains(send), "{error}");
 }
 
 #[test]
-fn it_is_the_owners_alone_and_all_of_its_space_is_there() {
+fn new_file_is_private_and_fully_allocated() {
     let store = Store::new();
     let _ = store.limiter(QUOTA).check("key").unwrap();
     let found = fs::metadata(&store.0).unwrap();
@@ -33,7 +33,7 @@ fn it_is_the_owners_alone_and_all_of_its_space_is_there() {
 }
 
 #[test]
-fn a_name_is_a_file_in_shared_memory() {
+fn store_name_is_a_file_in_shared_memory() {
     let name = format!("test-{}", std::process::id());
     let limiter = Limiter::builder().store(&format!("local:{name}?size=1MiB"));
     let limiter = limiter.policy(Policy::parse("test", QUOTA).unwrap()).build().unwrap().blocking();
@@ -44,7 +44,7 @@ fn a_name_is_a_file_in_shared_memory() {
 }
 
 #[test]
-fn what_is_not_the_owners_alone_is_refused() {
+fn file_with_other_mode_or_owner_is_refused() {
     let store = Store::new();
     let _ = store.limiter(QUOTA).check("key").unwrap();
     fs::set_permissions(&store.0, Permissions::from_mode(0o640)).unwrap();
@@ -57,7 +57,7 @@ fn what_is_not_the_owners_alone_is_refused() {
 }
 
 #[test]
-fn what_is_no_store_is_left_alone() {
+fn file_that_is_no_store_is_refused_and_unchanged() {
     let store = Store::new();
     for content in [vec![b'x'; 3], vec![b'x'; 1 << 20], b"plylimit".to_vec(), b"plylimit\x02".repeat(100)] {
         fs::write(&store.0, &content).unwrap();
@@ -74,7 +74,7 @@ fn what_is_no_store_is_left_alone() {
 }
 
 #[test]
-fn another_version_is_refused() {
+fn file_of_another_version_is_refused() {
     let store = Store::new();
     let _ = store.limiter(QUOTA).check("key").unwrap();
     let file = OpenOptions::new().write(true).open(&store.0).unwrap();
@@ -83,7 +83,7 @@ fn another_version_is_refused() {
 }
 
 #[test]
-fn another_size_is_refused() {
+fn file_of_another_size_is_refused() {
     let store = Store::new();
     let _ = store.limiter(QUOTA).check("key").unwrap();
     let limiter = store.builder(QUOTA).local_size(2 << 20).build().unwrap().blocking();
@@ -94,7 +94,7 @@ fn another_size_is_refused() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_before_anything_is_opened() {
+fn invalid_url_or_size_is_refused_before_the_file_is_opened() {
     let refusal = |builder: polylimit::LimiterBuilder| {
         builder.policy(Policy::parse("test", QUOTA).unwrap()).build().unwrap_err().to_string()
     };
@@ -106,7 +106,7 @@ fn what_is_not_allowed_is_refused_before_anything_is_opened() {
 }
 
 #[test]
-fn threads_that_ask_at_once_open_it_once() {
+fn concurrent_threads_open_the_file_once() {
     let store = Store::new();
     let limiter = store.limiter(QUOTA);
     std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn threads_that_ask_at_once_open_it_once() {
 }
 
 #[test]
-fn a_missing_directory_is_named_and_may_appear() {
+fn missing_directory_is_reported_and_may_be_created_later() {
     let directory = Store::new();
     let store = Store(directory.0.join("store"));
     let limiter = store.limiter(QUOTA);
@@ -130,67 +130,67 @@ fn a_missing_directory_is_named_and_may_appear() {
     fs::remove_dir_all(&directory.0).unwrap();
 }
 
-/// In a file system of half of the least size, in a process that may mount one: root's, or one with names of its own.
+/// Uses a file system of half of the smallest size, if this process may mount one: as root, or in a user namespace.
 #[test]
-fn a_full_file_system_is_an_error_and_leaves_nothing_behind() {
+fn full_file_system_is_an_error_and_leaves_no_file() {
     let directory = Store::new();
     fs::create_dir(&directory.0).unwrap();
     let path = directory.0.to_str().unwrap();
     let mount = format!("mount -t tmpfs -o size=512k tmpfs {path} || exit 9;");
-    let may_mount = |how: &[&str]| {
-        let mut trying = Command::new(how[0]);
-        trying.args(&how[1..]).args(["sh", "-c", &mount]);
-        trying.output().is_ok_and(|output| output.status.success())
+    let may_mount = |wrapper: &[&str]| {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).args(["sh", "-c", &mount]);
+        command.output().is_ok_and(|output| output.status.success())
     };
-    let ways: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-rm"]];
+    let wrappers: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-rm"]];
     let url = format!("file://{path}/store?size=1MiB");
-    if let Some(way) = ways.into_iter().find(|way| may_mount(way)) {
-        let mut command = Command::new(way[0]);
-        command.args(&way[1..]).args(["sh", "-c", &format!("{mount} exec \"$0\" \"$@\"")]);
+    if let Some(wrapper) = wrappers.into_iter().find(|wrapper| may_mount(wrapper)) {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).args(["sh", "-c", &format!("{mount} exec \"$0\" \"$@\"")]);
         command.arg(std::env::current_exe().unwrap());
-        let mut other = Other::of(command, "full", &url);
-        let said = other.hear().unwrap();
-        assert!(said.starts_with("store_unavailable"), "{said}");
-        assert!(said.contains("there is no space for its 1048576 bytes: free some"), "{said}");
-        assert_eq!(other.hear().as_deref(), Some("nothing is left behind"));
-        assert_eq!(other.hear().as_deref(), Some("an empty file of others is left alone"));
+        let mut other = ChildProcess::of(command, "full", &url);
+        let message = other.receive().unwrap();
+        assert!(message.starts_with("store_unavailable"), "{message}");
+        assert!(message.contains("there is no space for its 1048576 bytes: free some"), "{message}");
+        assert_eq!(other.receive().as_deref(), Some("no file is left"));
+        assert_eq!(other.receive().as_deref(), Some("an empty file of another program is unchanged"));
     } else {
-        eprintln!("no file system can be mounted here: the limit on the size of files alone is looked at");
+        eprintln!("skipped: this process may not mount a file system");
     }
     fs::remove_dir(&directory.0).unwrap();
 }
 
-/// Runs in a process of its own, where there is no space.
-pub(crate) fn full(url: &str, limiter: &polylimit::blocking::Limiter, said: impl Fn(&str)) {
+/// Runs in a child process on the full file system.
+pub(crate) fn use_full_file_system(url: &str, limiter: &polylimit::blocking::Limiter, send: impl Fn(&str)) {
     let path = std::path::Path::new(url.strip_prefix("file://").unwrap().split_once('?').unwrap().0);
     let error = limiter.check("key").unwrap_err();
-    said(&format!("{}: {error}", error.kind()));
+    send(&format!("{}: {error}", error.kind()));
     assert_eq!(limiter.check("key").unwrap_err(), error);
     assert!(fs::read_dir(path.parent().unwrap()).unwrap().next().is_none());
-    said("nothing is left behind");
+    send("no file is left");
     fs::write(path, "").unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
     assert_eq!(limiter.check("key").unwrap_err(), error);
     assert_eq!(fs::metadata(path).unwrap().len(), 0);
-    said("an empty file of others is left alone");
+    send("an empty file of another program is unchanged");
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing_behind() {
+fn file_size_limit_is_an_error_and_leaves_no_file() {
     let store = Store::new();
     let mut shell = Command::new("sh");
-    // In units of 512 or 1024 bytes, as the shell has it.
+    // The unit is 512 or 1024 bytes, depending on the shell.
     shell.args(["-c", "ulimit -f 512; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
-    let said = Other::of(shell, "once", &format!("{}?size=1MiB", store.url())).hear().unwrap();
+    let message = ChildProcess::of(shell, "once", &format!("{}?size=1MiB", store.url())).receive().unwrap();
     assert!(
-        said.starts_with("store_unavailable") && said.contains("this process may write files of"),
-        "{said}"
+        message.starts_with("store_unavailable") && message.contains("this process may write files of"),
+        "{message}"
     );
     assert!(!store.0.exists());
 }
 
 #[test]
-fn a_file_that_is_removed_is_made_again() {
+fn removed_file_is_created_again() {
     let store = Store::new();
     let limiter = store.limiter(QUOTA);
     let _ = limiter.check("key").unwrap();
@@ -204,27 +204,27 @@ fn a_file_that_is_removed_is_made_again() {
 }
 
 #[test]
-fn several_limiters_of_a_process_share_it() {
+fn limiters_of_a_process_share_the_file() {
     let store = Store::new();
     let limiters: Vec<_> = (0..10).map(|_| store.limiter(QUOTA)).collect();
     for (round, limiter) in limiters.iter().enumerate() {
         assert_eq!(limiter.check("key").unwrap().remaining(), 99 - round as u64);
     }
     drop(limiters);
-    // What was used is still used when all have closed it.
+    // The usage is kept when all limiters are dropped.
     assert_eq!(store.limiter(QUOTA).check("key").unwrap().remaining(), 89);
 }
 
-/// Whoever makes it may be killed before it is whole.
+/// The process that creates the file may be killed before the header is complete.
 #[test]
-fn one_that_was_never_made_whole_is_made_again() {
+fn partly_initialized_file_is_initialized_again() {
     let store = Store::new();
     let _ = store.limiter(QUOTA).check("key").unwrap();
     let whole = fs::read(&store.0).unwrap();
-    // The words of the header, of which the first is written last.
+    // The words of the header. The first one is written last.
     for written in 0..12 {
         let mut part = vec![0; whole.len()];
-        // The size comes before everything else.
+        // The size is written before the other words.
         for word in [2, 1, 4, 5, 6, 7, 8, 9, 10, 11].into_iter().take(written) {
             part[word * 8..][..8].copy_from_slice(&whole[word * 8..][..8]);
         }

@@ -1,4 +1,4 @@
-//! One budget for all processes, whichever of them is killed.
+//! Processes share one quota, also when one of them is killed or suspended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use polylimit::{ErrorKind, Request, blocking};
 
 use super::agreement::Random;
-use super::child::{Other, QUOTA};
+use super::child::{ChildProcess, QUOTA};
 use super::{Store, times};
 
 const PROCESSES: usize = 8;
@@ -14,30 +14,32 @@ const LIMIT: u64 = 100;
 const CONTENDED: &str = "200/second token_bucket burst=1";
 
 #[test]
-fn eight_processes_of_eight_threads_are_admitted_exactly_what_the_quota_allows() {
+fn threads_of_eight_processes_get_exactly_the_limit() {
     let store = Store::new();
-    let mut others: Vec<Other> = (0..PROCESSES).map(|_| Other::start("rounds", &store.url())).collect();
+    let mut others: Vec<ChildProcess> =
+        (0..PROCESSES).map(|_| ChildProcess::start("rounds", &store.url())).collect();
     for other in &mut others {
-        assert_eq!(other.hear().as_deref(), Some("ready"));
+        assert_eq!(other.receive().as_deref(), Some("ready"));
     }
     for round in 0..times("POLYLIMIT_LOCAL_ROUNDS", 100) {
         for other in &mut others {
-            other.tell(&format!("round {round}"));
+            other.send(&format!("round {round}"));
         }
-        let admitted: u64 = others.iter_mut().map(Other::hear_number).sum();
+        let admitted: u64 = others.iter_mut().map(ChildProcess::receive_number).sum();
         assert_eq!(admitted, LIMIT, "round {round}");
     }
 }
 
-/// A process that is killed may have been admitted and not have said so: one unit a thread at most. What it has taken is
-/// taken, and nobody waits for it.
+/// Each thread of a killed process may have been admitted once without a message. The usage stays counted, and no other
+/// process waits for the killed one.
 #[test]
-fn a_process_that_is_killed_takes_nothing_with_it() {
+fn killed_process_holds_no_lock_and_loses_no_usage() {
     const THREADS: u64 = 8;
     let store = Store::new();
-    let mut others: Vec<Other> = (1..PROCESSES).map(|_| Other::start("rounds", &store.url())).collect();
+    let mut others: Vec<ChildProcess> =
+        (1..PROCESSES).map(|_| ChildProcess::start("rounds", &store.url())).collect();
     for other in &mut others {
-        assert_eq!(other.hear().as_deref(), Some("ready"));
+        assert_eq!(other.receive().as_deref(), Some("ready"));
     }
     let limiter = store.limiter_of_any_size(QUOTA);
     let mut random = Random(42);
@@ -45,20 +47,20 @@ fn a_process_that_is_killed_takes_nothing_with_it() {
     let rounds = times("POLYLIMIT_LOCAL_KILLS", 60);
     for round in 0..rounds {
         let key = format!("round {round}");
-        let mut killed = Other::start("endless", &store.url());
-        assert_eq!(killed.hear().as_deref(), Some("ready"));
-        killed.tell(&key);
-        // Mostly while it is being admitted.
+        let mut killed = ChildProcess::start("endless", &store.url());
+        assert_eq!(killed.receive().as_deref(), Some("ready"));
+        killed.send(&key);
+        // The kill falls mostly into its admissions.
         std::thread::sleep(Duration::from_micros(random.below(300)));
         for other in &mut others {
-            other.tell(&key);
+            other.send(&key);
         }
         std::thread::sleep(Duration::from_micros(random.below(300)));
         let started = Instant::now();
         killed.kill();
-        let mut admitted: u64 = others.iter_mut().map(Other::hear_number).sum();
+        let mut admitted: u64 = others.iter_mut().map(ChildProcess::receive_number).sum();
         slowest = slowest.max(started.elapsed());
-        while killed.hear().is_some() {
+        while killed.receive().is_some() {
             admitted += 1;
         }
         assert!(admitted <= LIMIT && admitted + THREADS >= LIMIT, "round {round}: {admitted}");
@@ -66,19 +68,17 @@ fn a_process_that_is_killed_takes_nothing_with_it() {
         assert_eq!(limiter.peek(&key).unwrap().remaining(), 0);
         assert_eq!(limiter.refund(polylimit::Request::new(&key).cost(LIMIT)).unwrap().remaining(), LIMIT);
     }
-    println!(
-        "{rounds} kills, {silent} admissions that nobody heard of, all done {slowest:?} after a kill at most"
-    );
+    println!("{rounds} kills, {silent} admissions without a message, slowest round {slowest:?} after a kill");
 }
 
 #[test]
-fn a_process_that_is_stopped_is_waited_for_only_so_long() {
+fn suspended_process_with_a_lock_causes_store_unavailable() {
     let store = Store::new();
     let limiter = store.limiter_of_any_size(QUOTA);
     limiter.reset("key").unwrap();
-    let mut other = Other::start("endless", &store.url());
-    other.hear();
-    other.tell("key");
+    let mut other = ChildProcess::start("endless", &store.url());
+    other.receive();
+    other.send("key");
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(5));
         other.signal("-STOP");
@@ -95,7 +95,7 @@ fn a_process_that_is_stopped_is_waited_for_only_so_long() {
         }
         other.signal("-CONT");
     }
-    println!("it was never stopped while it held a lock");
+    println!("the process was never suspended while it held a lock");
 }
 
 /// Limiters of one runtime stand for processes whose timers expire in a fixed order: here the order is the same however busy
@@ -131,32 +131,33 @@ fn assert_fair(admitted: &[u64]) {
     assert!(sum > 0 && least * 3 >= sum / admitted.len() as u64, "{admitted:?}");
 }
 
-/// Chance decides which of the waiting processes asks first, so that none of them is first every time.
+/// Waiting processes retry at random times, so that none of them is always first.
 #[test]
 fn processes_that_wait_for_one_key_are_admitted_about_equally_often() {
     const WAITING: usize = 6;
     let store = Store::new();
-    let mut others: Vec<Other> = (0..WAITING).map(|_| Other::start("acquires", &store.url())).collect();
+    let mut others: Vec<ChildProcess> =
+        (0..WAITING).map(|_| ChildProcess::start("acquires", &store.url())).collect();
     for other in &mut others {
-        assert_eq!(other.hear().as_deref(), Some("ready"));
+        assert_eq!(other.receive().as_deref(), Some("ready"));
     }
     for other in &mut others {
-        other.tell("begin");
+        other.send("begin");
     }
     std::thread::sleep(Duration::from_secs(4));
     for other in &mut others {
-        other.tell("end");
+        other.send("end");
     }
-    let admitted: Vec<u64> = others.iter_mut().map(Other::hear_number).collect();
+    let admitted: Vec<u64> = others.iter_mut().map(ChildProcess::receive_number).collect();
     println!("{admitted:?}");
     assert_fair(&admitted);
 }
 
-/// Acquires one unit after the other until it is told to end; says how many.
-pub(crate) fn acquires(limiter: &blocking::Limiter, said: impl Fn(&str)) {
+/// Acquires one unit after the other until it receives `end`; sends the number of units.
+pub(crate) fn acquire_repeatedly(limiter: &blocking::Limiter, send: impl Fn(&str)) {
     let request = Request::new("contended").policy(CONTENDED);
     let ended = AtomicBool::new(false);
-    said("ready");
+    send("ready");
     let mut lines = std::io::stdin().lines().map_while(Result::ok);
     assert_eq!(lines.next().as_deref(), Some("begin"));
     std::thread::scope(|scope| {
@@ -169,6 +170,6 @@ pub(crate) fn acquires(limiter: &blocking::Limiter, said: impl Fn(&str)) {
         });
         assert_eq!(lines.next().as_deref(), Some("end"));
         ended.store(true, Ordering::Relaxed);
-        said(&acquiring.join().unwrap().to_string());
+        send(&acquiring.join().unwrap().to_string());
     });
 }

@@ -1,4 +1,4 @@
-//! What clients are told, and whom and what is counted.
+//! Responses to clients, keys and costs of requests, and responses that count.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ fn hello(limit: RateLimitLayer<axum::body::Body>) -> Service {
 }
 
 #[test]
-fn a_denied_request_gets_a_document_or_text() {
+fn denied_request_gets_a_problem_document_or_text() {
     let limit = RateLimitLayer::builder(limiter(&[("api", "2/minute fixed_window")]), |_| "all");
     let service = hello(limit.build().unwrap());
     let first = service.get("/");
@@ -44,7 +44,7 @@ fn a_denied_request_gets_a_document_or_text() {
 }
 
 #[test]
-fn fields_have_the_style_that_was_asked_for() {
+fn header_fields_have_the_configured_style() {
     for (style, form, expected) in [
         (HeaderStyle::Legacy, ResetForm::Seconds, ["4", "60"]),
         (HeaderStyle::Both, ResetForm::Epoch, ["4", "1700000060"]),
@@ -59,7 +59,7 @@ fn fields_have_the_style_that_was_asked_for() {
 }
 
 #[test]
-fn whoever_asks_is_counted_by_address_or_header() {
+fn requests_are_counted_by_address_or_header() {
     let rules =
         ClientAddressRules::builder().trust("loopback").header(ForwardingHeader::XForwardedFor).build();
     let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
@@ -99,7 +99,7 @@ fn request_without_a_key_counts_for_the_clients_address() {
 }
 
 #[test]
-fn a_request_costs_what_a_function_says_or_is_skipped() {
+fn cost_function_and_skip_function_apply_to_each_request() {
     let cost = |request: &Parts| request.uri.query().map_or(1, |units| units.parse().unwrap());
     let limit = RateLimitLayer::builder(limiter(&[("api", "10/minute fixed_window")]), |_| "all");
     let limit = limit.cost_of(cost).skip(|request| request.headers.contains_key("x-health"));
@@ -112,7 +112,7 @@ fn a_request_costs_what_a_function_says_or_is_skipped() {
     assert_eq!(service.get("/").status, 429);
     let skipped = service.get_with("/", &[("x-health", "1")]);
     assert_eq!((skipped.status, skipped.field("ratelimit")), (200, vec![]));
-    // No number of units that a limiter takes.
+    // A cost beyond the maximum.
     let refused = service.get(&format!("/?{}", Request::MAX_COST + 1));
     assert_eq!((refused.status, &*refused.body), (500, "The request cannot be counted.\n"));
 
@@ -122,7 +122,7 @@ fn a_request_costs_what_a_function_says_or_is_skipped() {
 }
 
 #[test]
-fn only_what_counts_stays_spent() {
+fn response_that_does_not_count_is_refunded() {
     let limiter = limiter(&[("login", "2/minute"), ("day", "9/day")]);
     let limit = RateLimitLayer::builder(limiter.clone(), |_| "all")
         .policy("login")
@@ -143,7 +143,7 @@ fn only_what_counts_stays_spent() {
 }
 
 #[test]
-fn a_denial_is_answered_by_a_function() {
+fn on_denied_makes_the_response() {
     let limit = RateLimitLayer::builder(limiter(&[("api", "1/minute fixed_window")]), |_| "all")
         .on_denied(|denial, request| {
             let seen = (denial.problem.detail(), denial.outcomes[0].0.name(), request.uri.path());
@@ -160,7 +160,7 @@ fn a_denial_is_answered_by_a_function() {
 }
 
 #[test]
-fn a_handler_sees_what_was_decided() {
+fn handler_reads_the_decisions() {
     let limit = RateLimitLayer::builder(limiter(&[("a", "3/minute"), ("b", "9/hour")]), |_| "all");
     let limit = limit.policy("a").policy("5/day").build().unwrap();
     let show = |Extension(decided): Extension<Decided>| async move {
@@ -175,7 +175,7 @@ fn a_handler_sees_what_was_decided() {
 }
 
 #[test]
-fn a_layer_is_built_valid() {
+fn builder_refuses_invalid_settings() {
     let two = || limiter(&[("a", "3/minute"), ("b", "9/hour")]);
     for (policies, expected) in [
         (&[][..], "no policy is named and there are several: this limiter has a, b"),

@@ -1,6 +1,11 @@
 //! The tower layer in front of axum, over HTTP, on every kind of store.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what a test cannot do fails it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "an operation that fails has to fail the test"
+)]
 
 mod answers;
 mod layers;
@@ -8,4 +13,3 @@ mod outages;
 mod service;
 mod stacked;
 mod stores;
-mod streams;

@@ -1,4 +1,4 @@
-//! What clients are told while the store cannot be asked.
+//! Responses while the store is unavailable.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use polylimit_test_servers::{Kind, Server, until};
 
 use crate::service::Service;
 
-/// A service whose server is gone.
+/// A service whose Redis server has been killed.
 fn without_server(
     outage: Outage,
     options: impl FnOnce(RateLimitBuilder<Body>) -> RateLimitBuilder<Body>,
@@ -28,14 +28,14 @@ fn without_server(
 }
 
 #[test]
-fn a_policy_that_denies_then_answers_503() {
+fn outage_policy_deny_responds_with_503() {
     let denied = without_server(Outage::Deny, |limit| limit).get("/");
     assert_eq!((denied.status, denied.field("retry-after").len()), (503, 1));
     assert!(denied.body.contains("temporary-reduced-capacity"), "{denied:?}");
 }
 
 #[test]
-fn another_limiter_decides_then() {
+fn outage_policies_fallback_and_allow_admit_requests() {
     let service = without_server(Outage::Fallback, |limit| limit);
     let statuses = service.statuses("/", 4);
     assert_eq!((statuses[0], statuses[3]), (200, 429));
@@ -43,7 +43,7 @@ fn another_limiter_decides_then() {
 }
 
 #[test]
-fn a_function_has_the_last_word() {
+fn on_outage_makes_the_response() {
     let answered = without_server(Outage::Deny, |limit| {
         limit.on_outage(|outage, _| {
             assert!(outage.error.is_none());
@@ -63,7 +63,7 @@ fn a_function_has_the_last_word() {
 }
 
 #[test]
-fn what_the_store_denied_is_not_overruled() {
+fn on_outage_does_not_overrule_a_denial_of_the_store() {
     let server = Server::start(Kind::Redis, &[]);
     let limiter = Limiter::builder()
         .store(&format!("{}?denial_cache_max=1h", server.url()))
@@ -73,26 +73,26 @@ fn what_the_store_denied_is_not_overruled() {
         .outage("wide", Outage::Allow)
         .build()
         .unwrap();
-    let heard = limiter.clone();
+    let observer = limiter.clone();
     let limit = RateLimitLayer::builder(limiter, |_| "all").policy("strict").policy("wide");
     let limit = limit.on_outage(|_, _| InPlace::Allow).build().unwrap();
     let service = Service::start(Router::new().route("/", get(|| async { "hello" })).layer(limit));
-    // However slow the machine, sooner or later the server has denied it, and whoever begins to listen then has done so: that
-    // forgets what is known.
+    // On a slow machine the first denials may be degraded ones. The first denial of the server starts the subscription, which
+    // clears the denial cache.
     let denies = || (service.get("/").status == 429).then_some(());
     until("the server denies", Duration::from_secs(10), denies);
-    let listens = || {
+    let is_subscribed = || {
         let _: u64 = server.query(&["PUBLISH", "polylimit:1:given_back", ""]);
-        (heard.stats().given_back_heard > 0).then_some(())
+        (observer.stats().given_back_heard > 0).then_some(())
     };
-    until("somebody listens", Duration::from_secs(10), listens);
+    until("the limiter has subscribed", Duration::from_secs(10), is_subscribed);
     until("the server denies", Duration::from_secs(10), denies);
     server.kill();
     assert_eq!(service.statuses("/", 3), [429; 3]);
 }
 
 #[test]
-fn a_closed_limiter_is_no_fault_of_the_client() {
+fn closed_limiter_responds_with_500() {
     let policy = Policy::parse("api", "2/minute").unwrap();
     let limiter = Limiter::builder().policy(policy).build().unwrap();
     let limit = RateLimitLayer::builder(limiter.clone(), |_| "all").build().unwrap();
@@ -108,23 +108,23 @@ fn a_closed_limiter_is_no_fault_of_the_client() {
     assert_eq!((got.status, got.field("x-error")), (500, vec!["closed"]));
 }
 
-/// Nobody decides for a local store that cannot be opened.
+/// There is no fallback for a shared-file store that cannot be opened.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_store_that_cannot_decide_is_told_as_503() {
+fn store_error_responds_with_503() {
     let limit = || {
         let policy = Policy::parse("api", "2/minute").unwrap();
         let limiter =
             Limiter::builder().store("file:///proc/no-such-folder/store").policy(policy).build().unwrap();
         RateLimitLayer::builder(limiter, |_| "all")
     };
-    let answers = |limit: RateLimitBuilder<Body>| {
+    let response = |limit: RateLimitBuilder<Body>| {
         let app = Router::new().route("/", get(|| async { "hello" })).layer(limit.build().unwrap());
         Service::start(app).get("/")
     };
-    let undecided = answers(limit());
+    let undecided = response(limit());
     assert_eq!((undecided.status, &*undecided.body), (503, "The request cannot be counted at the moment.\n"));
-    let allowed = answers(limit().on_outage(|outage, _| {
+    let allowed = response(limit().on_outage(|outage, _| {
         assert!(outage.error.is_some() && outage.outcomes.is_empty());
         InPlace::Allow
     }));

@@ -17,16 +17,16 @@ pub(crate) struct Service {
     _runtime: Runtime,
 }
 
-/// What a client got.
+/// The response that a client received.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Got {
+pub(crate) struct Received {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Got {
-    /// The lines of a field.
+impl Received {
+    /// The values of a header field.
     pub(crate) fn field(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(field, _)| field == name).map(|(_, value)| &**value).collect()
     }
@@ -47,13 +47,13 @@ impl Service {
         Self { address, agent: config.into(), _runtime: runtime }
     }
 
-    pub(crate) fn get(&self, path: &str) -> Got {
+    pub(crate) fn get(&self, path: &str) -> Received {
         self.get_with(path, &[])
     }
 
-    /// Asks with these header lines.
-    pub(crate) fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Got {
-        got(self.response(path, headers))
+    /// Makes a request with these header lines.
+    pub(crate) fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Received {
+        receive(self.response(path, headers))
     }
 
     pub(crate) fn statuses(&self, path: &str, times: usize) -> Vec<u16> {
@@ -66,10 +66,10 @@ impl Service {
     }
 }
 
-fn got(mut response: Response<ureq::Body>) -> Got {
+fn receive(mut response: Response<ureq::Body>) -> Received {
     let headers = response.headers().iter();
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
-    Got {
+    Received {
         status: response.status().as_u16(),
         headers: headers.collect(),
         body: response.body_mut().read_to_string().unwrap(),

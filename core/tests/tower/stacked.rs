@@ -1,4 +1,4 @@
-//! Layers around layers: what is charged once, and what is given back.
+//! Nested layers: charges once a request, and refunds after a denial or an error.
 
 use axum::Router;
 use axum::body::Body;
@@ -32,7 +32,7 @@ fn left(limiter: &Limiter, key: &str, policy: &str) -> u64 {
 }
 
 #[test]
-fn one_policy_and_key_are_charged_once_in_one_request() {
+fn policy_and_key_are_charged_once_a_request() {
     let limiter = limiter(&[("web", "9/hour fixed_window"), ("other", "9/hour fixed_window")]);
     let show = |Extension(decided): Extension<Decided>| async move {
         let all = decided.all();
@@ -51,7 +51,7 @@ fn one_policy_and_key_are_charged_once_in_one_request() {
 }
 
 #[test]
-fn quotas_that_are_spelt_otherwise_are_the_same_policy() {
+fn spellings_of_one_quota_are_one_policy() {
     let limiter = limiter(&[]);
     let app = Router::new()
         .route("/", get(|| async {}))
@@ -62,7 +62,7 @@ fn quotas_that_are_spelt_otherwise_are_the_same_policy() {
 }
 
 #[test]
-fn another_key_or_limiter_is_another_budget() {
+fn another_key_or_limiter_is_charged_separately() {
     let (one, elsewhere) = (limiter(&[("web", "9/hour")]), limiter(&[("web", "9/hour")]));
     let app = Router::new()
         .route("/", get(|| async {}))
@@ -74,7 +74,7 @@ fn another_key_or_limiter_is_another_budget() {
 }
 
 #[test]
-fn each_attempt_of_a_retry_is_charged_by_the_layers_inside_of_it() {
+fn each_attempt_of_a_retry_is_charged_by_the_inner_layers() {
     let limiter = limiter(&[("attempts", "3/hour fixed_window"), ("web", "9/hour fixed_window")]);
     let thrice = |request: axum::extract::Request, next: Next| async move {
         let parts = request.into_parts().0;
@@ -97,10 +97,10 @@ fn each_attempt_of_a_retry_is_charged_by_the_layers_inside_of_it() {
 }
 
 #[test]
-fn what_is_refused_further_in_is_given_back_further_out() {
+fn denial_of_an_inner_layer_is_refunded_by_outer_layers() {
     let limiter =
         limiter(&[("outer", "2/hour fixed_window"), ("middle", "2/hour fixed_window"), ("inner", "0/hour")]);
-    // An application may answer denials in its own way, which leaves nothing of the response that the layer made.
+    // An application may replace the response of the layer.
     let plain = |response: Response| async move { (response.status(), "refused") };
     let app = Router::new()
         .route("/", get(|| async {}))
@@ -116,7 +116,7 @@ fn what_is_refused_further_in_is_given_back_further_out() {
 }
 
 #[test]
-fn what_cannot_be_decided_further_in_is_given_back_further_out() {
+fn error_of_an_inner_layer_is_refunded_by_outer_layers() {
     let (outer, closed) = (limiter(&[("web", "9/hour")]), limiter(&[("api", "9/hour")]));
     let app = Router::new().route("/", get(|| async {})).layer(layer(&closed, &[])).layer(layer(&outer, &[]));
     closed.close();
@@ -126,7 +126,7 @@ fn what_cannot_be_decided_further_in_is_given_back_further_out() {
 }
 
 #[test]
-fn fields_tell_what_is_left_after_a_refund() {
+fn header_fields_include_the_refund() {
     let limiter = limiter(&[("login", "2/minute fixed_window")]);
     let failed = by_user(&limiter, &[]).count(|response| response.status == StatusCode::UNAUTHORIZED);
     let app = Router::new()
@@ -139,7 +139,7 @@ fn fields_tell_what_is_left_after_a_refund() {
 }
 
 #[test]
-fn quotas_without_a_name_have_a_budget_in_each_scope() {
+fn unnamed_quotas_have_separate_states_in_each_scope() {
     let limiter = limiter(&[("named", "2/hour")]);
     let limit = |policy, scope: &str| by_user(&limiter, &[policy]).scope(scope).build().unwrap();
     let hello = || get(|| async {});

@@ -1,4 +1,4 @@
-//! Exactly what the quota allows, in every kind of store, by services that share it.
+//! Services that share a store admit exactly the limit, in every kind of store.
 
 use axum::Router;
 use axum::routing::get;
@@ -37,14 +37,14 @@ fn at(url: &str) -> Limiter {
 }
 
 #[test]
-fn in_memory() {
+fn services_in_one_process_share_the_memory_store() {
     let limiter = limiter(&[("api", QUOTAS)]);
     assert_eq!(admitted([limiter.clone(), limiter]), 40);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn in_a_local_store() {
+fn services_share_the_shared_file_store() {
     let path = std::env::temp_dir().join(format!("polylimit-tower-{}", std::process::id()));
     let url = format!("file://{}?size=1MiB", path.display());
     let admitted = admitted([at(&url), at(&url)]);
@@ -53,9 +53,9 @@ fn in_a_local_store() {
 }
 
 #[test]
-fn in_redis() {
+fn services_share_the_redis_store() {
     let server = Server::start(Kind::Redis, &[]);
-    // However slow the machine, the server decides.
+    // A deadline that a busy machine does not miss.
     let url = format!("{}?deadline=30s", server.url());
     assert_eq!(admitted([at(&url), at(&url)]), 40);
 }

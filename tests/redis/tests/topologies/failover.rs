@@ -159,6 +159,13 @@ fn sentinels_are_queried_again_at_the_refresh_interval() {
     }
 }
 
+/// Asserts that the replica refused the request. A busy machine may miss the deadline instead; any other reason is wrong.
+fn assert_read_only(seen: &Observation) {
+    let is_late = matches!(seen.degraded, Some(Degradation::Timeout | Degradation::Late));
+    let is_read_only = seen.degraded == Some(Degradation::ReadOnly);
+    assert!(is_read_only || is_late && seen.took() >= DEADLINE, "{seen:?}");
+}
+
 #[test]
 fn connection_to_a_demoted_primary_is_replaced() {
     for kind in Kind::ALL {
@@ -189,7 +196,8 @@ fn connection_to_a_demoted_primary_is_replaced() {
         assert_eq!(proxy.connections(), before + 1);
         report.assert_deadlines(DEADLINE);
         for seen in report.observations.iter().filter(|seen| seen.source != Source::Store) {
-            assert_eq!((seen.allowed, seen.degraded), (false, Some(Degradation::ReadOnly)), "{seen:?}");
+            assert!(!seen.allowed, "{seen:?}");
+            assert_read_only(seen);
         }
     }
 }
@@ -214,10 +222,7 @@ fn refusal_of_a_replica_is_reported_as_read_only() {
     server.command(&["REPLICAOF", "NO", "ONE"]);
     load.until_stored(Duration::from_secs(5));
     for seen in load.finish().observations.iter().filter(|seen| seen.source != Source::Store) {
-        // A busy machine may miss the deadline. Any other reason would be wrong.
-        let is_late = matches!(seen.degraded, Some(Degradation::Timeout | Degradation::Late));
-        let is_read_only = seen.degraded == Some(Degradation::ReadOnly);
-        assert!(is_read_only || is_late && seen.took() >= DEADLINE, "{seen:?}");
+        assert_read_only(seen);
     }
 }
 

@@ -1,14 +1,17 @@
-//! The text form of a quota is canonical, and says what the builder says.
+//! Properties of input: the text form of a quota is canonical and equals the builder; any other input is decided or refused,
+//! and never causes a panic.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use polylimit::{Algorithm, Policy, Quota};
+use polylimit::{Algorithm, ErrorKind, Policy, Quota, Request};
+use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::quotas::{in_us, policy, quota};
+use super::generators::{in_us, policy, quota};
+use super::session::Session;
 
 /// Numbers in and out of bounds, near the bounds more often than elsewhere.
 fn number() -> impl Strategy<Value = u64> {
@@ -30,7 +33,7 @@ fn period_us() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Digits with an underscore between every third, as people write them.
+/// Digits in groups of three, separated by underscores.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap());
@@ -39,7 +42,7 @@ fn grouped(number: u64) -> String {
 
 proptest! {
     #[test]
-    fn the_text_form_is_canonical(quota in quota()) {
+    fn text_form_is_canonical(quota in quota()) {
         let text = quota.to_string();
         let read: Quota = text.parse().unwrap();
         prop_assert_eq!(&read, &quota);
@@ -47,14 +50,14 @@ proptest! {
     }
 
     #[test]
-    fn a_policy_is_read_back_from_its_quotas(policy in policy()) {
+    fn policy_is_parsed_from_its_text_form(policy in policy()) {
         let text = policy.to_string();
         let quotas = text.strip_prefix("p: ").unwrap();
         prop_assert_eq!(Policy::parse("p", quotas).unwrap(), policy);
     }
 
     #[test]
-    fn other_ways_to_write_a_quota_mean_the_same(
+    fn other_spellings_of_a_quota_are_equal(
         quota in quota(), space in select(vec![" ", "  ", "\t", "\n \r", "\u{2003}"]),
     ) {
         let mut settings = vec![quota.algorithm().to_string()];
@@ -77,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn the_builder_and_the_text_agree(
+    fn builder_and_text_agree(
         limit in number(), period_us in period_us(), algorithm in option::of(select(Algorithm::ALL.to_vec())),
         burst in option::weighted(0.2, number()), step in option::weighted(0.2, number()),
         buckets in option::weighted(0.3, 0_u32..=70), aligned in any::<bool>(), count_denied in any::<bool>(),
@@ -107,11 +110,84 @@ proptest! {
         match (built, text.parse::<Quota>()) {
             (Ok(built), Ok(read)) => prop_assert_eq!(built, read),
             (Err(refused), Err(unread)) => {
-                // The text says the same, and in which column.
+                // The parser adds the column to the message of the builder.
                 prop_assert!(unread.message().ends_with(refused.message()), "{} {}", refused, unread);
                 prop_assert!(unread.message().starts_with("quota at column "));
             }
             (built, read) => prop_assert!(false, "{text}: built {built:?}, read {read:?}"),
         }
     }
+}
+
+fn decide(request: Request<'_>, policy: &Policy) -> Result<(), ErrorKind> {
+    let session = Session::new(policy, 1_700_000_000_000_000);
+    let limiter = session.limiter();
+    let mut refused = Vec::new();
+    refused.extend(limiter.check(request).err());
+    // A key with a state is decided on a fast path, for any cost. Invalid requests are refused there, too.
+    let _ = limiter.charge(request.cost(1));
+    refused.extend(limiter.check(request).err());
+    refused.extend(limiter.peek(request).err());
+    refused.extend(limiter.take(request).err());
+    refused.extend(limiter.charge(request).err());
+    refused.extend(limiter.refund(request).err());
+    refused.extend(limiter.reset(request).err());
+    assert!(refused.is_empty() || refused.len() == 7, "{refused:?}");
+    refused.first().map_or(Ok(()), |error| Err(error.kind()))
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_parsed_or_refused(text in any::<String>()) {
+        if let Err(refused) = text.parse::<Quota>() {
+            prop_assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+            prop_assert!(refused.message().len() < 1_000);
+        }
+        let _ = Policy::parse(&text, &text);
+    }
+
+    #[test]
+    fn text_similar_to_a_quota_is_parsed_or_refused(
+        text in concat!(
+            "[0-9_]{0,30}/?[0-9]{0,21}(us|ms|s|m|h|d|w|week|year)?s?",
+            "( *(burst|step|buckets)?=?[0-9_]{0,3}| aligned|;| token_bucket| fixed_window){0,4}",
+        ),
+    ) {
+        match text.parse::<Quota>() {
+            Ok(quota) => prop_assert_eq!(quota.to_string().parse::<Quota>(), Ok(quota)),
+            Err(refused) => prop_assert!(refused.message().starts_with("quota at column ")),
+        }
+        if let Ok(policy) = Policy::parse("p", &text) {
+            prop_assert!(policy.quotas().len() <= Policy::MAX_QUOTAS);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_accepted_as_a_key(policy in policy(), key in vec(any::<u8>(), 0..100)) {
+        prop_assert_eq!(decide(Request::new(&key), &policy), Ok(()));
+    }
+
+    #[test]
+    fn any_cost_is_decided_or_refused(policy in policy(), cost in prop_oneof![
+        any::<u64>(), 0_u64..10, Request::MAX_COST - 1..Request::MAX_COST + 2, u64::MAX - 1..=u64::MAX
+    ]) {
+        let expected = if cost <= Request::MAX_COST { Ok(()) } else { Err(ErrorKind::InvalidArgument) };
+        prop_assert_eq!(decide(Request::new("k").cost(cost), &policy), expected);
+    }
+
+    #[test]
+    fn unknown_policy_name_is_refused(name in any::<String>()) {
+        let policy = Policy::parse("p", "1/s").unwrap();
+        let expected = if name == "p" { Ok(()) } else { Err(ErrorKind::InvalidArgument) };
+        prop_assert_eq!(decide(Request::new("k").policy(&name), &policy), expected);
+    }
+}
+
+#[test]
+fn key_beyond_a_mebibyte_is_refused() {
+    let policy = Policy::parse("p", "1/s").unwrap();
+    let mut key = vec![0_u8; Request::MAX_KEY_LENGTH];
+    assert_eq!(decide(Request::new(&key), &policy), Ok(()));
+    key.push(0);
+    assert_eq!(decide(Request::new(&key), &policy), Err(ErrorKind::InvalidArgument));
 }

@@ -1,8 +1,10 @@
-//! Random quotas and policies: every algorithm, from a unit a millisecond to a large prime a year.
+//! Random quotas, policies and histories: every algorithm, from a unit a millisecond to a large prime a year; moves of the
+//! clock, operations and costs.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use polylimit::{Algorithm, Policy, Quota, QuotaBuilder};
+use polylimit::{Algorithm, Policy, Quota, QuotaBuilder, Request};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -67,11 +69,11 @@ fn sliding_log() -> impl Strategy<Value = QuotaBuilder> {
 }
 
 fn built(builders: impl Strategy<Value = QuotaBuilder>) -> impl Strategy<Value = Quota> {
-    // What cannot be counted exactly is refused; there are enough others.
+    // The builder refuses numbers that cannot be counted exactly.
     builders.prop_filter_map("refused", |builder| builder.build().ok())
 }
 
-/// A quota that admits something and does not charge what it denies.
+/// A quota that admits requests and does not count denied ones.
 pub(crate) fn plain_quota() -> impl Strategy<Value = Quota> {
     built(prop_oneof![
         2 => bucket(), 1 => stepped_bucket(), 1 => fixed_window(), 2 => sliding_window(), 1 => sliding_log()
@@ -92,7 +94,7 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
 }
 
 fn policy_of(quotas: impl Strategy<Value = Vec<Quota>>) -> impl Strategy<Value = Policy> {
-    quotas.prop_filter_map("two quotas that cannot be told apart", |quotas| Policy::new("p", quotas).ok())
+    quotas.prop_filter_map("two quotas of the same identity", |quotas| Policy::new("p", quotas).ok())
 }
 
 /// A policy of one to three quotas of any kind.
@@ -105,17 +107,17 @@ pub(crate) fn policy_of_several() -> impl Strategy<Value = Policy> {
     policy_of(vec(quota(), 2..=3))
 }
 
-/// A policy of that quota alone.
-pub(crate) fn alone(quota: &Quota) -> Policy {
+/// A policy of this quota only.
+pub(crate) fn policy_of_one(quota: &Quota) -> Policy {
     Policy::new("p", [quota.clone()]).unwrap()
 }
 
-/// The most units that a request can have to be admitted ever.
+/// The largest cost that can ever be admitted.
 pub(crate) fn capacity(policy: &Policy) -> u64 {
     policy.quotas().iter().map(Quota::capacity).min().unwrap()
 }
 
-/// Whether a denied check leaves a trace.
+/// Whether a denied check changes the state.
 pub(crate) fn counts_denied(policy: &Policy) -> bool {
     policy.quotas().iter().any(Quota::count_denied)
 }
@@ -138,4 +140,126 @@ pub(crate) fn tick_us(quota: &Quota) -> u64 {
         8 * u128::from(quota.capacity()) * u128::from(period / gcd(quota.limit(), period)) <= 1 << 53
     };
     std::iter::successors(Some(1_u64), |tick_us| Some(tick_us * 10)).find(fits).unwrap()
+}
+
+/// An operation on the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Check,
+    Peek,
+    Take,
+    Charge,
+    Refund,
+    Reset,
+}
+
+/// How the clock moves before the operation, relative to what the session knows by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Move {
+    Stay,
+    By(u64),
+    /// By a part of the first quota's period, in thousandths.
+    Part(u64),
+    /// To the next multiple of the first quota's sub-window (its period where there is none), or 1 us before it.
+    Boundary {
+        before: bool,
+    },
+    /// To when the same cost would be admitted, or 1 us before that.
+    Retry {
+        before: bool,
+    },
+    /// To when nothing counts any more, or 1 us before that.
+    Reset {
+        before: bool,
+    },
+    /// Back by a part of the first quota's period, in thousandths.
+    Back(u64),
+}
+
+/// The cost of a request, relative to the policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cost {
+    Units(u64),
+    /// A part of the capacity, in thousandths.
+    Part(u64),
+}
+
+impl Cost {
+    pub(crate) fn of(self, policy: &Policy) -> u64 {
+        match self {
+            Self::Units(units) => units,
+            Self::Part(part) => scaled(capacity(policy), part).min(Request::MAX_COST),
+        }
+    }
+}
+
+/// One step of a history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) to: Move,
+    pub(crate) operation: Operation,
+    pub(crate) cost: Cost,
+}
+
+/// A part of a number, in thousandths.
+pub(crate) fn scaled(whole: u64, part: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(part) / 1_000).unwrap()
+}
+
+/// The time between two boundaries of windows or sub-windows of the first quota.
+pub(crate) fn stride_us(policy: &Policy) -> u64 {
+    let quota = &policy.quotas()[0];
+    in_us(quota) / u64::from(quota.buckets().unwrap_or(1))
+}
+
+pub(crate) fn cost() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        3 => Just(Cost::Units(1)),
+        2 => (0_u64..=6).prop_map(Cost::Units),
+        4 => (1_u64..=1_000).prop_map(Cost::Part),
+        1 => (1_000_u64..=1_100).prop_map(Cost::Part),
+    ]
+}
+
+/// Moves of a clock that never goes back.
+pub(crate) fn forward() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        3 => Just(Move::Stay),
+        2 => (1_u64..=3).prop_map(Move::By),
+        3 => (1_u64..=1_000).prop_map(Move::Part),
+        1 => (1_000_u64..=20_000).prop_map(Move::Part),
+        2 => any::<bool>().prop_map(|before| Move::Boundary { before }),
+        3 => any::<bool>().prop_map(|before| Move::Retry { before }),
+        1 => any::<bool>().prop_map(|before| Move::Reset { before }),
+    ]
+}
+
+/// Moves of a clock that sometimes goes back.
+pub(crate) fn any_move() -> impl Strategy<Value = Move> {
+    let back = prop_oneof![Just(Move::Back(0)), (0_u64..=1_500).prop_map(Move::Back)];
+    prop_oneof![9 => forward(), 1 => back]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        10 => Just(Operation::Check),
+        1 => Just(Operation::Peek),
+        2 => Just(Operation::Take),
+        3 => Just(Operation::Charge),
+        2 => Just(Operation::Refund),
+        1 => Just(Operation::Reset),
+    ]
+}
+
+/// A history of this many steps with these moves.
+pub(crate) fn steps(
+    moves: impl Strategy<Value = Move>,
+    count: RangeInclusive<usize>,
+) -> impl Strategy<Value = Vec<Step>> {
+    vec((moves, operation(), cost()).prop_map(|(to, operation, cost)| Step { to, operation, cost }), count)
+}
+
+/// The start of a history: mostly between 2020 and 2033, sometimes soon after the epoch.
+pub(crate) fn start_us() -> impl Strategy<Value = u64> {
+    prop_oneof![9 => 1_600_000_000_000_000_u64..2_000_000_000_000_000, 1 => 0_u64..10_000_000_000]
 }

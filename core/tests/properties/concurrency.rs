@@ -1,14 +1,14 @@
-//! However many ask at once, exactly the limit is admitted.
+//! Concurrent callers of one key are admitted exactly up to the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polylimit::{Limiter, ManualClock, Policy, Request};
 
-const ASKING: usize = 64;
+const CALLERS: usize = 64;
 const ROUNDS: usize = 1_000;
 
-/// A limit for every algorithm, below and near what is asked for; the clock stands still.
+/// A limit for every algorithm, below and near the number of callers; the clock stands still.
 const QUOTAS: [(&str, u64); 6] = [
     ("1/minute token_bucket", 1),
     ("10/minute token_bucket burst=20 step=5", 20),
@@ -25,17 +25,17 @@ fn limiter() -> Limiter {
     policies.fold(Limiter::builder().clock(clock), polylimit::LimiterBuilder::policy).build().unwrap()
 }
 
-/// How many were admitted in each round. Who asks goes through the rounds without waiting for the others, each with
-/// a key of its own: on one key they meet as the scheduler has it.
+/// The number of admitted requests in each round. Each round has a key of its own. The callers go through the rounds
+/// without waiting for each other, so that the scheduler decides which of them meet at a key.
 #[derive(Clone)]
 struct Admitted(Arc<[AtomicU64]>);
 
 impl Admitted {
-    fn nobody() -> Self {
+    fn none() -> Self {
         Self((0..ROUNDS).map(|_| AtomicU64::new(0)).collect())
     }
 
-    fn note(&self, round: usize, allowed: bool) {
+    fn record(&self, round: usize, allowed: bool) {
         self.0[round].fetch_add(u64::from(allowed), Ordering::Relaxed);
     }
 
@@ -53,14 +53,14 @@ fn names(round: usize) -> (String, String) {
 
 #[test]
 fn threads_are_admitted_exactly_up_to_the_limit() {
-    let (limiter, admitted) = (limiter().blocking(), Admitted::nobody());
+    let (limiter, admitted) = (limiter().blocking(), Admitted::none());
     std::thread::scope(|scope| {
-        for _ in 0..ASKING {
+        for _ in 0..CALLERS {
             scope.spawn(|| {
                 for round in 0..ROUNDS {
                     let (policy, key) = names(round);
                     let decision = limiter.check(Request::new(&key).policy(&policy)).unwrap();
-                    admitted.note(round, decision.allowed());
+                    admitted.record(round, decision.allowed());
                     std::thread::yield_now();
                 }
             });
@@ -71,16 +71,16 @@ fn threads_are_admitted_exactly_up_to_the_limit() {
 
 #[test]
 fn tasks_are_admitted_exactly_up_to_the_limit() {
-    let (limiter, admitted) = (limiter(), Admitted::nobody());
+    let (limiter, admitted) = (limiter(), Admitted::none());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
-    let tasks: Vec<_> = (0..ASKING)
+    let tasks: Vec<_> = (0..CALLERS)
         .map(|_| {
             let (limiter, admitted) = (limiter.clone(), admitted.clone());
             runtime.spawn(async move {
                 for round in 0..ROUNDS {
                     let (policy, key) = names(round);
                     let decision = limiter.check(Request::new(&key).policy(&policy)).await.unwrap();
-                    admitted.note(round, decision.allowed());
+                    admitted.record(round, decision.allowed());
                     tokio::task::yield_now().await;
                 }
             })

@@ -1,4 +1,4 @@
-//! How much a quota admits at most: the table in the documentation, under clients that try to get more.
+//! The most units that a quota admits in a span of time: the table of the documentation, with adversarial clients.
 
 use std::time::Duration;
 
@@ -6,9 +6,8 @@ use polylimit::{Algorithm, Quota};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::quotas::{alone, in_us, plain_quota, tick_us};
+use super::generators::{Cost, Move, Operation, in_us, plain_quota, policy_of_one, start_us, tick_us};
 use super::session::Session;
-use super::steps::{Cost, Move, Operation, start_us};
 
 /// The most units that may be admitted from one microsecond to another that is `apart_us` later, both included.
 fn most(quota: &Quota, apart_us: u64) -> u64 {
@@ -34,8 +33,8 @@ fn most(quota: &Quota, apart_us: u64) -> u64 {
     u64::try_from(most).unwrap_or(u64::MAX)
 }
 
-/// Moves of a client that knows the quota.
-fn greedy() -> impl Strategy<Value = Move> {
+/// Moves of an adversarial client that knows the quota.
+fn adversarial() -> impl Strategy<Value = Move> {
     prop_oneof![
         3 => Just(Move::Stay),
         2 => Just(Move::By(1)),
@@ -46,23 +45,23 @@ fn greedy() -> impl Strategy<Value = Move> {
     ]
 }
 
-fn asked() -> impl Strategy<Value = Cost> {
+fn requested() -> impl Strategy<Value = Cost> {
     prop_oneof![Just(Cost::Units(1)), (1_u64..=1_000).prop_map(Cost::Part)]
 }
 
 proptest! {
     #[test]
-    fn nobody_gets_more_than_the_table_says(
+    fn adversarial_client_gets_at_most_the_documented_bound(
         quota in plain_quota(), start_us in start_us(),
-        tries in vec((greedy(), asked()), 1..=60),
+        tries in vec((adversarial(), requested()), 1..=60),
     ) {
-        let policy = alone(&quota);
+        let policy = policy_of_one(&quota);
         let mut session = Session::new(&policy, start_us);
         let mut admitted: Vec<(u64, u64)> = Vec::new();
         for (to, cost) in tries {
             let cost = cost.of(&policy).max(1);
             session.go(to, cost);
-            // All of it or as much as there is: both are admissions.
+            // Both a check and a partial take are admissions.
             let units = match to {
                 Move::Boundary { .. } => session.adjust(Operation::Take, cost).taken(),
                 _ => if session.check(cost).allowed() { cost } else { 0 },
@@ -83,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn the_function_says_what_the_table_says(
+    fn most_admitted_equals_the_documented_table(
         quota in plain_quota(), span_us in 0_u64..=400 * 86_400_000_000,
     ) {
         let (limit, period_us) = (quota.limit(), in_us(&quota));
@@ -111,16 +110,16 @@ proptest! {
     }
 
     #[test]
-    fn a_patient_client_of_a_bucket_gets_all_of_it(
+    fn client_that_waits_gets_the_whole_bound_of_a_bucket(
         quota in plain_quota(), start_us in start_us(), waits in 1_u64..=40,
     ) {
-        // A bucket of one token, or one that gets several a microsecond, runs over before it can be taken from.
+        // A bucket of one token, or with several tokens a microsecond, overflows before the client can take from it.
         let refilled = matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
         let in_time = quota.step().is_none() && tick_us(&quota) == 1 && quota.limit() <= in_us(&quota);
         if !refilled || !in_time || quota.capacity() < 2 {
             return Ok(());
         }
-        let mut session = Session::new(&alone(&quota), start_us);
+        let mut session = Session::new(&policy_of_one(&quota), start_us);
         let _ = session.check(quota.capacity());
         let mut admitted = quota.capacity();
         for _ in 0..waits {
@@ -133,13 +132,13 @@ proptest! {
 }
 
 #[test]
-fn the_bound_holds_where_a_tick_is_coarse() {
+fn bound_holds_for_a_bucket_with_a_coarse_tick() {
     // 10^12 less 11 is prime, so a tick of this bucket is 100 s.
     let quota: Quota = "999999999989/day token_bucket".parse().unwrap();
-    let mut session = Session::new(&alone(&quota), 1_699_999_999_999_999);
+    let mut session = Session::new(&policy_of_one(&quota), 1_699_999_999_999_999);
     assert!(session.check(quota.limit()).allowed());
     session.go(Move::By(1), 1);
     let admitted = quota.limit() + session.adjust(Operation::Take, quota.limit()).taken();
     let bound = quota.most_admitted(Duration::from_micros(2));
-    assert!(admitted <= bound, "{admitted} units were admitted in 2 us, {bound} are said to be the most");
+    assert!(admitted <= bound, "{admitted} units were admitted in 2 us, the bound is {bound}");
 }

@@ -1,21 +1,20 @@
-//! One key under one policy and a manual clock, and what was done to it.
+//! One key under one policy and a manual clock, with the history of its operations.
 
 use polylimit::{Decision, Limiter, LimiterBuilder, ManualClock, Policy, Request, Usage, blocking};
 
-use super::quotas::in_us;
-use super::steps::{Move, Operation, Step, scaled, stride_us};
+use super::generators::{Move, Operation, Step, in_us, scaled, stride_us};
 
 pub(crate) struct Session {
     policy: Policy,
     clock: ManualClock,
     limiter: blocking::Limiter,
     start_us: u64,
-    /// The clock goes back no further than this.
+    /// The earliest time to which the clock may go back.
     floor_us: u64,
     done: Vec<Done>,
 }
 
-/// An operation that was done, and when.
+/// An operation of the history, and its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     at_us: u64,
@@ -33,7 +32,7 @@ impl Session {
     pub(crate) const KEY: &str = "the key";
 
     pub(crate) fn new(policy: &Policy, start_us: u64) -> Self {
-        // Few keys, so that they share a shard and new ones clean up behind this one.
+        // With so few keys all are in one shard, so that the insertion of others may drop this one.
         Self::with(Limiter::builder().max_keys(1_000), policy, start_us)
     }
 
@@ -43,12 +42,12 @@ impl Session {
         Self { policy: policy.clone(), clock, limiter, start_us, floor_us: 0, done: Vec::new() }
     }
 
-    /// A key that was never seen, at the time of this one.
+    /// A key without a state, at the current time of this one.
     pub(crate) fn unseen(&self) -> Self {
         Self::new(&self.policy, self.now_us())
     }
 
-    /// Another key to which the same was done.
+    /// Another key with the same history.
     pub(crate) fn twin(&self) -> Self {
         let mut twin = Self::new(&self.policy, self.start_us);
         for done in &self.done {
@@ -70,12 +69,12 @@ impl Session {
         self.clock.set(now_us).unwrap();
     }
 
-    /// From now on the clock does not go back behind now.
-    pub(crate) fn no_way_back(&mut self) {
+    /// From now on the clock does not go back beyond the current time.
+    pub(crate) fn forbid_earlier_times(&mut self) {
         self.floor_us = self.now_us();
     }
 
-    /// What stands for the key now, without asking for anything.
+    /// The current state of the key, as a peek of cost 0 shows it.
     pub(crate) fn view(&self) -> Decision {
         self.peek(0)
     }
@@ -112,13 +111,13 @@ impl Session {
         .unwrap()
     }
 
-    /// Does what was done to another key, at the same time.
+    /// Repeats an operation on another key at the same time.
     pub(crate) fn repeat(&mut self, done: Done) -> Answer {
         self.set(done.at_us);
         self.perform(done.operation, done.cost)
     }
 
-    /// Takes a step, and says what was done and answered.
+    /// Takes a step. Returns the operation and its answer.
     pub(crate) fn step(&mut self, step: Step) -> (Done, Answer) {
         let cost = step.cost.of(&self.policy);
         self.go(step.to, cost);
@@ -126,8 +125,8 @@ impl Session {
         (self.done[self.done.len() - 1], answer)
     }
 
-    /// Takes all steps. A state that the clock is behind of afterwards is written, and so moved back: a peek says
-    /// what would be if it were, and leaves it where it is.
+    /// Takes all steps. If the state is then later than the clock, a charge writes it and so moves it back in time. A peek
+    /// only computes the moved state.
     pub(crate) fn run(&mut self, steps: &[Step]) {
         for step in steps {
             self.step(*step);
