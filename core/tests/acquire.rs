@@ -324,6 +324,7 @@ async fn acquire_that_waits_out_its_delay_keeps_its_units() {
     waiting.await.unwrap();
     // One of two units has left the queue by itself.
     assert_eq!(limiter.peek("user").await.unwrap().remaining(), 3);
+}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -389,6 +390,7 @@ fn abandoned_acquire_is_never_delivered_and_leaves_the_queue() {
     }
     // The first waiter has left the queue, so that the second is admitted.
     assert_eq!(tags, [(2, true)]);
+}
 
 #[test]
 fn stopped_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
@@ -418,5 +420,4 @@ fn abandoned_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
     assert!(completions.abandon(&1));
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 3);
-}
 }
