@@ -20,7 +20,7 @@ fn refusal(store: &Store) -> Error {
 fn assert_refused(store: &Store, kind: ErrorKind, words: &str) {
     let error = refusal(store);
     assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(send), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
 }
 
 #[test]
