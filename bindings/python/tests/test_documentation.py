@@ -50,6 +50,11 @@ def runs(interpreter):
     return subprocess.run([interpreter, "-c", "import ensurepip, venv"], **CAPTURED).returncode == 0
 
 
+#: The first test with the wheel builds it, which takes minutes on a busy machine.
+builds_wheel = pytest.mark.timeout(900)
+
+
+@builds_wheel
 @pytest.mark.parametrize("interpreter", [*filter(runs, INTERPRETERS)])
 def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, interpreter):
     assert "-cp39-abi3-" in wheel.name
@@ -115,6 +120,7 @@ def test_module_docstring_examples_run(name):
     assert tested.failed == 0
 
 
+@builds_wheel
 def test_wheel_metadata_has_homepage_and_licences(wheel):
     with zipfile.ZipFile(wheel) as files:
         (name,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
