@@ -13,19 +13,18 @@ import (
 	"unsafe"
 )
 
-// AddressRules say who is trusted to say for whom a request was forwarded, and how much of an address is counted as one
-// client. The zero value trusts nobody: then the peer is the client, an IPv4 address is counted by itself and an IPv6
-// address by its /64.
+// AddressRules say which proxies are trusted to report a client's address, and how much of an address identifies one client.
+// The zero value trusts no proxy: the peer is the client, identified by its IPv4 address or by the /64 of its IPv6 address.
 type AddressRules struct {
 	// Trust are the networks of the proxies: addresses, prefixes, "loopback", "link-local", "private".
 	Trust []string
 	// Header is the one header that those proxies write: "x-forwarded-for" or "forwarded".
 	Header string
-	// IPv4Prefix and IPv6Prefix are how many bits of an address are counted as one client, where they are not nil.
+	// IPv4Prefix and IPv6Prefix are the number of leading bits that identify a client; nil is the default, 32 and 64.
 	IPv4Prefix, IPv6Prefix *uint8
 }
 
-// AddressKeys finds what to limit a client by. Any goroutine may use it at any time.
+// AddressKeys finds the keys of clients by checked rules. Any goroutine may use it at any time.
 type AddressKeys struct {
 	rules  *C.polylimit_address_rules
 	header string
@@ -45,17 +44,17 @@ func (r AddressRules) Keys() (*AddressKeys, error) {
 			options = append(options, Option{name: name, value: strconv.Itoa(int(*bits))})
 		}
 	}
-	plain, err := plainOptions(options)
-	defer freePlain(plain)
+	plain, err := cOptions(options)
+	defer freeOptions(plain)
 	if err != nil {
 		return nil, err
 	}
-	array := inC(plain)
+	array := optionArray(plain)
 	defer C.free(unsafe.Pointer(array))
 	keys := &AddressKeys{}
 	var told message
 	status := C.polylimit_address_rules_new(array, C.size_t(len(plain)), &keys.rules, &told[0], C.size_t(len(told)))
-	if err := told.failed(status); err != nil {
+	if err := told.err(status); err != nil {
 		return nil, err
 	}
 	if header := C.polylimit_address_rules_header(keys.rules); header != nil {
@@ -68,10 +67,9 @@ func (r AddressRules) Keys() (*AddressKeys, error) {
 // Header is the name of the header field whose lines Key needs; empty when it needs none.
 func (k *AddressKeys) Header() string { return k.header }
 
-// Key is what to limit a client by: one text for all addresses that are counted together, such as "203.0.113.7" or
-// "2001:db8:1:2::/64". The peer is the address of the other end of the connection, where a port, brackets and a zone are left
-// out; all peers that are no address are one client, "unknown". The lines are those of Header, in the order in which they
-// came.
+// Key is the key of a client: the same text for all addresses of one client, such as "203.0.113.7" or "2001:db8:1:2::/64". The
+// peer is the address at the other end of the connection; a port, brackets and a zone are ignored. All peers that are not
+// addresses are one client, "unknown". The lines are those of Header, in the order in which they arrived.
 func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 	defer runtime.KeepAlive(k)
 	if len(lines) < 2 && !hasNUL(peer) {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// ManualClock is a clock for tests: it stands still until it is set or advanced, and it may go back. Any goroutine may use
-// it at any time.
+// ManualClock is a clock for tests. It stands still until it is set or advanced, and may go back. Any goroutine may use it at
+// any time.
 type ManualClock struct {
 	clock *C.polylimit_clock
 }
 
-// NewManualClock makes a clock that shows this time, to the microsecond: 1970 to 2255.
+// NewManualClock creates a clock that shows this time, to the microsecond: 1970 to 2255.
 func NewManualClock(now time.Time) (*ManualClock, error) {
 	var plain *C.polylimit_clock
 	var told message
 	status := C.polylimit_clock_new(C.uint64_t(now.UnixMicro()), &plain, &told[0], C.size_t(len(told)))
-	if err := told.failed(status); err != nil {
+	if err := told.err(status); err != nil {
 		return nil, err
 	}
 	clock := &ManualClock{plain}
@@ -27,7 +27,7 @@ func NewManualClock(now time.Time) (*ManualClock, error) {
 	return clock, nil
 }
 
-// Now is the time that it shows.
+// Now is the current time of the clock.
 func (c *ManualClock) Now() time.Time {
 	defer runtime.KeepAlive(c)
 	return time.UnixMicro(int64(C.polylimit_clock_now_us(c.clock)))
@@ -37,7 +37,7 @@ func (c *ManualClock) Now() time.Time {
 func (c *ManualClock) Set(now time.Time) error {
 	defer runtime.KeepAlive(c)
 	var told message
-	return told.failed(C.polylimit_clock_set(c.clock, C.uint64_t(now.UnixMicro()), &told[0], C.size_t(len(told))))
+	return told.err(C.polylimit_clock_set(c.clock, C.uint64_t(now.UnixMicro()), &told[0], C.size_t(len(told))))
 }
 
 // Advance moves the time forward, by whole microseconds.
@@ -47,5 +47,5 @@ func (c *ManualClock) Advance(by time.Duration) error {
 		return invalid("a manual clock advances forward: set it to go back")
 	}
 	var told message
-	return told.failed(C.polylimit_clock_advance(c.clock, C.uint64_t(by/time.Microsecond), &told[0], C.size_t(len(told))))
+	return told.err(C.polylimit_clock_advance(c.clock, C.uint64_t(by/time.Microsecond), &told[0], C.size_t(len(told))))
 }

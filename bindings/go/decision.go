@@ -9,36 +9,36 @@ import (
 	"unsafe"
 )
 
-// Never stands for a wait that never ends: the cost exceeds what a quota can ever admit. A wait that ends and is longer
-// than a time.Duration can hold (292 years) is given as Never - 1.
+// Never stands for a wait that never ends: the cost exceeds what a quota can ever admit. A wait that exceeds the range of
+// time.Duration (292 years) becomes Never - 1.
 const Never = time.Duration(math.MaxInt64)
 
 // QuotaUsage is one quota's own view of a key, after the operation.
 type QuotaUsage struct {
 	// Limit is the quota's limit, in units per period.
 	Limit uint64
-	// Remaining is the whole units that this quota would still admit right now.
+	// Remaining is the whole units that this quota would admit right now.
 	Remaining uint64
-	// ResetAfter is how long until nothing counts as used under this quota, if nothing else arrives.
+	// ResetAfter is the time until nothing counts as used under this quota, if nothing else arrives.
 	ResetAfter time.Duration
 }
 
 // Decision is the answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
 type Decision struct {
-	// Allowed: every quota admits the request.
+	// Allowed is whether every quota admits the request.
 	Allowed bool
-	// Remaining is the whole units that can still be spent right now, after this decision: the least over the quotas.
+	// Remaining is the whole units that can be spent right now, after this decision: the least over the quotas.
 	Remaining uint64
-	// RetryAfter is how long until the same request, alone, would be admitted, exact to the microsecond: 0 when allowed,
-	// Never when never.
+	// RetryAfter is the time until the same request would be admitted if no other arrives, exact to the microsecond: 0 when
+	// allowed, Never when never.
 	RetryAfter time.Duration
-	// ResetAfter is how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+	// ResetAfter is the time until nothing counts as used if nothing else arrives: the longest over the quotas.
 	ResetAfter time.Duration
-	// Delay is how long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
+	// Delay is the time that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0.
 	Delay time.Duration
-	// Source is where the answer came from: "store", or what answered while the store was not asked.
+	// Source is where the answer came from: "store", or what decided without it.
 	Source string
-	// Degraded is why this is not what a healthy store would have answered for this key alone; empty when it is.
+	// Degraded is why a healthy store might have answered otherwise; empty when the answer is exact.
 	Degraded string
 
 	numbers plainNumbers
@@ -50,11 +50,11 @@ func (d *Decision) Quotas() []QuotaUsage { return d.numbers.quotas() }
 // ResetAfterUs is ResetAfter in microseconds, also where a time.Duration cannot hold it.
 func (d *Decision) ResetAfterUs() uint64 { return d.numbers.resetAfterUs }
 
-// Usage is the answer to a take, a charge, a refund or a reset: what is left after it.
+// Usage is the answer to a take, a charge, a refund or a reset: the state after it.
 type Usage struct {
-	// Remaining is the whole units that can still be spent right now: the least over the quotas.
+	// Remaining is the whole units that can be spent right now: the least over the quotas.
 	Remaining uint64
-	// ResetAfter is how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+	// ResetAfter is the time until nothing counts as used if nothing else arrives: the longest over the quotas.
 	ResetAfter time.Duration
 	// Taken is the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
 	Taken uint64
@@ -70,7 +70,7 @@ func (u *Usage) Quotas() []QuotaUsage { return u.numbers.quotas() }
 // ResetAfterUs is ResetAfter in microseconds, also where a time.Duration cannot hold it.
 func (u *Usage) ResetAfterUs() uint64 { return u.numbers.resetAfterUs }
 
-// plainNumbers are those that header fields are made of, as C has them. Most policies have one quota.
+// plainNumbers are the numbers of a decision in the form of C, for header fields. Most policies have one quota.
 type plainNumbers struct {
 	retryAfterUs, resetAfterUs, delayUs uint64
 	source, degraded                    uint32
@@ -142,8 +142,8 @@ func usageOf(result *C.polylimit_result) Usage {
 	return usage
 }
 
-// plainTo writes the decision as C has it.
-func (d *Decision) plainTo(plain *C.polylimit_decision) {
+// toC writes the decision into a struct of C.
+func (d *Decision) toC(plain *C.polylimit_decision) {
 	plain.allowed = 0
 	if d.Allowed {
 		plain.allowed = 1
@@ -169,7 +169,7 @@ func (d Decision) After(usage Usage) Decision {
 	return d
 }
 
-// duration of microseconds, as far as it goes.
+// duration converts microseconds, up to the range of time.Duration.
 func duration(us uint64) time.Duration {
 	switch {
 	case us == C.POLYLIMIT_NEVER:
@@ -181,7 +181,7 @@ func duration(us uint64) time.Duration {
 	}
 }
 
-// The names of sources and degradations by their numbers: read once, so that a decision need not ask C.
+// The names of sources and degradations by number. They are read once, so that a decision needs no further call to C.
 var (
 	sources      = names(0, func(number C.uint32_t) *C.char { return C.polylimit_source_name(number) })
 	degradations = names(1, func(number C.uint32_t) *C.char { return C.polylimit_degradation_name(number) })

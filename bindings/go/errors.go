@@ -5,12 +5,12 @@ import "C"
 
 import "fmt"
 
-// Kind says which kind of error this is. It is an error itself, so that errors.Is finds it.
+// Kind is the kind of an error. It is an error itself, so that errors.Is finds it.
 type Kind int32
 
 // The kinds of error, the same in every language.
 const (
-	// ErrInvalidArgument: the caller passed something that is not allowed; the same call fails again.
+	// ErrInvalidArgument: an argument is not allowed; the same call fails again.
 	ErrInvalidArgument = Kind(C.POLYLIMIT_INVALID_ARGUMENT)
 	// ErrStoreUnavailable: the store could not be reached in time; trying again later may succeed.
 	ErrStoreUnavailable = Kind(C.POLYLIMIT_STORE_UNAVAILABLE)
@@ -33,9 +33,9 @@ func (k Kind) Code() string {
 
 func (k Kind) Error() string { return "polylimit: " + k.Code() }
 
-// Error is why no decision could be made.
+// Error is the error when no decision could be made.
 type Error struct {
-	// Kind is what errors.Is compares with: errors.Is(err, polylimit.ErrClosed).
+	// Kind is for errors.Is(err, polylimit.ErrClosed).
 	Kind Kind
 	// Message says what was read and what is allowed. It never holds a password or a raw key.
 	Message string
@@ -46,11 +46,11 @@ func (e *Error) Error() string { return "polylimit: " + e.Message }
 // Unwrap is the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// message is a buffer for what a call failed with.
+// message is a buffer for the error message of a call.
 type message [512]C.char
 
-// failed is the error of a status; nil when there is none.
-func (m *message) failed(status C.polylimit_status) error {
+// err is the error of a status; nil for success.
+func (m *message) err(status C.polylimit_status) error {
 	if status == C.POLYLIMIT_OK {
 		return nil
 	}

@@ -14,19 +14,19 @@ import (
 	"unsafe"
 )
 
-// Outcome is a policy, and what it decided about a request.
+// Outcome is the decision of a policy about a request.
 type Outcome struct {
-	// Policy as in the request; empty where the limiter has one policy.
+	// Policy is as in the request; it may be empty when the limiter has one policy.
 	Policy   string
 	Decision Decision
 }
 
-// HeaderSettings says which header fields a response gets. The zero value is the default.
+// HeaderSettings selects the header fields of responses. The zero value is the default.
 type HeaderSettings struct {
 	// Style is "ietf" (ratelimit-policy and ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none".
 	// Retry-after is sent in any style.
 	Style string
-	// ResetForm is how x-ratelimit-reset tells a time: in "seconds" from now, or as an "epoch" time.
+	// ResetForm is the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch".
 	ResetForm string
 }
 
@@ -60,7 +60,7 @@ func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (strin
 	if len(outcomes) == 1 && !hasNUL(outcomes[0].Policy, settings.Style, settings.ResetForm) {
 		own := scratches.Get().(*scratch)
 		defer scratches.Put(own)
-		outcomes[0].Decision.plainTo(&own.decision)
+		outcomes[0].Decision.toC(&own.decision)
 		policy := outcomes[0].Policy
 		status := C.polylimit_go_headers(l.limiter, textStart(policy), C.size_t(len(policy)), &own.decision,
 			textStart(settings.Style), C.size_t(len(settings.Style)), textStart(settings.ResetForm),
@@ -76,7 +76,7 @@ func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (strin
 	if err != nil {
 		return "", err
 	}
-	plain, err := plainOutcomes(outcomes)
+	plain, err := newOutcomes(outcomes)
 	defer plain.free()
 	if err != nil {
 		return "", err
@@ -96,23 +96,23 @@ func hasNUL(texts ...string) bool {
 	return false
 }
 
-// Problem is what to answer to a denied request.
+// Problem is the response to a denied request.
 type Problem struct {
-	// Status is 429, or 503 when the denial comes from an outage of the store.
+	// Status is 429, or 503 when the denial is due to an outage of the store.
 	Status int
-	// ContentType is that of Body.
+	// ContentType is the content type of Body.
 	ContentType string
 	// Body is a problem document (RFC 9457), or a line of text.
 	Body string
 }
 
-// Problem is what to answer to a request of this cost that was denied; nil when nothing was denied.
+// Problem makes the response to a denied request of this cost; nil when no outcome is a denial.
 func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem, error) {
 	if err := l.enter(); err != nil {
 		return nil, err
 	}
 	defer l.leave()
-	plain, err := plainOutcomes(outcomes)
+	plain, err := newOutcomes(outcomes)
 	defer plain.free()
 	if err != nil {
 		return nil, err
@@ -138,14 +138,14 @@ func PrefersText(accept string) bool {
 	return C.polylimit_problem_json_for(cAccept) == 0
 }
 
-// outcomesInC are outcomes whose decisions lie in Go memory that stays where it is.
+// outcomesInC are outcomes for C; their decisions are in pinned memory of Go.
 type outcomesInC struct {
 	outcomes  []C.polylimit_outcome
 	decisions []C.polylimit_decision
 	pinner    runtime.Pinner
 }
 
-func plainOutcomes(outcomes []Outcome) (*outcomesInC, error) {
+func newOutcomes(outcomes []Outcome) (*outcomesInC, error) {
 	plain := &outcomesInC{
 		outcomes:  make([]C.polylimit_outcome, 0, len(outcomes)),
 		decisions: make([]C.polylimit_decision, len(outcomes)),
@@ -155,7 +155,7 @@ func plainOutcomes(outcomes []Outcome) (*outcomesInC, error) {
 		if err != nil {
 			return plain, err
 		}
-		outcomes[at].Decision.plainTo(&plain.decisions[at])
+		outcomes[at].Decision.toC(&plain.decisions[at])
 		plain.outcomes = append(plain.outcomes, C.polylimit_outcome{policy: policy, decision: &plain.decisions[at]})
 	}
 	if len(outcomes) > 0 {
@@ -173,7 +173,7 @@ func (o *outcomesInC) free() {
 	}
 }
 
-// optionalTexts copies two texts for C; what is empty is NULL there.
+// optionalTexts copies two texts for C; an empty one becomes NULL.
 func optionalTexts(first, second string) (*C.char, *C.char, error) {
 	var texts [2]*C.char
 	for at, text := range []string{first, second} {

@@ -5,10 +5,10 @@
 //	...
 //	decision, err := limiter.Check(ctx, polylimit.Key("user:42"))
 //	if err == nil && !decision.Allowed {
-//	        // come back after decision.RetryAfter
+//	        // try again after decision.RetryAfter
 //	}
 //
-// A denial is a value: an error means that no decision could be made. Goroutines that wait for a store do not hold a
+// A denial is a value: an error means that no decision could be made. Goroutines that wait for a store do not block a
 // thread each. The package needs libpolylimit, which pkg-config finds; with the build tag polylimit_static it is linked
 // into the program.
 package polylimit

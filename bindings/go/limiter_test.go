@@ -20,7 +20,7 @@ var ctx = context.Background()
 
 func start() time.Time { return time.UnixMicro(1_700_000_000_000_000) }
 
-// must is a value that there has to be.
+// must returns a value, and panics if there is an error.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -52,7 +52,7 @@ func stores(t testing.TB) map[string]string {
 	return map[string]string{"memory": "memory:", "local": "file://" + t.TempDir() + "/store?size=1MiB", "redis": redis}
 }
 
-func TestDecisionsAreExact(t *testing.T) {
+func TestDecisionHasExactNumbers(t *testing.T) {
 	limiter, clock := withClock(t, "3/minute token_bucket; 5/hour token_bucket")
 	decision := must(limiter.Check(ctx, polylimit.Key("user:42").Cost(3)))(t)
 	if !decision.Allowed || decision.Remaining != 0 || decision.Source != "store" || decision.Degraded != "" {
@@ -77,7 +77,7 @@ func TestDecisionsAreExact(t *testing.T) {
 	}
 }
 
-func TestUsagesAreExact(t *testing.T) {
+func TestUsageHasExactNumbers(t *testing.T) {
 	limiter, _ := withClock(t, "10/minute fixed_window")
 	key := polylimit.Key("k")
 	for _, step := range []struct {
@@ -94,7 +94,7 @@ func TestUsagesAreExact(t *testing.T) {
 	}
 }
 
-func TestCostsOutOfRangeAreRefused(t *testing.T) {
+func TestCostOutOfRangeIsRefused(t *testing.T) {
 	limiter, _ := withClock(t, "10/minute")
 	for _, cost := range []int64{-1, math.MinInt64, math.MaxInt64, 1_000_000_000_001} {
 		for name, do := range map[string]func() error{
@@ -113,7 +113,7 @@ func TestCostsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-func TestEveryKindIsFoundByErrorsIs(t *testing.T) {
+func TestErrorsIsFindsEveryKind(t *testing.T) {
 	kinds := map[polylimit.Kind]string{
 		polylimit.ErrInvalidArgument: "invalid_argument", polylimit.ErrStoreUnavailable: "store_unavailable",
 		polylimit.ErrStoreFailed: "store_failed", polylimit.ErrClosed: "closed", polylimit.ErrInternal: "internal",
@@ -135,7 +135,7 @@ func TestEveryKindIsFoundByErrorsIs(t *testing.T) {
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestErrorNamesTheInvalidArgument(t *testing.T) {
 	for _, wrong := range [][]polylimit.Option{
 		{polylimit.WithPolicy("a b", "1/s")}, {polylimit.WithPolicy("a", "1 per year")}, {polylimit.WithOutage("a", "deny")},
 		{polylimit.WithOption("colour", "red")},
@@ -161,7 +161,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreChangedAndRead(t *testing.T) {
+func TestSetPolicyChangesAPolicy(t *testing.T) {
 	limiter, _ := withClock(t, "100/min;10/s token_bucket burst=20")
 	if quotas := must(limiter.Policy(""))(t); quotas != "100/minute; 10/second token_bucket burst=20" {
 		t.Error(quotas)
@@ -184,7 +184,7 @@ func TestPoliciesAreChangedAndRead(t *testing.T) {
 	}
 }
 
-func TestQuotasAreNumbersAndText(t *testing.T) {
+func TestQuotaHasNumbersAndText(t *testing.T) {
 	quota := must(polylimit.ParseQuota("50/day token_bucket burst=200 step=50"))(t)
 	if quota != (polylimit.Quota{Limit: 50, Period: 24 * time.Hour, Algorithm: polylimit.TokenBucket, Burst: 200, Step: 50}) {
 		t.Errorf("%+v", quota)
@@ -242,12 +242,12 @@ func TestExactlyTheLimitIsAdmitted(t *testing.T) {
 	}
 }
 
-// threads that the process has.
+// threads is the number of threads of the process.
 func threads(t *testing.T) int {
 	return len(must(os.ReadDir("/proc/self/task"))(t))
 }
 
-func TestWhatBelongsTogetherIsSpentTogether(t *testing.T) {
+func TestCheckTogetherSpendsAllOrNothing(t *testing.T) {
 	for name, url := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			limiter := open(t, url, polylimit.WithPolicy("wide", "900/day fixed_window"))
@@ -291,7 +291,7 @@ func TestWhatBelongsTogetherIsSpentTogether(t *testing.T) {
 	}
 }
 
-func TestGoroutinesThatWaitHoldNoThreads(t *testing.T) {
+func TestWaitingGoroutinesBlockNoThreads(t *testing.T) {
 	const waiting = 2000
 	limiter, clock := withClock(t, "1/minute fixed_window")
 	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
@@ -309,7 +309,7 @@ func TestGoroutinesThatWaitHoldNoThreads(t *testing.T) {
 		}()
 	}
 	for range waiting {
-		// Each minute admits one of them.
+		// Every minute of the manual clock admits one of them.
 		for {
 			if err := clock.Advance(time.Minute); err != nil {
 				t.Fatal(err)
@@ -324,15 +324,15 @@ func TestGoroutinesThatWaitHoldNoThreads(t *testing.T) {
 			}
 			break
 		}
-		// Some threads are there for calls that begin at the same time, the more the busier the machine is; half as many is
-		// far from one for each that waits.
+		// Go starts some threads for concurrent calls to C, more of them on a busy machine. The limit is half of one thread for
+		// each waiting goroutine.
 		if now := threads(t); now > before+waiting/2 {
 			t.Fatalf("%d threads, and %d before", now, before)
 		}
 	}
 }
 
-func TestAContextThatIsDoneLeavesTheLine(t *testing.T) {
+func TestCancelledAcquireLeavesTheWaitQueue(t *testing.T) {
 	limiter, clock := withClock(t, "1/minute fixed_window")
 	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
 		t.Fatal("denied")
@@ -363,7 +363,7 @@ func TestAContextThatIsDoneLeavesTheLine(t *testing.T) {
 	}
 }
 
-func TestAContextThatIsDoneRefundsWhatAnAcquireHasSpentDuringItsDelay(t *testing.T) {
+func TestCancelledAcquireRefundsItsUnitsDuringItsDelay(t *testing.T) {
 	limiter, _ := withClock(t, "2/minute leaky_bucket burst=4")
 	remaining := func() uint64 { return must(limiter.Peek(ctx, polylimit.Key("k")))(t).Remaining }
 	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
@@ -387,8 +387,8 @@ func TestAContextThatIsDoneRefundsWhatAnAcquireHasSpentDuringItsDelay(t *testing
 	}
 }
 
-// A goroutine that is alone waits on its own thread; it is told of its context all the same.
-func TestAContextThatIsDoneEndsALoneCheck(t *testing.T) {
+// A goroutine without concurrent operations waits on its own thread; cancelling its context still ends the wait.
+func TestCancelledContextEndsABlockingCheck(t *testing.T) {
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	limiter := open(t, "redis://"+silent.Addr().String()+"?deadline=60s", polylimit.WithPolicy("api", "1/day"))

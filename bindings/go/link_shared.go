@@ -2,7 +2,7 @@
 
 package polylimit
 
-// In a file of its own, as in link_static.go: what is built is cached by its files, not by what pkg-config says of them.
+// Shared and static linking are in separate files because the build cache depends on files, and not on the output of pkg-config.
 
 // #cgo pkg-config: polylimit
 import "C"

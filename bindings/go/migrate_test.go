@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// fenced is the only block of a language in a page.
+// fenced returns the only code block of a language in a page.
 func fenced(t *testing.T, page, language string) string {
 	t.Helper()
 	fence := "\n```" + language + "\n"
@@ -22,7 +22,7 @@ func fenced(t *testing.T, page, language string) string {
 	return block
 }
 
-func TestThePageForUsersOfRedisRatePrintsWhatItSays(t *testing.T) {
+func TestRedisRateGuidePrintsItsDocumentedOutput(t *testing.T) {
 	const store = `"redis://localhost"`
 	page := string(must(os.ReadFile("../../docs/migrate/from-redis_rate.md"))(t))
 	own, folder := must(filepath.Abs("."))(t), t.TempDir()

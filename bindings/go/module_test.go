@@ -37,7 +37,7 @@ import (
 	"polylimit.dev/polylimit/nethttp"
 )
 
-// Admits says whether 1/minute admits a request.
+// Admits returns whether 1/minute admits a request.
 func Admits() (bool, error) {
 	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("api", "1/minute"))
 	if err != nil {
@@ -52,7 +52,7 @@ func Admits() (bool, error) {
 }
 `
 
-// version is that under which the module is served.
+// version is the version of the module in the proxy.
 func version() string { return "v" + polylimit.Version() }
 
 func write(t *testing.T, path, text string) {
@@ -75,7 +75,7 @@ func serve(t *testing.T, proxy, module string, sources fs.FS) {
 			return err
 		}
 		if entry.IsDir() {
-			// That is a module of its own.
+			// The benchmark is a separate module.
 			if _, err := fs.Stat(sources, path+"/go.mod"); err == nil && path != "." {
 				return fs.SkipDir
 			}
@@ -102,8 +102,7 @@ func serve(t *testing.T, proxy, module string, sources fs.FS) {
 	write(t, filepath.Join(served, version()+".zip"), packed.String())
 }
 
-// goes runs the go command on a program whose dependency depends on polylimit, without knowing of any module beyond those that
-// a proxy serves.
+// goes runs the go command on a program whose dependency depends on polylimit. Only the modules of a local proxy are known.
 func goes(t *testing.T, environment []string, arguments ...string) (string, error) {
 	t.Helper()
 	folder := t.TempDir()
@@ -123,13 +122,13 @@ func goes(t *testing.T, environment []string, arguments ...string) (string, erro
 	return string(output), err
 }
 
-func TestADependentOfADependentBuilds(t *testing.T) {
+func TestTransitiveDependentBuilds(t *testing.T) {
 	if output, err := goes(t, nil, "run", "."); err != nil || !strings.HasSuffix(output, "true <nil>\n") {
 		t.Error(err, output)
 	}
 }
 
-func TestWithoutCgoOneErrorSaysWhatIsMissing(t *testing.T) {
+func TestBuildWithoutCgoHasOneClearError(t *testing.T) {
 	output, err := goes(t, []string{"CGO_ENABLED=0"}, "build", "-o", os.DevNull, ".")
 	if err == nil || strings.Count(output, "undefined") != 1 || !strings.Contains(output, "build_with_CGO_ENABLED_1") {
 		t.Error(err, output)

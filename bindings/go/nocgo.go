@@ -2,7 +2,7 @@
 
 package polylimit
 
-// Nothing else of this package is compiled then, so that this is the one error.
+// Without cgo this is the only file that is compiled, so that the name of this function is the only error.
 func init() {
 	polylimit_calls_a_library_in_C__build_with_CGO_ENABLED_1_and_a_C_compiler()
 }

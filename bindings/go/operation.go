@@ -5,15 +5,15 @@ import "C"
 
 import "context"
 
-// Result is what became of one request of CheckMany.
+// Result is the result of one request of CheckMany.
 type Result struct {
-	// Decision, where Err is nil.
+	// Decision is valid if Err is nil.
 	Decision Decision
 	Err      error
 }
 
-// CheckMany checks several requests, of one or more policies, that travel together. Each is decided on its own, in order,
-// and has its own result.
+// CheckMany checks several requests, of one or more policies, in one batch. Each is decided on its own, in order, and has its
+// own result.
 func (l *Limiter) CheckMany(ctx context.Context, requests []Request) []Result {
 	results := make([]Result, len(requests))
 	if err := l.enter(); err != nil {
@@ -23,11 +23,11 @@ func (l *Limiter) CheckMany(ctx context.Context, requests []Request) []Result {
 		return results
 	}
 	defer l.leave()
-	// By place; 0 where the answer was known at once.
+	// The tags of pending requests; 0 for one whose answer was available at once.
 	tags := make([]uint64, len(requests))
 	for at, request := range requests {
 		var result C.polylimit_result
-		tag, pending, err := l.waiting.submit(ctx, l.limiter, C.POLYLIMIT_CHECK, request, 0, &result)
+		tag, pending, err := l.completions.submit(ctx, l.limiter, C.POLYLIMIT_CHECK, request, 0, &result)
 		switch {
 		case err != nil:
 			results[at].Err = err
@@ -42,7 +42,7 @@ func (l *Limiter) CheckMany(ctx context.Context, requests []Request) []Result {
 			continue
 		}
 		var result C.polylimit_result
-		if err := l.waiting.await(ctx, tag, &result); err != nil {
+		if err := l.completions.await(ctx, tag, &result); err != nil {
 			results[at].Err = err
 		} else {
 			results[at].Decision = decisionOf(&result)
@@ -53,7 +53,7 @@ func (l *Limiter) CheckMany(ctx context.Context, requests []Request) []Result {
 
 func (l *Limiter) decide(ctx context.Context, operation C.uint32_t, request Request, timeoutUs uint64) (Decision, error) {
 	var result C.polylimit_result
-	if err := l.do(ctx, operation, request, timeoutUs, &result); err != nil {
+	if err := l.run(ctx, operation, request, timeoutUs, &result); err != nil {
 		return Decision{}, err
 	}
 	return decisionOf(&result), nil
@@ -61,26 +61,26 @@ func (l *Limiter) decide(ctx context.Context, operation C.uint32_t, request Requ
 
 func (l *Limiter) spend(ctx context.Context, operation C.uint32_t, request Request) (Usage, error) {
 	var result C.polylimit_result
-	if err := l.do(ctx, operation, request, 0, &result); err != nil {
+	if err := l.run(ctx, operation, request, 0, &result); err != nil {
 		return Usage{}, err
 	}
 	return usageOf(&result), nil
 }
 
-// do does an operation and, where its answer is not known at once, waits for it.
-func (l *Limiter) do(ctx context.Context, operation C.uint32_t, request Request, timeoutUs uint64,
+// run runs an operation and waits for its answer.
+func (l *Limiter) run(ctx context.Context, operation C.uint32_t, request Request, timeoutUs uint64,
 	result *C.polylimit_result) error {
 	if err := l.enter(); err != nil {
 		return err
 	}
 	defer l.leave()
-	// What may wait for long must not hold a thread.
+	// Acquire and Ready may wait for long, and must not block a thread.
 	if operation < C.POLYLIMIT_ACQUIRE && l.uses.Load() == 1 {
-		return l.alone(ctx, operation, request, result)
+		return l.blockingCall(ctx, operation, request, result)
 	}
-	tag, pending, err := l.waiting.submit(ctx, l.limiter, operation, request, timeoutUs, result)
+	tag, pending, err := l.completions.submit(ctx, l.limiter, operation, request, timeoutUs, result)
 	if pending {
-		return l.waiting.await(ctx, tag, result)
+		return l.completions.await(ctx, tag, result)
 	}
 	return err
 }

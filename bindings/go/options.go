@@ -12,25 +12,25 @@ type Option struct {
 	onDegraded  func(DegradedEvent)
 }
 
-// WithPolicy adds a policy: a name, and its quotas as text, such as "10/second; 1000/hour". Without any, requests give
-// their quotas themselves.
+// WithPolicy adds a policy: a name, and its quotas as text, such as "10/second; 1000/hour". A limiter
+// without policies takes requests that name quotas.
 func WithPolicy(name, quotas string) Option { return Option{name: "policy." + name, value: quotas} }
 
-// WithOutage says what a policy answers while the store cannot be asked: "fallback", "allow" or "deny".
+// WithOutage sets how a policy decides while the store is unavailable: "fallback", "allow" or "deny". Redis only.
 func WithOutage(policy, outage string) Option { return Option{name: "outage." + policy, value: outage} }
 
-// WithLease leases busy keys of a policy: units are taken ahead from a store in Redis and spent in this process. The lease
-// is "auto", the most units, or units and a time, such as "100/500ms".
+// WithLease leases the busy keys of a policy: units are taken from a store in Redis in advance and spent in this process. The
+// lease is "auto", the largest number of units, or units and a time, such as "100/500ms".
 func WithLease(policy, lease string) Option { return Option{name: "lease." + policy, value: lease} }
 
 // WithOption sets an option of the store, such as "deadline" to "20ms".
 func WithOption(name, value string) Option { return Option{name: name, value: value} }
 
-// WithClock decides by a clock for tests, wherever the states are.
+// WithClock sets a clock for tests, which replaces the clock of any store.
 func WithClock(clock *ManualClock) Option { return Option{clock: clock} }
 
-// plainOptions are names and texts in memory of C; freePlain gives them back.
-func plainOptions(options []Option) ([]C.polylimit_option, error) {
+// cOptions copies names and values to memory of C; freeOptions frees them.
+func cOptions(options []Option) ([]C.polylimit_option, error) {
 	plain := make([]C.polylimit_option, 0, len(options))
 	for _, option := range options {
 		if option.clock != nil || option.onDegraded != nil {
@@ -50,15 +50,15 @@ func plainOptions(options []Option) ([]C.polylimit_option, error) {
 	return plain, nil
 }
 
-func freePlain(plain []C.polylimit_option) {
+func freeOptions(plain []C.polylimit_option) {
 	for _, option := range plain {
 		free((*C.char)(unsafe.Pointer(option.name)))
 		free((*C.char)(unsafe.Pointer(option.value)))
 	}
 }
 
-// inC copies options to memory of C: those in memory of Go may not point at anything.
-func inC(plain []C.polylimit_option) *C.polylimit_option {
+// optionArray copies the array of options itself to memory of C.
+func optionArray(plain []C.polylimit_option) *C.polylimit_option {
 	if len(plain) == 0 {
 		return nil
 	}

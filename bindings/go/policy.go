@@ -3,8 +3,8 @@ package polylimit
 // #include "shim.h"
 import "C"
 
-// SetPolicy registers a policy, or changes the quotas of the one of that name; what was used is kept by every quota whose
-// algorithm, period, step and buckets stay.
+// SetPolicy adds a policy, or changes the quotas of the one of that name. A quota keeps its usage if its algorithm, period, step
+// and buckets stay the same.
 func (l *Limiter) SetPolicy(name, quotas string) error {
 	if err := l.enter(); err != nil {
 		return err
@@ -21,10 +21,10 @@ func (l *Limiter) SetPolicy(name, quotas string) error {
 	}
 	defer free(cQuotas)
 	var told message
-	return told.failed(C.polylimit_limiter_set_policy(l.limiter, cName, cQuotas, &told[0], C.size_t(len(told))))
+	return told.err(C.polylimit_limiter_set_policy(l.limiter, cName, cQuotas, &told[0], C.size_t(len(told))))
 }
 
-// Policy is the quotas of a policy as text, in their canonical form; of the only one when the name is empty.
+// Policy is the quotas of a policy as text in canonical form. An empty name is the limiter's only policy.
 func (l *Limiter) Policy(name string) (string, error) {
 	if err := l.enter(); err != nil {
 		return "", err
@@ -40,12 +40,12 @@ func (l *Limiter) Policy(name string) (string, error) {
 	})
 }
 
-// PolicyFor is the name of the policy by which requests that name this one, these quotas, or nothing (the only one) are
-// decided, for use in Request.Policy. Programs ask when they start, so that mistakes are found before the first request. Two
+// PolicyFor finds the policy that decides requests with this policy: a name, quotas, or nothing (the limiter's only one). It
+// returns the name for Request.Policy. Programs call it at their start, so that mistakes are found before the first request. Two
 // texts with the same name are the same policy.
 //
-// In a scope (1 to 256 bytes, such as "/login"; empty is none) quotas have a budget of their own, in every store and process.
-// A policy with a name is shared whatever the scope.
+// In a scope (1 to 256 bytes, such as "/login"; empty is none) quotas have a budget of their own, the same in every process. A
+// policy with a name has one budget in all scopes.
 func (l *Limiter) PolicyFor(policy, scope string) (string, error) {
 	if err := l.enter(); err != nil {
 		return "", err
@@ -62,8 +62,7 @@ func (l *Limiter) PolicyFor(policy, scope string) (string, error) {
 	})
 }
 
-// SetCredentials authenticates new connections with another password from now on, and with another user name unless that
-// is empty.
+// SetCredentials sets the password, and the user name unless that is empty, with which new connections authenticate.
 func (l *Limiter) SetCredentials(username, password string) error {
 	if err := l.enter(); err != nil {
 		return err
@@ -80,5 +79,5 @@ func (l *Limiter) SetCredentials(username, password string) error {
 	}
 	defer free(cPassword)
 	var told message
-	return told.failed(C.polylimit_limiter_set_credentials(l.limiter, cUsername, cPassword, &told[0], C.size_t(len(told))))
+	return told.err(C.polylimit_limiter_set_credentials(l.limiter, cUsername, cPassword, &told[0], C.size_t(len(told))))
 }

@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// Algorithm is how a quota counts what was used.
+// Algorithm is the algorithm by which a quota counts.
 type Algorithm uint32
 
-// The algorithms. The zero value is the one that a quota has unless told otherwise.
+// The algorithms. The zero value is the default, a sliding window.
 const (
 	TokenBucket   = Algorithm(C.POLYLIMIT_TOKEN_BUCKET)
 	LeakyBucket   = Algorithm(C.POLYLIMIT_LEAKY_BUCKET)
@@ -20,7 +20,7 @@ const (
 	SlidingLog    = Algorithm(C.POLYLIMIT_SLIDING_LOG)
 )
 
-// Quota is at most Limit units per Period, counted by an algorithm. A field that is zero is one that is not given.
+// Quota is at most Limit units per Period, counted by an algorithm. A field that is zero has its default.
 type Quota struct {
 	// Limit is 0 to 10^12 units.
 	Limit uint64
@@ -29,9 +29,9 @@ type Quota struct {
 	Algorithm Algorithm
 	// Burst is the most units that can be spent at once: the two buckets only.
 	Burst uint64
-	// Step is how many tokens a bucket gets at a time: token bucket only.
+	// Step is the number of tokens that arrive at a time: token bucket only.
 	Step uint64
-	// Buckets is how many sub-windows there are, 1 to 60: sliding window only.
+	// Buckets is the number of sub-windows, 1 to 60: sliding window only.
 	Buckets uint32
 	// Aligned: windows start at multiples of the period since the Unix epoch. Fixed window only.
 	Aligned bool
@@ -49,7 +49,7 @@ func ParseQuota(text string) (Quota, error) {
 	var plain C.polylimit_quota
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
 	var told message
-	if err := told.failed(C.polylimit_quota_parse(cQuota, &plain, &told[0], C.size_t(len(told)))); err != nil {
+	if err := told.err(C.polylimit_quota_parse(cQuota, &plain, &told[0], C.size_t(len(told)))); err != nil {
 		return Quota{}, err
 	}
 	return Quota{

@@ -8,9 +8,8 @@ import (
 	"unsafe"
 )
 
-// Doctor looks at the store with the eyes of an operator: one finding a line, "severity: subject: message", where the
-// severity is fine, advice or problem. It makes a decision on a key of its own and forgets it. It holds a thread while it
-// waits.
+// Doctor examines the store for problems of its operation. Each finding is a line "severity: subject: message"; the severity is
+// fine, advice or problem. It makes a decision on a key of its own, which it then deletes. It blocks a thread.
 func (l *Limiter) Doctor() ([]string, error) {
 	if err := l.enter(); err != nil {
 		return nil, err
@@ -37,7 +36,7 @@ func (l *Limiter) Stats() (map[string]uint64, error) {
 		var told message
 		status := C.polylimit_limiter_stats(l.limiter, unsafe.SliceData(plain), C.size_t(len(plain)), &count,
 			&told[0], C.size_t(len(told)))
-		if err := told.failed(status); err != nil {
+		if err := told.err(status); err != nil {
 			return nil, err
 		}
 		if int(count) > len(plain) {

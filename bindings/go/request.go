@@ -2,23 +2,23 @@
 
 package polylimit
 
-// Without cgo nothing of this package can be used; nocgo.go says so.
+// Without cgo the package cannot be used, and nocgo.go is the only file that is compiled.
 
 import "time"
 
-// Request is a key, the policy that is applied to it, and the units that it spends. Key makes one.
+// Request is a key, the policy for it, and the units that it spends. Key makes one.
 type Request struct {
 	key    string
 	policy string
-	// How far the cost is from 1, so that a Request that was not made by Key costs 1 as well.
+	// The cost minus 1, so that the zero value of Request costs 1 as well.
 	beyondOne int64
 }
 
-// Key is a request of cost 1 for a key: whom or what a policy is applied to. Any bytes, up to 1 MiB.
+// Key makes a request of cost 1. The key identifies what is limited, such as a user or an address: any bytes, up to 1 MiB.
 func Key(key string) Request { return Request{key: key} }
 
-// Policy names a policy of the limiter, or gives quotas as text, such as "100/minute; 1000/hour". It may be left out where
-// the limiter has one policy.
+// Policy names a policy of the limiter, or gives quotas as text, such as "100/minute; 1000/hour". It may be empty
+// when the limiter has one policy.
 func (r Request) Policy(policy string) Request {
 	r.policy = policy
 	return r
@@ -30,10 +30,10 @@ func (r Request) Cost(units int64) Request {
 	return r
 }
 
-// units is the cost. What is negative becomes more than any cost, and is refused.
+// units is the cost. A negative one becomes larger than any valid cost, and is refused.
 func (r Request) units() uint64 { return uint64(r.beyondOne + 1) }
 
-// microseconds of a duration, rounded up; nothing when it is negative.
+// microseconds is a duration in microseconds, rounded up; 0 when it is negative.
 func microseconds(duration time.Duration) uint64 {
 	if duration <= 0 {
 		return 0

@@ -1,4 +1,4 @@
-// What cgo cannot do by itself: pass a request whose fields point at Go memory, and texts that have no NUL at their end.
+// Helpers for what cgo cannot do: pass a request whose fields point to Go memory, and texts without a NUL at their end.
 #ifndef POLYLIMIT_GO_SHIM_H
 #define POLYLIMIT_GO_SHIM_H
 
@@ -16,7 +16,7 @@
 // The policy of most requests has a short name, which is copied to the stack.
 #define POLYLIMIT_GO_SHORT 128
 
-// A request whose policy has a NUL at its end: in the caller's short text, or in memory that polylimit_go_release frees.
+// Makes a request whose policy ends with a NUL: in the caller's short text, or in memory that polylimit_go_release frees.
 static inline int polylimit_go_request(polylimit_request *request, char *text, uint32_t operation, const char *policy,
                                        size_t policy_length, const char *key, size_t key_length, uint64_t cost,
                                        uint64_t timeout_us) {
@@ -47,7 +47,7 @@ static inline void polylimit_go_release(const polylimit_request *request, const 
     }
 }
 
-// Submits an operation. The message of a failure goes to the result.
+// Submits an operation. An error message is written to the result.
 static inline polylimit_status polylimit_go_submit(const polylimit_completions *completions,
                                                    const polylimit_limiter *limiter, uint32_t operation,
                                                    const char *policy, size_t policy_length, const char *key,
@@ -64,7 +64,7 @@ static inline polylimit_status polylimit_go_submit(const polylimit_completions *
     return status;
 }
 
-// Copies a text and puts a NUL at its end; NULL is none, and one that is too long for the place gives 0.
+// Copies a text and appends a NUL. An empty text becomes NULL. Returns 0 if the text is too long.
 static inline int polylimit_go_text(char *place, size_t capacity, const char *text, size_t length, const char **copied) {
     *copied = NULL;
     if (length == 0) {
@@ -79,7 +79,7 @@ static inline int polylimit_go_text(char *place, size_t capacity, const char *te
     return 1;
 }
 
-// The header fields for one outcome. POLYLIMIT_PENDING: a text is too long for here.
+// Renders the header fields of one outcome. POLYLIMIT_PENDING: a text is too long for this function.
 static inline polylimit_status polylimit_go_headers(const polylimit_limiter *limiter, const char *policy, size_t policy_length,
                                                     const polylimit_decision *decision, const char *style,
                                                     size_t style_length, const char *form, size_t form_length,
@@ -97,8 +97,8 @@ static inline polylimit_status polylimit_go_headers(const polylimit_limiter *lim
                                     message, message_capacity);
 }
 
-// What to limit a client by, where at most one line says for whom it was forwarded. POLYLIMIT_PENDING: the peer is too long
-// for here.
+// Finds the key of a client with at most one line of the forwarding header. POLYLIMIT_PENDING: the peer is too long for this
+// function.
 static inline polylimit_status polylimit_go_address_key(const polylimit_address_rules *rules, const char *peer,
                                                         size_t peer_length, const char *line, size_t line_length,
                                                         size_t line_count, char *buffer, size_t capacity, size_t *length,
@@ -116,7 +116,7 @@ static inline polylimit_status polylimit_go_address_key(const polylimit_address_
                                        message_capacity);
 }
 
-// Does an operation and waits for it until it is stopped. The message of a failure goes to the result.
+// Runs an operation and waits for it until it is stopped. An error message is written to the result.
 static inline polylimit_status polylimit_go_call(const polylimit_limiter *limiter, uint32_t operation, const char *policy,
                                                  size_t policy_length, const char *key, size_t key_length, uint64_t cost,
                                                  const uint32_t *stopped, polylimit_result *result) {
@@ -131,22 +131,22 @@ static inline polylimit_status polylimit_go_call(const polylimit_limiter *limite
     return status;
 }
 
-// Where the events of a limiter are written to, and the number of the limiter.
-typedef struct polylimit_go_hearing {
+// The pipe for the events of a limiter, and the number of the limiter.
+typedef struct polylimit_go_subscription {
     int write;
     uint64_t number;
-} polylimit_go_hearing;
+} polylimit_go_subscription;
 
-static inline polylimit_go_hearing *polylimit_go_hearing_new(int write, uint64_t number) {
-    polylimit_go_hearing *hearing = malloc(sizeof *hearing);
-    if (hearing != NULL) {
-        hearing->write = write;
-        hearing->number = number;
+static inline polylimit_go_subscription *polylimit_go_subscription_new(int write, uint64_t number) {
+    polylimit_go_subscription *subscription = malloc(sizeof *subscription);
+    if (subscription != NULL) {
+        subscription->write = write;
+        subscription->number = number;
     }
-    return hearing;
+    return subscription;
 }
 
-// Writes a line of at most 1024 bytes, which goes in one piece. One that finds the pipe full is lost.
+// Writes a line of less than 1024 bytes, which a pipe takes in one piece. If the pipe is full, the line is lost.
 static inline void polylimit_go_write(int end, const char *line, int length) {
     if (length > 0 && length < 1024) {
         ssize_t written = write(end, line, (size_t)length);
@@ -154,32 +154,32 @@ static inline void polylimit_go_write(int end, const char *line, int length) {
     }
 }
 
-// Says after its last event that a limiter is gone.
-static inline void polylimit_go_hearing_end(polylimit_go_hearing *hearing) {
-    if (hearing != NULL) {
+// Writes the last line of a limiter, and frees the subscription.
+static inline void polylimit_go_subscription_end(polylimit_go_subscription *subscription) {
+    if (subscription != NULL) {
         char line[32];
-        polylimit_go_write(hearing->write, line, snprintf(line, sizeof line, "%" PRIu64 "\n", hearing->number));
-        free(hearing);
+        polylimit_go_write(subscription->write, line, snprintf(line, sizeof line, "%" PRIu64 "\n", subscription->number));
+        free(subscription);
     }
 }
 
 // Writes an event as a line.
-static inline void polylimit_go_tell(const polylimit_degraded_event *event, void *context) {
-    const polylimit_go_hearing *hearing = context;
-    if (hearing == NULL) {
+static inline void polylimit_go_write_event(const polylimit_degraded_event *event, void *context) {
+    const polylimit_go_subscription *subscription = context;
+    if (subscription == NULL) {
         return;
     }
     char line[1024];
     int length = snprintf(line, sizeof line, "%" PRIu64 "\x1f%s\x1f%s\x1f%" PRIu64 "\x1f%" PRIu64 "\x1f%s\x1f%s\x1f%s\n",
-                          hearing->number, event->kind, event->reason != NULL ? event->reason : "", event->lasted_us,
+                          subscription->number, event->kind, event->reason != NULL ? event->reason : "", event->lasted_us,
                           event->decisions, event->severity, event->subject != NULL ? event->subject : "", event->message);
-    polylimit_go_write(hearing->write, line, length);
+    polylimit_go_write(subscription->write, line, length);
 }
 
-// Has the events of a limiter written.
-static inline polylimit_status polylimit_go_hear(const polylimit_limiter *limiter, polylimit_go_hearing *hearing,
+// Sets the function that writes the events of a limiter.
+static inline polylimit_status polylimit_go_subscribe(const polylimit_limiter *limiter, polylimit_go_subscription *subscription,
                                                  char *message, size_t capacity) {
-    return polylimit_limiter_set_on_degraded(limiter, polylimit_go_tell, hearing, message, capacity);
+    return polylimit_limiter_set_on_degraded(limiter, polylimit_go_write_event, subscription, message, capacity);
 }
 
 #endif

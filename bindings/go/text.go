@@ -9,22 +9,22 @@ import (
 	"unsafe"
 )
 
-// cText copies a text for C; free gives it back. A NUL would end it early, so it is refused.
+// cText copies a text for C; free frees it. A text with a NUL is refused, because C would read only a part.
 func cText(text, name string) (*C.char, error) {
 	if strings.IndexByte(text, 0) >= 0 {
-		return nil, invalid(name + " has a NUL in it")
+		return nil, invalid(name + " contains a NUL")
 	}
 	return C.CString(text), nil
 }
 
-// foreignText is a text that somebody else wrote, who may have meant anything by a NUL.
+// foreignText copies a text that a client has sent; a NUL becomes a question mark.
 func foreignText(text string) *C.char {
 	return C.CString(strings.ReplaceAll(text, "\x00", "?"))
 }
 
 func free(text *C.char) { C.free(unsafe.Pointer(text)) }
 
-// rendered is the text that write puts into a buffer, which is made as big as it needs to be.
+// rendered is the text that write puts into a buffer; the buffer grows until the text fits.
 func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status) (string, error) {
 	buffer := make([]byte, 512)
 	for {
@@ -35,14 +35,14 @@ func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, to
 			buffer = make([]byte, int(length)+1)
 			continue
 		}
-		if err := told.failed(status); err != nil {
+		if err := told.err(status); err != nil {
 			return "", err
 		}
 		return string(buffer[:length]), nil
 	}
 }
 
-// scratch is where C writes a text, and what it reads for that: used again and again.
+// scratch is memory for one call that renders a text; it is reused.
 type scratch struct {
 	told     message
 	decision C.polylimit_decision
@@ -52,13 +52,13 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// text is what was written, or nothing when it has to be done in the general way.
+// text is the rendered text; isDone is false when a text is too long for the scratch memory.
 func (s *scratch) text(status C.polylimit_status) (text string, isDone bool, err error) {
 	switch {
 	case status == C.POLYLIMIT_PENDING, Kind(status) == ErrInvalidArgument && int(s.length) >= len(s.buffer):
 		return "", false, nil
 	case status != C.POLYLIMIT_OK:
-		return "", true, s.told.failed(status)
+		return "", true, s.told.err(status)
 	default:
 		return string(s.buffer[:s.length]), true, nil
 	}

@@ -9,29 +9,29 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// admission is what one middleware decided about a request, and what the request has spent there, so that it can be given
-// back: once, whatever the reasons. It is the context of the admitted request as well.
+// admission is the decision of one middleware about a request, and what the request has spent there, so that it can be refunded
+// once. It is also the context of the admitted request.
 type admission struct {
 	context.Context
-	// What was decided further out.
-	before  *admission
+	// The admission of the next outer middleware.
+	outer   *admission
 	options *Options
 	key     string
-	// The decisions of all policies of the middleware, and those that were asked for here: not what was spent further out.
-	outcomes, asked []polylimit.Outcome
-	requests        []polylimit.Request
-	// The fields that were written for what was asked here.
-	fields  []polylimit.HeaderField
-	isGiven atomic.Bool
+	// The decisions of all policies, and those that this middleware has made. The others were made by an outer one.
+	outcomes, own []polylimit.Outcome
+	requests      []polylimit.Request
+	// The header fields that were written for its own decisions.
+	fields     []polylimit.HeaderField
+	isRefunded atomic.Bool
 
 	// Most middlewares have one policy.
-	oneOutcome, oneAsked [1]polylimit.Outcome
-	oneRequest           [1]polylimit.Request
+	oneOutcome, oneOwn [1]polylimit.Outcome
+	oneRequest         [1]polylimit.Request
 }
 
 type admissionKey struct{}
 
-// Value is this for those who look for it, and otherwise that of the context in it.
+// Value returns the admission for its key, and otherwise the value of the wrapped context.
 func (a *admission) Value(key any) any {
 	if _, isIt := key.(admissionKey); isIt {
 		return a
@@ -39,33 +39,33 @@ func (a *admission) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// admissionOf is what the nearest middleware further out has decided; nil when there is none.
+// admissionOf is the admission of the innermost middleware so far; nil when there is none.
 func admissionOf(ctx context.Context) *admission {
 	found, _ := ctx.Value(admissionKey{}).(*admission)
 	return found
 }
 
-// spent is what the same policy has decided about the same key further out: it is charged once.
+// spent finds the decision of this middleware or an outer one under the same policy for the same key, which is charged once.
 func (a *admission) spent(limiter *polylimit.Limiter, policy, key string) *polylimit.Outcome {
-	for ; a != nil; a = a.before {
+	for ; a != nil; a = a.outer {
 		if a.options.Limiter != limiter || a.key != key {
 			continue
 		}
-		for at := range a.asked {
-			if a.asked[at].Policy == policy {
-				return &a.asked[at]
+		for at := range a.own {
+			if a.own[at].Policy == policy {
+				return &a.own[at]
 			}
 		}
 	}
 	return nil
 }
 
-// writeFields adds to the lists that a middleware further out has begun.
+// writeFields writes the header fields. Lists that an outer middleware has begun are extended.
 func (a *admission) writeFields(header http.Header) error {
-	if len(a.asked) == 0 {
+	if len(a.own) == 0 {
 		return nil
 	}
-	fields, err := a.options.Limiter.Headers(a.options.Headers, a.asked...)
+	fields, err := a.options.Limiter.Headers(a.options.Headers, a.own...)
 	a.fields = fields
 	for _, field := range fields {
 		name := canonical(field.Name)
@@ -78,7 +78,7 @@ func (a *admission) writeFields(header http.Header) error {
 	return err
 }
 
-// canonical is http.CanonicalHeaderKey without making the texts anew.
+// canonical is http.CanonicalHeaderKey without an allocation for the names of polylimit.
 func canonical(name string) string {
 	switch name {
 	case "ratelimit-policy":
@@ -92,42 +92,42 @@ func canonical(name string) string {
 	}
 }
 
-// giveBack refunds this and all that was spent further out, and tells the client so.
-func (a *admission) giveBack(ctx context.Context, header http.Header) {
-	for ; a != nil; a = a.before {
+// refundAll refunds this and all outer admissions, and updates the header fields.
+func (a *admission) refundAll(ctx context.Context, header http.Header) {
+	for ; a != nil; a = a.outer {
 		if a.refund(ctx) {
 			a.rewriteFields(header)
 		}
 	}
 }
 
-// refund also works when the client has gone meanwhile. What cannot be given back stays counted. False when it was given back
-// before.
+// refund refunds the units of this middleware, also after the client has disconnected. Units whose refund fails stay spent.
+// False when they were refunded before.
 func (a *admission) refund(ctx context.Context) bool {
-	if a.isGiven.Swap(true) {
+	if a.isRefunded.Swap(true) {
 		return false
 	}
-	for at, asked := range a.requests {
-		if usage, err := a.options.Limiter.Refund(context.WithoutCancel(ctx), asked); err == nil {
-			a.asked[at].Decision = a.asked[at].Decision.After(usage)
+	for at, request := range a.requests {
+		if usage, err := a.options.Limiter.Refund(context.WithoutCancel(ctx), request); err == nil {
+			a.own[at].Decision = a.own[at].Decision.After(usage)
 		}
 	}
 	return true
 }
 
-// rewriteFields puts what is left now in place of what was left before, unless that was overwritten.
+// rewriteFields updates the header fields after a refund, unless a handler has overwritten them.
 func (a *admission) rewriteFields(header http.Header) {
-	if len(a.asked) == 0 {
+	if len(a.own) == 0 {
 		return
 	}
-	fields, err := a.options.Limiter.Headers(a.options.Headers, a.asked...)
+	fields, err := a.options.Limiter.Headers(a.options.Headers, a.own...)
 	if err != nil || len(fields) != len(a.fields) {
 		return
 	}
 	for at, field := range fields {
 		values := header[canonical(field.Name)]
-		if place := slices.Index(values, a.fields[at].Value); place >= 0 {
-			values[place] = field.Value
+		if index := slices.Index(values, a.fields[at].Value); index >= 0 {
+			values[index] = field.Value
 		}
 	}
 	a.fields = fields

@@ -9,14 +9,14 @@ import (
 	"polylimit.dev/polylimit/nethttp"
 )
 
-// silent is a response whose bytes are discarded.
+// silent is a response writer that discards the body.
 type silent struct{ header http.Header }
 
 func (s *silent) Header() http.Header            { return s.header }
 func (s *silent) Write(body []byte) (int, error) { return len(body), nil }
 func (s *silent) WriteHeader(int)                {}
 
-// limitedRequest serves a request that is admitted, on a memory store.
+// limitedRequest serves an admitted request on a memory store.
 func limitedRequest(t testing.TB) func() {
 	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("web", "1000000000/minute"))
 	if err != nil {
@@ -44,8 +44,8 @@ func BenchmarkMiddleware(b *testing.B) {
 	}
 }
 
-// Today 7 with the standard options; the race detector throws some of what is used again away.
-func TestAnAdmittedRequestAllocatesLittle(t *testing.T) {
+// With default options it is 7. The race detector discards some pooled objects.
+func TestAdmittedRequestAllocatesLittle(t *testing.T) {
 	if allocated := testing.AllocsPerRun(1000, limitedRequest(t)); allocated > 12 {
 		t.Errorf("%v allocations", allocated)
 	}

@@ -10,35 +10,36 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// New makes a middleware: a function that limits the requests to a handler. Several of them may stand around one handler, the
-// outer one decides first. What an outer one has spent is given back when an inner one denies or cannot decide; what it has
-// spent from the same policy of the same limiter for the same key is not spent again by an inner one.
+// New creates a middleware: a function that limits the requests to a handler. A handler may have several of them; the outer one
+// decides first. The units of an outer one are refunded when an inner one denies or cannot decide. The same policy of the same
+// limiter is charged once for a key, by the outer one.
 //
-// It fails with ErrInvalidArgument when an option is none that is allowed: a policy that the limiter does not know, quotas that
-// cannot be read, or no policy where the limiter has not exactly one.
+// It fails with ErrInvalidArgument for an invalid option: a policy that the limiter does not know, quotas that cannot be read,
+// or no policy although the limiter does not have exactly one.
 func New(options Options) (func(http.Handler) http.Handler, error) {
-	made, err := options.check()
+	prototype, err := options.check()
 	if err != nil {
 		return nil, err
 	}
 	return func(next http.Handler) http.Handler {
-		return &limited{options: made.options, address: made.address, policies: made.policies, next: next}
+		return &limitedHandler{options: prototype.options, address: prototype.address, policies: prototype.policies, next: next}
 	}, nil
 }
 
-type limited struct {
+// limitedHandler is a handler behind the middleware.
+type limitedHandler struct {
 	options  Options
 	address  func(*http.Request) (string, error)
 	policies *policies
 	next     http.Handler
 }
 
-// clientClosedRequest is answered to a client that went away, which does not see it: logs and counters of responses do. It is
-// no fault of the server.
+// clientClosedRequest is the status of a request whose client has disconnected. The client does not see it, but logs and counters
+// of responses do, where it must not appear as an error of the server.
 const clientClosedRequest = 499
 
-// DecisionOf is the decision by which a request was admitted, that of the first policy where there are several; false when
-// it was not limited.
+// DecisionOf is the decision that admitted a request, with several policies that of the first one; false when the request was not
+// limited.
 func DecisionOf(request *http.Request) (polylimit.Decision, bool) {
 	found := admissionOf(request.Context())
 	if found == nil {
@@ -47,15 +48,15 @@ func DecisionOf(request *http.Request) (polylimit.Decision, bool) {
 	return found.outcomes[0].Decision, true
 }
 
-func (l *limited) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+func (l *limitedHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	options := &l.options
 	if options.Skip != nil && options.Skip(request) {
 		l.next.ServeHTTP(writer, request)
 		return
 	}
 	ctx := request.Context()
-	own := &admission{Context: ctx, options: options, before: admissionOf(ctx)}
-	cost, err := l.ask(request, own)
+	own := &admission{Context: ctx, options: options, outer: admissionOf(ctx)}
+	cost, err := l.planChecks(request, own)
 	var denial *polylimit.Decision
 	if err == nil {
 		denial, err = own.decide(ctx)
@@ -67,7 +68,7 @@ func (l *limited) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		}
 	}
 	if err != nil || denial != nil {
-		own.before.giveBack(ctx, writer.Header())
+		own.outer.refundAll(ctx, writer.Header())
 	}
 	if err != nil {
 		l.failed(writer, request, err)
@@ -85,8 +86,8 @@ func (l *limited) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	l.serveAndCount(writer, request, own)
 }
 
-// ask says what is asked of the limiter, for each policy from which nothing was spent further out.
-func (l *limited) ask(request *http.Request, own *admission) (int64, error) {
+// planChecks finds key and cost, and adds a check for each policy that no outer middleware has charged.
+func (l *limitedHandler) planChecks(request *http.Request, own *admission) (int64, error) {
 	names, err := l.policies.at(request.Pattern)
 	if err != nil {
 		return 0, err
@@ -104,20 +105,20 @@ func (l *limited) ask(request *http.Request, own *admission) (int64, error) {
 	if l.options.Cost != nil {
 		cost = l.options.Cost(request)
 	}
-	own.outcomes, own.asked, own.requests = own.oneOutcome[:0], own.oneAsked[:0], own.oneRequest[:0]
+	own.outcomes, own.own, own.requests = own.oneOutcome[:0], own.oneOwn[:0], own.oneRequest[:0]
 	for _, policy := range names {
-		if known := own.before.spent(l.options.Limiter, policy, own.key); known != nil {
+		if known := own.outer.spent(l.options.Limiter, policy, own.key); known != nil {
 			own.outcomes = append(own.outcomes, *known)
 			continue
 		}
 		own.outcomes = append(own.outcomes, polylimit.Outcome{Policy: policy})
-		own.asked = append(own.asked, polylimit.Outcome{Policy: policy})
+		own.own = append(own.own, polylimit.Outcome{Policy: policy})
 		own.requests = append(own.requests, polylimit.Key(own.key).Policy(policy).Cost(cost))
 	}
 	return cost, nil
 }
 
-// decide finds the decision of each policy that is asked, and gives the first denial of them.
+// decide runs the checks, and returns the first denial.
 func (a *admission) decide(ctx context.Context) (*polylimit.Decision, error) {
 	switch len(a.requests) {
 	case 0:
@@ -127,21 +128,21 @@ func (a *admission) decide(ctx context.Context) (*polylimit.Decision, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.asked[0].Decision = decision
+		a.own[0].Decision = decision
 	default:
 		decisions, err := a.options.Limiter.CheckTogether(ctx, a.requests)
 		if err != nil {
 			return nil, err
 		}
 		for at, decision := range decisions {
-			a.asked[at].Decision = decision
+			a.own[at].Decision = decision
 		}
 	}
 	var denial *polylimit.Decision
 	next := 0
 	for at := range a.outcomes {
-		if next < len(a.asked) && a.outcomes[at].Policy == a.asked[next].Policy {
-			a.outcomes[at].Decision = a.asked[next].Decision
+		if next < len(a.own) && a.outcomes[at].Policy == a.own[next].Policy {
+			a.outcomes[at].Decision = a.own[next].Decision
 			next++
 		}
 		if decision := &a.outcomes[at].Decision; !decision.Allowed && denial == nil {
@@ -151,32 +152,32 @@ func (a *admission) decide(ctx context.Context) (*polylimit.Decision, error) {
 	return denial, nil
 }
 
-func (l *limited) denied(writer http.ResponseWriter, request *http.Request, cost int64, denial Denial) {
+func (l *limitedHandler) denied(writer http.ResponseWriter, request *http.Request, cost int64, denial Denial) {
 	asText := polylimit.PrefersText(strings.Join(request.Header.Values("Accept"), ","))
 	problem, err := l.options.Limiter.Problem(cost, !asText, denial.Outcomes...)
 	if err != nil {
 		l.failed(writer, request, err)
 		return
 	}
-	answer := l.options.OnDenied
+	respond := l.options.OnDenied
 	if problem.Status != http.StatusTooManyRequests {
-		answer = l.options.OnOutage
+		respond = l.options.OnOutage
 	}
-	if answer != nil {
+	if respond != nil {
 		denial.Problem = problem
-		answer(writer, request, denial)
+		respond(writer, request, denial)
 		return
 	}
 	header := writer.Header()
 	header.Set("Content-Type", problem.ContentType)
 	header.Set("Cache-Control", "no-store")
 	writer.WriteHeader(problem.Status)
-	// Nobody is told when the client has gone.
+	// An error means that the client has disconnected.
 	_, _ = writer.Write([]byte(problem.Body))
 }
 
-// failed answers a request that could not be decided.
-func (l *limited) failed(writer http.ResponseWriter, request *http.Request, err error) {
+// failed responds to a request about which no decision could be made.
+func (l *limitedHandler) failed(writer http.ResponseWriter, request *http.Request, err error) {
 	if isGone(request) && errors.Is(err, context.Canceled) {
 		writer.WriteHeader(clientClosedRequest)
 		return
@@ -198,13 +199,13 @@ func (l *limited) failed(writer http.ResponseWriter, request *http.Request, err 
 	http.Error(writer, http.StatusText(status), status)
 }
 
-// isGone says whether the client has closed its connection.
+// isGone is whether the client has closed its connection.
 func isGone(request *http.Request) bool { return errors.Is(request.Context().Err(), context.Canceled) }
 
-// serveAndCount gives the units back when the response is not one of those that count. A handler that panics before it has
-// written counts as one that answers 500, or 499 when its client has gone.
-func (l *limited) serveAndCount(writer http.ResponseWriter, request *http.Request, own *admission) {
-	observed := &observed{ResponseWriter: writer, settle: func(status int) {
+// serveAndCount runs the handler, and refunds the units of a response that does not count. A handler that panics before it has
+// written has the status 500, or 499 when its client has disconnected.
+func (l *limitedHandler) serveAndCount(writer http.ResponseWriter, request *http.Request, own *admission) {
+	recorder := &responseRecorder{ResponseWriter: writer, settle: func(status int) {
 		if !l.options.Count(request, status, writer.Header()) && own.refund(request.Context()) {
 			own.rewriteFields(writer.Header())
 		}
@@ -213,13 +214,13 @@ func (l *limited) serveAndCount(writer http.ResponseWriter, request *http.Reques
 	defer func() {
 		switch {
 		case isServed:
-			observed.begin(http.StatusOK)
+			recorder.begin(http.StatusOK)
 		case isGone(request):
-			observed.begin(clientClosedRequest)
+			recorder.begin(clientClosedRequest)
 		default:
-			observed.begin(http.StatusInternalServerError)
+			recorder.begin(http.StatusInternalServerError)
 		}
 	}()
-	l.next.ServeHTTP(observed, request)
+	l.next.ServeHTTP(recorder, request)
 	isServed = true
 }

@@ -32,7 +32,7 @@ var hello = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Requ
 
 func user(request *http.Request) (string, error) { return request.URL.Query().Get("user"), nil }
 
-// serve is a real server around a handler that is limited.
+// serve starts a server with a limited handler.
 func serve(t *testing.T, url, quotas string, options nethttp.Options, settings ...polylimit.Option) *httptest.Server {
 	t.Helper()
 	limiter, err := polylimit.Open(url, append(settings, polylimit.WithPolicy("web", quotas))...)
@@ -79,14 +79,14 @@ func get(t *testing.T, url string, header ...string) response {
 	return response{answer.StatusCode, answer.Header, string(body)}
 }
 
-func TestExactlyTheLimitPasses(t *testing.T) {
+func TestExactlyTheLimitIsAdmitted(t *testing.T) {
 	redis := os.Getenv("REDIS_URL")
 	if redis == "" {
 		t.Fatal("REDIS_URL names no server: bindings/go/test starts one")
 	}
 	for name, url := range map[string]string{"local": "file://" + t.TempDir() + "/store?size=1MiB", "redis": redis} {
 		t.Run(name, func(t *testing.T) {
-			// Two servers share the budget.
+			// Two servers share one budget.
 			options := nethttp.Options{Key: user}
 			servers := []*httptest.Server{serve(t, url, "100/day fixed_window", options), serve(t, url, "100/day fixed_window", options)}
 			var passed, denied atomic.Int64
@@ -111,7 +111,7 @@ func TestExactlyTheLimitPasses(t *testing.T) {
 	}
 }
 
-func TestHeadersAndBodiesAreRight(t *testing.T) {
+func TestResponseHasHeaderFieldsAndBody(t *testing.T) {
 	server := serve(t, "memory:", "1/hour fixed_window", nethttp.Options{Key: user, Headers: polylimit.HeaderSettings{Style: "both"}})
 	allowed := get(t, server.URL+"/?user=a")
 	if allowed.status != 200 || allowed.body != "hello" || allowed.header.Get("Ratelimit-Policy") != `"web";q=1;w=3600` ||
@@ -206,7 +206,7 @@ func TestOptions(t *testing.T) {
 			t.Error("there is no limiter")
 		}
 	})
-	t.Run("mistakes", func(t *testing.T) {
+	t.Run("invalid options", func(t *testing.T) {
 		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"))
 		for message, options := range map[string]nethttp.Options{
 			"policy is an empty list: allowed is a policy's name": {Policies: []string{}},
@@ -232,7 +232,7 @@ func open(t *testing.T, options ...polylimit.Option) *polylimit.Limiter {
 	return limiter
 }
 
-// around is a real server around a handler that is limited by all of these, the first one outermost.
+// around starts a server whose handler has all of these middlewares, the first one outermost.
 func around(t *testing.T, handler http.Handler, all ...nethttp.Options) *httptest.Server {
 	t.Helper()
 	for _, options := range slices.Backward(all) {
@@ -243,7 +243,7 @@ func around(t *testing.T, handler http.Handler, all ...nethttp.Options) *httptes
 		handler = limit(handler)
 	}
 	server := httptest.NewUnstartedServer(handler)
-	// A handler that panics is told of there.
+	// net/http logs panics of handlers there.
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
 	t.Cleanup(server.Close)
@@ -259,7 +259,7 @@ func left(t *testing.T, limiter *polylimit.Limiter, policy string) uint64 {
 	return decision.Remaining
 }
 
-func TestWhatIsSpentInVainIsGivenBack(t *testing.T) {
+func TestOuterUnitsAreRefundedAfterAnInnerDenial(t *testing.T) {
 	for name, inner := range map[string]nethttp.Options{
 		"no key":  {Key: func(*http.Request) (string, error) { return "", errors.New("nobody") }},
 		"no cost": {Key: user, Cost: func(*http.Request) int64 { return -1 }},
@@ -280,7 +280,7 @@ func TestWhatIsSpentInVainIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestFieldsTellWhatIsLeftAfterTheRefundOfAResponseThatDoesNotCount(t *testing.T) {
+func TestHeaderFieldsIncludeTheRefundOfAResponseThatDoesNotCount(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("web", "9/hour fixed_window"), polylimit.WithPolicy("out", "5/hour fixed_window"))
 	answers := http.NewServeMux()
 	answers.HandleFunc("/empty", func(http.ResponseWriter, *http.Request) {})
@@ -308,7 +308,7 @@ func TestFieldsTellWhatIsLeftAfterTheRefundOfAResponseThatDoesNotCount(t *testin
 	}
 }
 
-func TestAHandlerThatPanicsCountsAsOneThatAnswers500(t *testing.T) {
+func TestPanickingHandlerHasStatus500ForCount(t *testing.T) {
 	for counted, expected := range map[int]uint64{http.StatusInternalServerError: 8, http.StatusOK: 9} {
 		limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
 		count := func(_ *http.Request, status int, _ http.Header) bool { return status == counted }
@@ -324,7 +324,7 @@ func TestAHandlerThatPanicsCountsAsOneThatAnswers500(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsNoFaultOfTheClient(t *testing.T) {
+func TestDenialDuringAnOutageIs503(t *testing.T) {
 	deny := polylimit.WithOutage("web", "deny")
 	server := serve(t, "redis://127.0.0.1:1", "5/hour", nethttp.Options{}, deny)
 	if denied := get(t, server.URL); denied.status != 503 || !strings.Contains(denied.body, "temporary-reduced-capacity") {
@@ -346,7 +346,7 @@ func TestAnOutageIsNoFaultOfTheClient(t *testing.T) {
 	}
 }
 
-func TestSeveralPoliciesStand(t *testing.T) {
+func TestSeveralMiddlewaresLimitOneHandler(t *testing.T) {
 	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "1/hour"))
 	if err != nil {
 		t.Fatal(err)
@@ -369,14 +369,14 @@ func TestSeveralPoliciesStand(t *testing.T) {
 	if first.body != "0 true" || len(first.header.Values("Ratelimit")) != 2 || second.status != 429 {
 		t.Errorf("%+v %+v", first, second)
 	}
-	// What the outer one has spent is given back when the inner one denies.
+	// The units of the outer one are refunded when the inner one denies.
 	left, err := limiter.Peek(context.Background(), polylimit.Key("127.0.0.1").Policy("ip"))
 	if err != nil || left.Remaining != 8 {
 		t.Errorf("%+v %v", left, err)
 	}
 }
 
-func TestSeveralPoliciesOfOneMiddleware(t *testing.T) {
+func TestOneMiddlewareAppliesSeveralPolicies(t *testing.T) {
 	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "1/hour"))
 	if err != nil {
 		t.Fatal(err)
@@ -420,8 +420,8 @@ func TestSeveralPoliciesOfOneMiddleware(t *testing.T) {
 	}
 }
 
-// Responses that stream and connections that are taken over pass through.
-func TestWritersKeepWhatTheyCan(t *testing.T) {
+// Streaming and hijacking work through the wrapped writer.
+func TestWrappedWriterStreamsAndHijacks(t *testing.T) {
 	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("web", "9/hour"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,60 +11,60 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// Options say what is limited, and how. Only Limiter is needed.
+// Options are the options of a middleware. Only Limiter is required.
 type Options struct {
 	// Limiter decides.
 	Limiter *polylimit.Limiter
-	// Policy is a policy of the limiter, or quotas as text; it may be left out where the limiter has one policy.
+	// Policy is a policy of the limiter, or quotas as text. It is optional when the limiter has one policy.
 	Policy string
-	// Policies are several in place of Policy: all of them admit a request, or it spends nothing under any. None may be given
-	// twice.
+	// Policies are several policies in place of Policy, without duplicates: all of them admit a request, or it spends nothing
+	// under any.
 	Policies []string
-	// Scope is where quotas without a name count, such as "/login" (1 to 256 bytes): all middlewares that name it share one
-	// budget. Empty: on a route, that route (http.Request.Pattern, where an http.ServeMux has chosen it before); around a
-	// whole server, none. A policy with a name is shared whatever the scope.
+	// Scope is the budget of quotas without a name, such as "/login" (1 to 256 bytes): all middlewares with the same scope share
+	// one. If it is empty, the scope is the route (http.Request.Pattern, if an http.ServeMux has set it); a middleware around a
+	// whole server has none. A policy with a name has one budget in all scopes.
 	Scope string
-	// Key is whom to limit: ClientAddress, Header, or a function of the request. Nil is the client's address without
-	// trusting any proxy; so it is for a request whose key is empty.
+	// Key finds the key to limit: ClientAddress, Header, or a function of the request. If it is nil or returns an empty key, the
+	// key is the client's address, and no proxy is trusted.
 	Key func(*http.Request) (string, error)
-	// Cost is the units that a request spends; nil is 1 for each.
+	// Cost is the units that a request spends; nil means 1.
 	Cost func(*http.Request) int64
-	// Count says which requests count, by the status and the header of their responses: the units of the others are refunded
-	// before the header is sent, whose fields tell what is left then. Nil counts every request.
+	// Count returns whether a request counts, by the status and the header of its response. If not, its units are refunded before
+	// the header is sent, so that the header fields include the refund. Nil counts every request.
 	Count func(request *http.Request, status int, header http.Header) bool
-	// Skip says which requests are not limited at all; nil is none.
+	// Skip returns whether a request proceeds without a decision; nil skips none.
 	Skip func(*http.Request) bool
-	// OnDenied answers a denied request; nil answers 429 with a problem document, or with text to those who want that. The
-	// header fields are set already; the status is not, and net/http takes 200 for one that is never written.
+	// OnDenied responds to a denied request. The default is 429 with a problem document, or with text for a client that prefers
+	// it. The header fields are set already; the status is not, and net/http sends 200 unless the function writes another one.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
-	// OnOutage answers a request that was denied because the store could not be asked, or that could not be decided; nil
-	// answers 503, or 500 where it is not the store's fault.
+	// OnOutage responds to a request that was denied because the store is unavailable, or about which no decision could be made.
+	// The default is 503, or 500 if the cause is not the store.
 	OnOutage func(http.ResponseWriter, *http.Request, Denial)
-	// OnError hears why a request could not be decided: an error of Key, or of the limiter. Nil logs it by slog.Default. A
-	// client that went away meanwhile is no error: its request is answered with 499, which it does not see.
+	// OnError receives the error when no decision could be made: of Key, or of the limiter. The default logs it to slog.Default.
+	// A client that has disconnected is not an error: its request gets the status 499, which the client does not see.
 	OnError func(*http.Request, error)
-	// Headers say which header fields responses get.
+	// Headers select the header fields of responses.
 	Headers polylimit.HeaderSettings
 }
 
 // Denial is why a request does not proceed.
 type Denial struct {
-	// Decision is the first denial, where Err is nil.
+	// Decision is the first denial, if Err is nil.
 	Decision polylimit.Decision
 	// Outcomes are the decisions of all policies, each with its policy.
 	Outcomes []polylimit.Outcome
-	// Problem is what would be answered; nil where Err is not.
+	// Problem is the default response; nil if Err is not nil.
 	Problem *polylimit.Problem
-	// Err is why no decision could be made.
+	// Err is the error when no decision could be made.
 	Err error
 }
 
-// Header limits by a field of the request; requests without it count for their client's address.
+// Header makes the value of a request's header field the key. Without the field it is the client's address.
 func Header(name string) func(*http.Request) (string, error) {
 	return func(request *http.Request) (string, error) { return request.Header.Get(name), nil }
 }
 
-// ClientAddress limits by the address of the client, which proxies in front of the server are trusted to say.
+// ClientAddress makes the client's address the key, found by rules for trusted proxies.
 func ClientAddress(rules polylimit.AddressRules) (func(*http.Request) (string, error), error) {
 	keys, err := rules.Keys()
 	if err != nil {
@@ -79,7 +79,7 @@ func ClientAddress(rules polylimit.AddressRules) (func(*http.Request) (string, e
 	}, nil
 }
 
-// peerOf is the other end of a connection. That of a Unix socket has no address, and is on this host.
+// peerOf is the address at the other end of a connection; for a Unix socket, which has none, this host.
 func peerOf(remote string) string {
 	if remote == "" || remote == "@" {
 		return "127.0.0.1"
@@ -87,10 +87,10 @@ func peerOf(remote string) string {
 	return remote
 }
 
-// check refuses what would limit nothing, or fail at each request, and gives the middleware without a handler.
-func (o *Options) check() (*limited, error) {
+// check validates the options, and returns the middleware without a handler.
+func (o *Options) check() (*limitedHandler, error) {
 	if o.Limiter == nil {
-		return nil, invalid("Options.Limiter is nil: allowed is one that polylimit.Open gives")
+		return nil, invalid("Options.Limiter is nil: allowed is one from polylimit.Open")
 	}
 	if o.Policy != "" && len(o.Policies) > 0 {
 		return nil, invalid("Options has both Policy and Policies: allowed is one of them")
@@ -101,7 +101,7 @@ func (o *Options) check() (*limited, error) {
 	if len(o.Policies) == 0 {
 		return nil, invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
 	}
-	// Refuses names that are not known as soon as they are given.
+	// Rendering no outcomes checks the names in Headers.
 	if _, err := o.Limiter.Headers(o.Headers); err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (o *Options) check() (*limited, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &limited{options: *o, address: address, policies: &policies{limiter: o.Limiter, given: o.Policies, scope: o.Scope}}
+	l := &limitedHandler{options: *o, address: address, policies: &policies{limiter: o.Limiter, given: o.Policies, scope: o.Scope}}
 	_, err = l.policies.at("")
 	return l, err
 }

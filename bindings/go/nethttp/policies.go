@@ -8,16 +8,16 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// policies are those that a middleware applies. Quotas without a name are another policy on each route, unless a scope is given.
+// policies are the policies of a middleware. Without a scope, quotas without a name are a policy of their own on each route.
 type policies struct {
 	limiter *polylimit.Limiter
 	given   []string
 	scope   string
-	// The names by route; a server has few.
+	// The names of the policies by route.
 	byRoute sync.Map
 }
 
-// at gives the names of the policies on a route, each once.
+// at returns the names of the policies on a route.
 func (p *policies) at(route string) ([]string, error) {
 	if p.scope != "" {
 		route = p.scope

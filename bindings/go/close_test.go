@@ -11,7 +11,7 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// otherProcess names the store on which a second process of this program decides once, and nothing else.
+// otherProcess is an environment variable: the store on which a second process of this program makes one decision.
 const otherProcess = "POLYLIMIT_TEST_OTHER_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -30,18 +30,18 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-func TestClosingEndsWhatWaits(t *testing.T) {
+func TestCloseEndsPendingOperations(t *testing.T) {
 	for name, url := range stores(t) {
-		// Operations that begin while it is closed are what takes many tries to meet.
+		// Many tries are needed to hit operations that begin during Close.
 		for try := range 20 {
-			t.Run(fmt.Sprint(name, " ", try), func(t *testing.T) { closeWhileOthersWait(t, url) })
+			t.Run(fmt.Sprint(name, " ", try), func(t *testing.T) { closeDuringOperations(t, url) })
 		}
 	}
 }
 
-func closeWhileOthersWait(t *testing.T, url string) {
+func closeDuringOperations(t *testing.T, url string) {
 	limiter := open(t, url, polylimit.WithPolicy("closing", "1/hour fixed_window"))
-	// A server keeps it longer than this run.
+	// A server keeps keys longer than this run.
 	key := polylimit.Key(time.Now().String())
 	if !must(limiter.Check(ctx, key))(t).Allowed {
 		t.Fatal("denied")
@@ -68,8 +68,8 @@ func closeWhileOthersWait(t *testing.T, url string) {
 	}
 }
 
-// Checks that wait for a server which stands still end when the limiter is closed, long before their deadline.
-func TestClosingEndsChecksThatWaitForAStoppedServer(t *testing.T) {
+// Close ends checks that wait for a suspended server, long before their deadline.
+func TestCloseEndsChecksThatWaitForAStoppedServer(t *testing.T) {
 	for _, checks := range []int{1, 8} {
 		t.Run(fmt.Sprint(checks), func(t *testing.T) {
 			url, process := server(t)

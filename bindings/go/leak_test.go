@@ -2,7 +2,7 @@
 
 package polylimit_test
 
-// Once is enough for these, and the race detector takes memory of its own.
+// These tests measure memory, and the race detector uses memory of its own.
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// openCheckClose gives limiters that are closed.
+// openCheckClose returns limiters that were opened, used and closed.
 func openCheckClose(t *testing.T, url string, times int) []*polylimit.Limiter {
 	t.Helper()
 	closed := make([]*polylimit.Limiter, times)
@@ -31,14 +31,14 @@ func openCheckClose(t *testing.T, url string, times int) []*polylimit.Limiter {
 	return closed
 }
 
-// held counts what a process has open.
+// held counts the open resources of the process.
 func held(t *testing.T) map[string]int {
 	maps := string(must(os.ReadFile("/proc/self/maps"))(t))
 	return map[string]int{
 		"goroutines":  runtime.NumGoroutine(),
 		"descriptors": len(must(os.ReadDir("/proc/self/fd"))(t)),
 		"threads":     threads(t),
-		// The store's file is named so.
+		// The name of the store's file contains this text.
 		"mappings": strings.Count(maps, "/store"),
 	}
 }
@@ -49,7 +49,7 @@ func residentBytes(t *testing.T) int {
 	return resident * os.Getpagesize()
 }
 
-func TestLimitersThatAreClosedLeaveNothingBehind(t *testing.T) {
+func TestClosedLimitersLeakNothing(t *testing.T) {
 	for name, url := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			times := 10_000
@@ -59,10 +59,10 @@ func TestLimitersThatAreClosedLeaveNothingBehind(t *testing.T) {
 			openCheckClose(t, url, times/10)
 			runtime.GC()
 			before, resident := held(t), residentBytes(t)
-			// They are referred to until the end.
+			// The limiters stay referenced until the end.
 			closed := openCheckClose(t, url, times)
-			// Go keeps threads that calls into C have needed at the same time; one for each limiter would be far more. What has just
-			// ended may be counted a moment longer.
+			// The allowance covers threads that Go keeps after concurrent calls to C, and is far less than one for each limiter. A
+			// resource that was just released may be counted a moment longer.
 			before["threads"] += 4
 			until(t, fmt.Sprintf("as little is held as before: %v", before), func() bool {
 				for what, count := range held(t) {
@@ -83,8 +83,8 @@ func TestLimitersThatAreClosedLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// More closed limiters than processes can use a local store at once lock no process out.
-func TestAnotherProcessFindsAPlaceBesideClosedLimiters(t *testing.T) {
+// A local store has a limited number of slots for processes; more closed limiters than that must not lock a process out.
+func TestClosedLimitersReleaseTheirSlotInALocalStore(t *testing.T) {
 	url := stores(t)["local"]
 	closed := openCheckClose(t, url, 1025)
 	other := exec.Command(os.Args[0])

@@ -15,7 +15,7 @@ import (
 	"polylimit.dev/polylimit/nethttp"
 )
 
-func TestMistakesAreRefusedWhenTheMiddlewareIsMade(t *testing.T) {
+func TestInvalidOptionsAreRefusedByNew(t *testing.T) {
 	two := open(t, polylimit.WithPolicy("a", "1/s"), polylimit.WithPolicy("b", "1/s"))
 	for name, options := range map[string]nethttp.Options{
 		"is not known":       {Policy: "nobody"},
@@ -36,7 +36,7 @@ func TestMistakesAreRefusedWhenTheMiddlewareIsMade(t *testing.T) {
 	}
 }
 
-func TestWhyARequestWasNotDecidedIsTold(t *testing.T) {
+func TestOnErrorReceivesTheError(t *testing.T) {
 	limiter, broken := open(t, polylimit.WithPolicy("web", "9/hour")), errors.New("the session store is gone")
 	var heard []error
 	hear := func(_ *http.Request, err error) { heard = append(heard, err) }
@@ -62,7 +62,7 @@ func TestWhyARequestWasNotDecidedIsTold(t *testing.T) {
 	}
 }
 
-func TestAClientThatWentAwayIsNoFaultOfTheServer(t *testing.T) {
+func TestDisconnectedClientGetsStatus499(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
 	told := func(*http.Request, error) { t.Error("it was told as an error") }
 	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, OnError: told})
@@ -77,7 +77,7 @@ func TestAClientThatWentAwayIsNoFaultOfTheServer(t *testing.T) {
 		t.Error(recorder.Code)
 	}
 
-	// One that goes while it is served, as a proxy that gives up tells by its panic.
+	// A client that disconnects while it is served: a reverse proxy then panics with http.ErrAbortHandler.
 	leaving, cancel := context.WithCancel(context.Background())
 	statuses := []int{}
 	count := func(_ *http.Request, status int, _ http.Header) bool {
@@ -134,7 +134,7 @@ func TestQuotasWithoutANameBelongToTheirRoute(t *testing.T) {
 	}
 }
 
-func TestOnePolicyAndKeyAreChargedOnceInOneRequest(t *testing.T) {
+func TestOnePolicyIsChargedOnceForARequest(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("web", "9/hour"), polylimit.WithPolicy("other", "9/hour"))
 	one := nethttp.Options{Limiter: limiter, Policy: "web", Key: user}
 	several := nethttp.Options{Limiter: limiter, Policies: []string{"other", "web"}, Key: user}
@@ -152,7 +152,7 @@ func TestOnePolicyAndKeyAreChargedOnceInOneRequest(t *testing.T) {
 	if fields := strings.Join(answer.header.Values("Ratelimit-Policy"), ", "); strings.Count(fields, `"web"`) != 1 {
 		t.Error(fields)
 	}
-	// Another key, or another limiter, is another budget.
+	// Another key or another limiter has another budget.
 	address := nethttp.Options{Limiter: limiter, Policy: "web"}
 	elsewhere := nethttp.Options{Limiter: open(t, polylimit.WithPolicy("web", "9/hour")), Policy: "web", Key: user}
 	get(t, around(t, hello, one, address, elsewhere).URL+"?user=b")
@@ -164,7 +164,7 @@ func TestOnePolicyAndKeyAreChargedOnceInOneRequest(t *testing.T) {
 	}
 }
 
-func TestFieldsTellWhatIsLeftAfterARefund(t *testing.T) {
+func TestHeaderFieldsIncludeARefund(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("outer", "2/hour fixed_window"), polylimit.WithPolicy("inner", "0/hour"))
 	server := around(t, hello, nethttp.Options{Limiter: limiter, Policy: "outer", Key: user}, nethttp.Options{Limiter: limiter, Policy: "inner", Key: user})
 	denied := get(t, server.URL+"?user=a")
@@ -174,7 +174,7 @@ func TestFieldsTellWhatIsLeftAfterARefund(t *testing.T) {
 	}
 }
 
-func TestARequestWithoutAKeyCountsForItsAddress(t *testing.T) {
+func TestRequestWithoutAKeyIsLimitedByItsAddress(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
 	for _, key := range []func(*http.Request) (string, error){user, nethttp.Header("X-Api-Key")} {
 		if status := get(t, around(t, hello, nethttp.Options{Limiter: limiter, Key: key}).URL).status; status != 200 {

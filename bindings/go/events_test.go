@@ -18,7 +18,7 @@ import (
 
 const password = "p4ssw0rd-nobody-sees"
 
-// server is a Redis of a test's own, which asks for a password and forgets keys when it is full.
+// server is a Redis server for one test, with a password and with eviction.
 func server(t *testing.T) (url string, process *exec.Cmd) {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := listener.Addr().(*net.TCPAddr).Port
@@ -40,7 +40,7 @@ func server(t *testing.T) (url string, process *exec.Cmd) {
 	return url, process
 }
 
-// log keeps what slog's default logger is told for as long as the test runs, and the events of a hook.
+// log records the output of slog's default logger during a test, and the events of a hook.
 type log struct {
 	mutex  sync.Mutex
 	text   bytes.Buffer
@@ -80,7 +80,7 @@ func until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func TestAnOutageIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
+func TestOutageRaisesAnEventWhenItBeginsAndWhenItEnds(t *testing.T) {
 	kept := logging(t)
 	url, process := server(t)
 	limiter := open(t, url, polylimit.WithPolicy("api", "1000000/hour"), polylimit.WithOption("deadline", "500ms"),
@@ -123,7 +123,7 @@ func TestAnOutageIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	}
 }
 
-func TestWhatTheDoctorFindsIsTold(t *testing.T) {
+func TestFindingOfTheDoctorRaisesAnEvent(t *testing.T) {
 	kept := logging(t)
 	url, _ := server(t)
 	limiter := open(t, url, polylimit.WithPolicy("api", "1000000/hour"), polylimit.WithOption("deadline", "10s"),
@@ -143,14 +143,14 @@ func TestWhatTheDoctorFindsIsTold(t *testing.T) {
 	}
 }
 
-func TestAHookThatPanicsIsLogged(t *testing.T) {
+func TestPanicOfAHookIsLogged(t *testing.T) {
 	kept := logging(t)
 	limiter := open(t, "memory:", polylimit.WithPolicy("api", "5/hour"), polylimit.WithOption("max_keys", "1"),
 		polylimit.WithOnDegraded(func(event polylimit.DegradedEvent) { panic("told " + event.Reason) }))
 	for _, key := range []string{"one", "another", "a third"} {
 		must(limiter.Check(ctx, polylimit.Key(key)))(t)
 	}
-	// What was told before it was closed is told all the same.
+	// Events that were raised before Close are delivered after it.
 	limiter.Close()
 	until(t, "the panic is logged", func() bool {
 		_, lines := kept.told()
