@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -184,5 +185,100 @@ func TestRequestWithoutAKeyIsLimitedByItsAddress(t *testing.T) {
 	decision, err := limiter.Peek(context.Background(), polylimit.Key("127.0.0.1"))
 	if err != nil || decision.Remaining != 7 {
 		t.Error(decision, err)
+	}
+}
+
+func TestSeveralMiddlewaresLimitOneHandler(t *testing.T) {
+	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "1/hour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	var handler http.Handler = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		decision, limited := nethttp.DecisionOf(request)
+		_, _ = fmt.Fprint(writer, decision.Remaining, limited)
+	})
+	for _, policy := range []string{"user", "ip"} {
+		limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler = limit(handler)
+	}
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	first, second := get(t, server.URL), get(t, server.URL)
+	if first.body != "0 true" || len(first.header.Values("Ratelimit")) != 2 || second.status != 429 {
+		t.Errorf("%+v %+v", first, second)
+	}
+	// The units of the outer one are refunded when the inner one denies.
+	left, err := limiter.Peek(context.Background(), polylimit.Key("127.0.0.1").Policy("ip"))
+	if err != nil || left.Remaining != 8 {
+		t.Errorf("%+v %v", left, err)
+	}
+}
+
+func TestOneMiddlewareAppliesSeveralPolicies(t *testing.T) {
+	limiter, err := polylimit.Open("memory:", polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "1/hour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	var denial nethttp.Denial
+	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policies: []string{"ip", "user"}, Key: user,
+		Count: func(_ *http.Request, status int, _ http.Header) bool { return status == http.StatusOK },
+		OnDenied: func(writer http.ResponseWriter, _ *http.Request, why nethttp.Denial) {
+			denial = why
+			writer.WriteHeader(why.Problem.Status)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(limit(hello))
+	defer server.Close()
+	remaining := func() [2]uint64 {
+		var left [2]uint64
+		for at, policy := range []string{"ip", "user"} {
+			decision, err := limiter.Peek(context.Background(), polylimit.Key("a").Policy(policy))
+			if err != nil {
+				t.Fatal(err)
+			}
+			left[at] = decision.Remaining
+		}
+		return left
+	}
+	if failed := get(t, server.URL+"/failed?user=a"); failed.status != http.StatusUnauthorized || remaining() != [2]uint64{9, 1} {
+		t.Errorf("%+v %v", failed, remaining())
+	}
+	first, second := get(t, server.URL+"?user=a"), get(t, server.URL+"?user=a")
+	if first.status != 200 || second.status != 429 || remaining() != [2]uint64{8, 0} {
+		t.Errorf("%+v %+v %v", first, second, remaining())
+	}
+	if len(denial.Outcomes) != 2 || denial.Decision.Allowed || denial.Outcomes[0].Decision.Remaining != 8 {
+		t.Errorf("%+v", denial)
+	}
+	if _, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: "ip", Policies: []string{"user"}}); err == nil {
+		t.Error("both Policy and Policies were taken")
+	}
+}
+
+func TestOuterUnitsAreRefundedAfterAnInnerDenial(t *testing.T) {
+	for name, inner := range map[string]nethttp.Options{
+		"no key":  {Key: func(*http.Request) (string, error) { return "", errors.New("nobody") }},
+		"no cost": {Key: user, Cost: func(*http.Request) int64 { return -1 }},
+	} {
+		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "9/hour"))
+		outer := nethttp.Options{Limiter: limiter, Policy: "ip", Key: user}
+		inner.Limiter = limiter
+		if inner.Policies == nil {
+			inner.Policy = "user"
+		}
+		server := around(t, hello, outer, inner)
+		if status := get(t, server.URL+"/?user=a").status; status != 500 {
+			t.Error(name, status)
+		}
+		if ip, user := left(t, limiter, "ip"), left(t, limiter, "user"); ip != 9 || user != 9 {
+			t.Error(name, ip, user)
+		}
 	}
 }
