@@ -8,7 +8,7 @@ limiter = Polylimit::Limiter.new(
   policies: { demo: ENV.fetch('POLYLIMIT_QUOTA', '100/minute') }
 )
 
-# Whom to limit: the query parameter "user", or "demo".
+# The key of a request: the query parameter "user", or "demo".
 user = ->(env) { Rack::Request.new(env).GET['user'] || 'demo' }
 
 use Polylimit::Rack, limiter: limiter, key: user

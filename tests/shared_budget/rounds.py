@@ -79,7 +79,7 @@ class Outcome:
 
 
 def play(processes: list[Process], rounds: int) -> Outcome:
-    """Give each round a key that nobody has asked for, and everyone a turn at being told of it first."""
+    """Give each round a new key, which another process receives first in each round."""
     run = secrets.token_hex(4)
     outcome = Outcome([], 0)
     for number in range(rounds):

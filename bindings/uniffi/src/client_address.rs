@@ -1,10 +1,10 @@
-//! Whom to count behind proxies.
+//! The address of a client behind proxies.
 
 use std::sync::Arc;
 
 use crate::error::{PolylimitError, Result, guarded};
 
-/// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+/// The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
 #[derive(Debug, uniffi::Object)]
 pub struct ClientAddressRules {
     rules: polylimit::ClientAddressRules,
@@ -14,7 +14,7 @@ pub struct ClientAddressRules {
 impl ClientAddressRules {
     /// `trust` has networks such as `10.0.0.0/8`, addresses, and the names `loopback`, `link-local` and `private`.
     /// `header` is the one that the trusted proxies write, `x-forwarded-for` or `forwarded`. The prefixes are how many
-    /// leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 unless told otherwise.
+    /// leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 by default.
     #[uniffi::constructor(default(header = None, ipv4_prefix = None, ipv6_prefix = None))]
     pub fn new(
         trust: Vec<String>,
@@ -40,7 +40,7 @@ impl ClientAddressRules {
         })
     }
 
-    /// The header that has to be handed to `resolve`, in lower case; none if nobody is trusted to write one.
+    /// The header that has to be handed to `resolve`, in lower case; none if no proxy is trusted.
     pub fn header(&self) -> Option<String> {
         self.rules.header().map(|header| header.name().to_owned())
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_read_as_a_server_writes_it() {
+    fn peer_is_parsed_with_port_and_brackets() {
         let rules = ClientAddressRules::new(Vec::new(), None, None, None).unwrap();
         let key = |peer: &str| rules.resolve(peer.to_owned(), Vec::new());
         assert_eq!(key("fe80::1%eth0").unwrap(), "fe80::/64");

@@ -1,12 +1,11 @@
-//! What an operation answers.
+//! Answers of operations: decisions, usages and findings.
 
-use polylimit::{DecisionParts, Degradation, Source};
+use polylimit::{Answer, DecisionParts, Degradation, Source};
 
 use crate::error::{PolylimitError, Result};
-use crate::number::{signed, unsigned};
-use crate::span::Span;
+use crate::number::{Span, signed, unsigned};
 
-/// One quota's own view of a key, after the operation.
+/// The state of a key under one quota, after the operation.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct QuotaUsage {
     /// The quota's limit, in units per period.
@@ -31,17 +30,17 @@ pub struct Decision {
     pub reset_after: Span,
     /// How long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
     pub delay: Span,
-    /// Where the answer came from, such as `store`.
+    /// The source of the answer, such as `store`.
     pub source: String,
-    /// Whether the store could not be asked and the outage policy answered.
+    /// Whether the outage policy answered, since the store was unavailable.
     pub is_outage: bool,
     /// Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
     pub degraded: Option<String>,
-    /// Each quota's own view, in the policy's order.
+    /// The state under each quota, in the order of the policy.
     pub quotas: Vec<QuotaUsage>,
 }
 
-/// The answer to a take, a charge, a refund or a reset: what is left after it.
+/// The answer to a take, a charge, a refund or a reset.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Usage {
     /// Whole units that can still be spent right now: the least over the quotas.
@@ -50,20 +49,20 @@ pub struct Usage {
     pub reset_after: Span,
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub taken: i64,
-    /// Where the answer came from, such as `store`.
+    /// The source of the answer, such as `store`.
     pub source: String,
-    /// Whether the store could not be asked and the outage policy answered.
+    /// Whether the outage policy answered, since the store was unavailable.
     pub is_outage: bool,
     /// Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
     pub degraded: Option<String>,
-    /// Each quota's own view, in the policy's order.
+    /// The state under each quota, in the order of the policy.
     pub quotas: Vec<QuotaUsage>,
 }
 
-/// One of several checks: a decision, or why there is none.
+/// The result of one of several checks: a decision or an error.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct CheckResult {
-    /// What was decided.
+    /// The decision.
     pub decision: Option<Decision>,
     /// The code of the error, such as `store_unavailable`.
     pub error_code: Option<String>,
@@ -71,14 +70,14 @@ pub struct CheckResult {
     pub error_message: Option<String>,
 }
 
-/// Something that was found about the store.
+/// A finding about the store.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Finding {
-    /// How much it matters: `fine`, `advice` or `problem`.
+    /// Its severity: `fine`, `advice` or `problem`.
     pub severity: String,
-    /// What was looked at, such as `version` or `rights`.
+    /// The subject, such as `version` or `rights`.
     pub subject: String,
-    /// What was found, and what to do about it. Holds no password and no key.
+    /// The finding, and what to do about it. Contains no password and no key.
     pub message: String,
 }
 
@@ -205,12 +204,51 @@ pub fn refunded(decision: Decision, left: Usage) -> Decision {
     }
 }
 
+pub(crate) type AnswerResult = std::result::Result<Answer, polylimit::Error>;
+
+pub(crate) fn decision(answer: AnswerResult) -> Result<Decision> {
+    match answer? {
+        Answer::Decision(decision) => Ok((&decision).into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(crate) fn usage(answer: AnswerResult) -> Result<Usage> {
+    match answer? {
+        Answer::Usage(usage) => Ok((&usage).into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(crate) fn decisions(answer: AnswerResult) -> Result<Vec<CheckResult>> {
+    match answer? {
+        Answer::Decisions(decisions) => Ok(decisions.into_iter().map(Into::into).collect()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(crate) fn ready(answer: AnswerResult) -> Result<()> {
+    answer?;
+    Ok(())
+}
+
+pub(crate) fn findings(answer: AnswerResult) -> Result<Vec<Finding>> {
+    match answer? {
+        Answer::Findings(findings) => Ok(findings.into_iter().map(Into::into).collect()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn unexpected(answer: &Answer) -> PolylimitError {
+    PolylimitError::Internal(format!("unexpected answer to an operation: {answer:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_shown_as_the_core_shows_it() {
+    fn refunded_decision_equals_that_of_the_core() {
         let policy = polylimit::Policy::parse("api", "2/minute; 3/hour leaky_bucket").unwrap();
         let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
         assert!(limiter.check("key").unwrap().allowed());
@@ -222,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_comes_back_as_it_was() {
+    fn decision_survives_the_conversion_to_core_and_back() {
         let policy = polylimit::Policy::parse("api", "2/minute; 3/hour leaky_bucket").unwrap();
         let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
         for cost in [1, 1, 1, 99] {

@@ -1,4 +1,4 @@
-//! Errors, and the wall that panics end at.
+//! Errors, and the conversion of panics into errors.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,7 +68,7 @@ impl std::error::Error for PolylimitError {}
 /// A kind of error.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct ErrorRow {
-    /// The number that stands for it in C, from 1 up.
+    /// Its number in C, from 1 up.
     pub number: i32,
     /// The code string, the same in every language.
     pub code: String,
@@ -83,12 +83,12 @@ pub fn error_table() -> Vec<ErrorRow> {
         .collect()
 }
 
-/// Has a panic end as an error.
+/// Converts a panic into an error.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked()))
 }
 
-/// The same for a future.
+/// Converts a panic of a future into an error.
 pub(crate) async fn guarded_async<T>(run: impl Future<Output = Result<T>>) -> Result<T> {
     AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_variant_of_its_own() {
+    fn every_kind_has_its_own_variant() {
         for kind in ErrorKind::ALL {
             let variant = format!("{:?}", PolylimitError::new(kind, "why".to_owned()));
             assert_eq!(variant, format!("{kind:?}(\"why\")"));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_here() {
+    fn panic_becomes_an_internal_error() {
         assert_eq!(guarded::<()>(|| panic!("defect")), Err(panicked()));
         let future = guarded_async::<()>(async { panic!("defect") });
         assert_eq!(future.now_or_never(), Some(Err(panicked())));

@@ -1,6 +1,6 @@
-//! What limiters tell of themselves: kept here until the language comes for it, on a thread of its own or after a call.
+//! Events of limiters, queued until the language takes them on a thread of its own or after a call.
 //!
-//! So no thread of ours calls into a language: not every one allows that.
+//! No native thread calls into a language, since not every language allows that.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -9,16 +9,14 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::decision::Finding;
-use crate::number::signed;
-use crate::span::Span;
+use crate::number::{Span, signed};
 
-/// What a limiter tells its operators: that it decides without its store, or with it again, or what keeps its limits from
-/// being held.
+/// An event for operators: the limiter decides without its store, or with it again, or the doctor has a finding.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct DegradedEvent {
     /// The number of the limiter: see `keep_events`.
     pub limiter: i64,
-    /// What has happened: `started`, `ended` or `finding`.
+    /// The kind of event: `started`, `ended` or `finding`.
     pub kind: String,
     /// Why the first decision was made without the store, such as `timeout`; nothing for a finding.
     pub reason: Option<String>,
@@ -34,30 +32,30 @@ pub struct DegradedEvent {
     pub message: String,
 }
 
-/// So many are kept; of more, the oldest go.
-const MOST_KEPT: usize = 1024;
+/// The capacity of the queue. A full queue drops its oldest event.
+const MAX_QUEUED: usize = 1024;
 
-/// A thread that is not in a forked process may hold the lock for ever.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// After a fork, a thread that exists only in the parent may hold the lock for ever.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-static UNTOLD: Mutex<VecDeque<DegradedEvent>> = Mutex::new(VecDeque::new());
-static IS_ANY_UNTOLD: AtomicBool = AtomicBool::new(false);
-static TOLD: Condvar = Condvar::new();
+static QUEUE: Mutex<VecDeque<DegradedEvent>> = Mutex::new(VecDeque::new());
+static HAS_EVENTS: AtomicBool = AtomicBool::new(false);
+static QUEUED: Condvar = Condvar::new();
 static LAST_NUMBER: AtomicI64 = AtomicI64::new(0);
 
-/// Has what a limiter tells kept here from now on, under the number that this gives.
-pub(crate) fn keep_of(limiter: &polylimit::Limiter) -> i64 {
+/// Queues the events of a limiter from now on, under the number that this returns.
+pub(crate) fn subscribe(limiter: &polylimit::Limiter) -> i64 {
     let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    limiter.on_degraded(move |event| keep(number, event));
+    limiter.on_degraded(move |event| push(number, event));
     number
 }
 
-fn keep(limiter: i64, event: &polylimit::DegradedEvent) {
-    let Some(mut untold) = UNTOLD.try_lock_for(PATIENCE) else { return };
-    if untold.len() == MOST_KEPT {
-        untold.pop_front();
+fn push(limiter: i64, event: &polylimit::DegradedEvent) {
+    let Some(mut queue) = QUEUE.try_lock_for(LOCK_TIMEOUT) else { return };
+    if queue.len() == MAX_QUEUED {
+        queue.pop_front();
     }
-    untold.push_back(DegradedEvent {
+    queue.push_back(DegradedEvent {
         limiter,
         kind: event.name().to_owned(),
         reason: event.reason().map(|reason| reason.name().to_owned()),
@@ -67,45 +65,45 @@ fn keep(limiter: i64, event: &polylimit::DegradedEvent) {
         finding: event.finding().cloned().map(Into::into),
         message: event.to_string(),
     });
-    IS_ANY_UNTOLD.store(true, Ordering::Relaxed);
-    TOLD.notify_all();
+    HAS_EVENTS.store(true, Ordering::Relaxed);
+    QUEUED.notify_all();
 }
 
-fn take(mut untold: MutexGuard<'_, VecDeque<DegradedEvent>>) -> Vec<DegradedEvent> {
-    IS_ANY_UNTOLD.store(false, Ordering::Relaxed);
-    untold.drain(..).collect()
+fn take(mut queue: MutexGuard<'_, VecDeque<DegradedEvent>>) -> Vec<DegradedEvent> {
+    HAS_EVENTS.store(false, Ordering::Relaxed);
+    queue.drain(..).collect()
 }
 
-/// The events of all limiters of the process that were not taken yet, the oldest first. Does not wait: what another thread
-/// takes or keeps just now comes later.
+/// Takes the queued events of all limiters of the process, the oldest first. Does not wait: if another thread uses the queue
+/// at the moment, nothing is returned.
 #[uniffi::export]
 pub fn take_events() -> Vec<DegradedEvent> {
-    UNTOLD.try_lock().map(take).unwrap_or_default()
+    QUEUE.try_lock().map(take).unwrap_or_default()
 }
 
 /// As `take_events`, but waits until there are some.
 #[uniffi::export]
 pub fn wait_for_events() -> Vec<DegradedEvent> {
-    let mut untold = UNTOLD.lock();
-    TOLD.wait_while(&mut untold, |untold| untold.is_empty());
-    take(untold)
+    let mut queue = QUEUE.lock();
+    QUEUED.wait_while(&mut queue, |queue| queue.is_empty());
+    take(queue)
 }
 
-/// Whether there are events to take: for languages that ask after every call, and would pay more for any other function.
+/// Whether there are events to take. A function without conversions, for languages that ask after every call.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_uniffi_has_events() -> bool {
-    IS_ANY_UNTOLD.load(Ordering::Relaxed)
+    HAS_EVENTS.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A limiter that has told that it is full.
+    /// A limiter that has reported a full store.
     fn full() -> (polylimit::Limiter, i64) {
         let policy = polylimit::Policy::parse("api", "5/hour").unwrap();
         let limiter = polylimit::Limiter::builder().policy(policy).option("max_keys", "1").build().unwrap();
-        let number = keep_of(&limiter);
+        let number = subscribe(&limiter);
         for key in ["one", "another"] {
             assert!(limiter.clone().blocking().check(key).unwrap().allowed());
         }
@@ -117,8 +115,8 @@ mod tests {
         let (_first, first) = full();
         let (_second, second) = full();
         assert!(polylimit_uniffi_has_events());
-        let told: Vec<_> = wait_for_events().into_iter().map(|event| (event.limiter, event.kind)).collect();
-        assert_eq!(told, [(first, "started".to_owned()), (second, "started".to_owned())]);
+        let events: Vec<_> = wait_for_events().into_iter().map(|event| (event.limiter, event.kind)).collect();
+        assert_eq!(events, [(first, "started".to_owned()), (second, "started".to_owned())]);
         assert!(!polylimit_uniffi_has_events() && take_events().is_empty());
         let (closed, number) = full();
         closed.close();

@@ -1,4 +1,4 @@
-//! A decision as HTTP.
+//! HTTP header fields and problem documents of decisions.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,14 +7,14 @@ use polylimit::headers::{self, HeaderSettings};
 use crate::decision::Decision;
 use crate::error::{Result, guarded};
 use crate::number::unsigned;
-use crate::policy::Policy;
+use crate::request::Policy;
 
 /// A policy, and what it decided about a request. Where several are applied to one request they have different names.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Outcome {
     /// The policy.
     pub policy: Policy,
-    /// What it decided.
+    /// Its decision.
     pub decision: Decision,
 }
 
@@ -27,33 +27,33 @@ pub struct HeaderField {
     pub value: String,
 }
 
-/// What to answer to a denied request.
+/// The response to a denied request.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Problem {
     /// The status of the response: 429, or 503 when the denial comes from an outage.
     pub status: i32,
-    /// What a person can do about this denial: one sentence.
+    /// One sentence for a person about this denial.
     pub detail: String,
     /// The quotas that were exceeded, by their names in `ratelimit-policy`.
     pub violated: Vec<String>,
     /// The body's content type.
     pub content_type: String,
-    /// The body: a problem document (RFC 9457), or text for who prefers that.
+    /// The body: a problem document (RFC 9457), or text for clients that prefer it.
     pub body: String,
 }
 
-/// What the response to a request says of its limits.
+/// The parts of a response that describe its limits.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Response {
     /// The fields, in a fixed order.
     pub fields: Vec<HeaderField>,
-    /// What to answer, if the request was denied.
+    /// The response, if the request was denied.
     pub problem: Option<Problem>,
 }
 
-/// What the response to a request says of its limits.
+/// The parts of a response that describe its limits.
 ///
-/// `cost` is the number of units that the request asked for, 1 unless told otherwise, `style` one of `ietf`, `legacy`, `both` and `none`,
+/// `cost` is the number of units that the request asked for, 1 by default, `style` one of `ietf`, `legacy`, `both` and `none`,
 /// `reset_form` how `x-ratelimit-reset` tells a time, `seconds` or `epoch`, and `accept` the request's field of that name.
 #[uniffi::export]
 pub fn respond(

@@ -4,18 +4,19 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use polylimit::{Answer, Call, blocking};
+use polylimit::{Call, blocking};
 
-use crate::decision::{CheckResult, Decision, Finding, Usage};
+use crate::decision::{
+    AnswerResult, CheckResult, Decision, Finding, Usage, decision, decisions, findings, ready, usage,
+};
 use crate::error::{PolylimitError, Result, guarded, guarded_async};
 use crate::event;
-use crate::face::{decision, decisions, findings, ready, usage};
+use crate::number::Span;
 use crate::number::signed;
-use crate::policy::Policy;
+use crate::pending_call::PendingCall;
+use crate::request::Policy;
 use crate::request::Request;
 use crate::settings::Settings;
-use crate::span::Span;
-use crate::waiting::Waiting;
 
 /// Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
 #[derive(Debug, uniffi::Object)]
@@ -28,13 +29,13 @@ impl Limiter {
         &self,
         request: &'a Request,
         call: impl FnOnce(polylimit::Request<'a>) -> Call<'a>,
-        read: impl FnOnce(std::result::Result<Answer, polylimit::Error>) -> Result<T>,
+        read: impl FnOnce(AnswerResult) -> Result<T>,
     ) -> Result<T> {
-        guarded(|| read(self.limiter.call(&call(request.asked()?))))
+        guarded(|| read(self.limiter.call(&call(request.to_core()?))))
     }
 
-    fn start(&self, call: Call<'_>) -> Result<Arc<Waiting>> {
-        guarded(|| Ok(Arc::new(Waiting::start(self.limiter.asynchronous(), &call))))
+    fn start(&self, call: Call<'_>) -> Result<Arc<PendingCall>> {
+        guarded(|| Ok(Arc::new(PendingCall::start(self.limiter.asynchronous(), &call))))
     }
 }
 
@@ -56,33 +57,32 @@ impl Limiter {
         self.call(&request, Call::Check, decision)
     }
 
-    /// The decision that a check would give now; leaves no trace.
+    /// The decision that a check would give now; changes no state.
     pub fn peek(&self, request: Request) -> Result<Decision> {
         self.call(&request, Call::Peek, decision)
     }
 
-    /// Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+    /// Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
     pub fn take(&self, request: Request) -> Result<Usage> {
         self.call(&request, Call::Take, usage)
     }
 
-    /// Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+    /// Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
     pub fn charge(&self, request: Request) -> Result<Usage> {
         self.call(&request, Call::Charge, usage)
     }
 
-    /// Gives back up to what is used, the newest first.
+    /// Returns units, at most those that are used, the newest first.
     pub fn refund(&self, request: Request) -> Result<Usage> {
         self.call(&request, Call::Refund, usage)
     }
 
-    /// Forgets the key under its policy; the cost does not matter.
+    /// Removes the state of the key under its policy; the cost does not matter.
     pub fn reset(&self, request: Request) -> Result<Usage> {
         self.call(&request, Call::Reset, usage)
     }
 
-    /// Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-    /// and nothing was spent.
+    /// Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
     pub fn acquire(&self, request: Request, timeout: Span) -> Result<Decision> {
         let timeout = timeout.duration("timeout")?;
         self.call(&request, |request| Call::Acquire(request, timeout), decision)
@@ -91,13 +91,13 @@ impl Limiter {
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
     pub fn check_many(&self, requests: Vec<Request>) -> Result<Vec<CheckResult>> {
         guarded(|| {
-            let (asked, refused) = asked_each(&requests);
-            Ok(in_place(decisions(self.limiter.call(&Call::CheckMany(&asked)))?, refused))
+            let (valid, refused) = to_core_each(&requests);
+            Ok(merge(decisions(self.limiter.call(&Call::CheckMany(&valid)))?, refused))
         })
     }
 
     /// Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-    /// others have spent is given back. Requests of several keys are refused.
+    /// others have spent is refunded. Requests of several keys are refused.
     pub fn check_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
         guarded(|| {
             if requests.windows(2).any(|two| two[0].key != two[1].key) {
@@ -107,39 +107,39 @@ impl Limiter {
                         .to_owned(),
                 ));
             }
-            let decisions = self.limiter.check_together(&asked(&requests)?)?;
+            let decisions = self.limiter.check_together(&to_core(&requests)?)?;
             Ok(decisions.iter().map(Into::into).collect())
         })
     }
 
-    /// Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+    /// Waits until the store answers, at most for `timeout`. A service may call it when it starts.
     pub fn ready(&self, timeout: Span) -> Result<()> {
         guarded(|| ready(self.limiter.call(&Call::Ready(timeout.duration("timeout")?))))
     }
 
-    /// Looks at the store with the eyes of an operator.
+    /// Examines the store for an operator.
     pub fn doctor(&self) -> Result<Vec<Finding>> {
         guarded(|| findings(self.limiter.call(&Call::Doctor)))
     }
 
     /// Starts `acquire`, for a thread that can be interrupted while it waits.
-    pub fn start_acquire(&self, request: Request, timeout: Span) -> Result<Arc<Waiting>> {
+    pub fn start_acquire(&self, request: Request, timeout: Span) -> Result<Arc<PendingCall>> {
         let timeout = timeout.duration("timeout")?;
-        guarded(|| Waiting::in_line(self.limiter.asynchronous(), request, timeout))
+        guarded(|| PendingCall::acquire(self.limiter.asynchronous(), request, timeout))
     }
 
     /// Starts `ready`, for a thread that can be interrupted while it waits.
-    pub fn start_ready(&self, timeout: Span) -> Result<Arc<Waiting>> {
+    pub fn start_ready(&self, timeout: Span) -> Result<Arc<PendingCall>> {
         let timeout = timeout.duration("timeout")?;
         self.start(Call::Ready(timeout))
     }
 
     /// Starts `doctor`, for a thread that can be interrupted while it waits.
-    pub fn start_doctor(&self) -> Result<Arc<Waiting>> {
+    pub fn start_doctor(&self) -> Result<Arc<PendingCall>> {
         self.start(Call::Doctor)
     }
 
-    /// Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+    /// Registers a policy, or changes the numbers of the policy of that name. The usage is kept.
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
         guarded(|| {
             let policy = polylimit::Policy::parse(&name, &quotas)?;
@@ -147,7 +147,7 @@ impl Limiter {
         })
     }
 
-    /// The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+    /// The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
     pub fn policy(&self, name: String) -> Option<Policy> {
         self.limiter.asynchronous().policy(&name).as_ref().map(Policy::of)
     }
@@ -171,7 +171,7 @@ impl Limiter {
         self.limiter.asynchronous().keys().map(|keys| signed(keys as u64))
     }
 
-    /// What became of the operations so far: counts by name.
+    /// Counters of the operations so far, by name.
     pub fn stats(&self) -> HashMap<String, i64> {
         let stats = self.limiter.asynchronous().stats();
         stats.iter().map(|(name, count)| (name.to_owned(), signed(count))).collect()
@@ -182,12 +182,12 @@ impl Limiter {
         guarded(|| Ok(self.limiter.asynchronous().set_credentials(username.as_deref(), &password)?))
     }
 
-    /// Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+    /// Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
     pub fn keep_events(&self) -> i64 {
-        event::keep_of(self.limiter.asynchronous())
+        event::subscribe(self.limiter.asynchronous())
     }
 
-    /// Gives back leases and closes connections; later operations fail. May be called again.
+    /// Returns leases and closes connections; later operations fail. May be called again.
     pub fn shut_down(&self) -> Result<()> {
         guarded(|| {
             self.limiter.asynchronous().close();
@@ -197,31 +197,30 @@ impl Limiter {
 }
 
 /// Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
-/// Whoever is cancelled while it waits in `acquire` gives up its place.
+/// A call of `acquire` that is cancelled leaves the queue.
 #[derive(Debug, uniffi::Object)]
 pub struct AsyncLimiter {
     limiter: polylimit::Limiter,
 }
 
-type Answered = std::result::Result<Answer, polylimit::Error>;
-type Answering = Pin<Box<dyn Future<Output = Answered> + Send>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = AnswerResult> + Send>>;
 
 impl AsyncLimiter {
     fn start<'a>(
         &self,
         request: &'a Request,
         call: impl FnOnce(polylimit::Request<'a>) -> Call<'a>,
-    ) -> Result<Answering> {
-        self.start_call(|| Ok(call(request.asked()?)))
+    ) -> Result<AnswerFuture> {
+        self.start_call(|| Ok(call(request.to_core()?)))
     }
 
-    fn start_call<'a>(&self, call: impl FnOnce() -> Result<Call<'a>>) -> Result<Answering> {
-        guarded(|| Ok(Box::pin(self.limiter.start(&call()?)) as Answering))
+    fn start_call<'a>(&self, call: impl FnOnce() -> Result<Call<'a>>) -> Result<AnswerFuture> {
+        guarded(|| Ok(Box::pin(self.limiter.start(&call()?)) as AnswerFuture))
     }
 }
 
-async fn answer<T>(answering: Answering, read: impl FnOnce(Answered) -> Result<T>) -> Result<T> {
-    guarded_async(async { read(answering.await) }).await
+async fn answer<T>(future: AnswerFuture, read: impl FnOnce(AnswerResult) -> Result<T>) -> Result<T> {
+    guarded_async(async { read(future.await) }).await
 }
 
 #[uniffi::export]
@@ -231,33 +230,32 @@ impl AsyncLimiter {
         answer(self.start(&request, Call::Check)?, decision).await
     }
 
-    /// The decision that a check would give now; leaves no trace.
+    /// The decision that a check would give now; changes no state.
     pub async fn peek(&self, request: Request) -> Result<Decision> {
         answer(self.start(&request, Call::Peek)?, decision).await
     }
 
-    /// Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+    /// Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
     pub async fn take(&self, request: Request) -> Result<Usage> {
         answer(self.start(&request, Call::Take)?, usage).await
     }
 
-    /// Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+    /// Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
     pub async fn charge(&self, request: Request) -> Result<Usage> {
         answer(self.start(&request, Call::Charge)?, usage).await
     }
 
-    /// Gives back up to what is used, the newest first.
+    /// Returns units, at most those that are used, the newest first.
     pub async fn refund(&self, request: Request) -> Result<Usage> {
         answer(self.start(&request, Call::Refund)?, usage).await
     }
 
-    /// Forgets the key under its policy; the cost does not matter.
+    /// Removes the state of the key under its policy; the cost does not matter.
     pub async fn reset(&self, request: Request) -> Result<Usage> {
         answer(self.start(&request, Call::Reset)?, usage).await
     }
 
-    /// Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-    /// and nothing was spent.
+    /// Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
     pub async fn acquire(&self, request: Request, timeout: Span) -> Result<Decision> {
         let timeout = timeout.duration("timeout")?;
         answer(self.start(&request, |request| Call::Acquire(request, timeout))?, decision).await
@@ -265,39 +263,39 @@ impl AsyncLimiter {
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
     pub async fn check_many(&self, requests: Vec<Request>) -> Result<Vec<CheckResult>> {
-        let (answering, refused) = {
-            let (asked, refused) = asked_each(&requests);
-            (self.start_call(|| Ok(Call::CheckMany(&asked)))?, refused)
+        let (future, refused) = {
+            let (valid, refused) = to_core_each(&requests);
+            (self.start_call(|| Ok(Call::CheckMany(&valid)))?, refused)
         };
-        Ok(in_place(answer(answering, decisions).await?, refused))
+        Ok(merge(answer(future, decisions).await?, refused))
     }
 
-    /// Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+    /// Waits until the store answers, at most for `timeout`. A service may call it when it starts.
     pub async fn ready(&self, timeout: Span) -> Result<()> {
         let timeout = timeout.duration("timeout")?;
         answer(self.start_call(|| Ok(Call::Ready(timeout)))?, ready).await
     }
 
-    /// Looks at the store with the eyes of an operator.
+    /// Examines the store for an operator.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         answer(self.start_call(|| Ok(Call::Doctor))?, findings).await
     }
 }
 
-fn asked(requests: &[Request]) -> Result<Vec<polylimit::Request<'_>>> {
-    requests.iter().map(Request::asked).collect::<std::result::Result<_, PolylimitError>>()
+fn to_core(requests: &[Request]) -> Result<Vec<polylimit::Request<'_>>> {
+    requests.iter().map(Request::to_core).collect::<std::result::Result<_, PolylimitError>>()
 }
 
-/// What of these can be asked, and in the place of each why it cannot, if so.
-fn asked_each(requests: &[Request]) -> (Vec<polylimit::Request<'_>>, Vec<Option<CheckResult>>) {
-    let mut asked = Vec::with_capacity(requests.len());
-    let refused = requests.iter().map(|request| request.asked().map(|request| asked.push(request)).err());
+/// The valid requests, and for each request the error if it is invalid.
+fn to_core_each(requests: &[Request]) -> (Vec<polylimit::Request<'_>>, Vec<Option<CheckResult>>) {
+    let mut valid = Vec::with_capacity(requests.len());
+    let refused = requests.iter().map(|request| request.to_core().map(|request| valid.push(request)).err());
     let refused = refused.map(|error| error.map(Into::into)).collect();
-    (asked, refused)
+    (valid, refused)
 }
 
-/// What was decided, with what was refused between.
-fn in_place(decided: Vec<CheckResult>, refused: Vec<Option<CheckResult>>) -> Vec<CheckResult> {
+/// Merges decisions and refusals in the order of the requests.
+fn merge(decided: Vec<CheckResult>, refused: Vec<Option<CheckResult>>) -> Vec<CheckResult> {
     let mut decided = decided.into_iter();
     refused.into_iter().filter_map(|refused| refused.or_else(|| decided.next())).collect()
 }

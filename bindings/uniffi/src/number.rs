@@ -1,14 +1,40 @@
-//! Numbers across the boundary, where all are signed.
+//! Numbers and durations across the boundary, where all numbers are signed. Durations are whole microseconds there, and each
+//! language's own type beyond it.
+
+use std::time::Duration;
 
 use crate::error::{PolylimitError, Result};
 
-/// A number of the caller's, which must not be below 0.
+/// A number from the caller, which must not be negative.
 pub(crate) fn unsigned(name: &str, number: i64) -> Result<u64> {
     u64::try_from(number)
         .map_err(|_| PolylimitError::InvalidArgument(format!("{name} is {number}: allowed is 0 or more")))
 }
 
-/// The core's numbers are below 2^63, but for counts that would take ages to get there.
+/// Numbers of the core are below 2^63. Counters saturate.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A duration in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(i64);
+
+uniffi::custom_type!(Span, i64, {
+    lower: |span| span.0,
+    try_lift: |us| Ok(Span(us)),
+});
+
+impl Span {
+    pub(crate) fn of_us(us: u64) -> Self {
+        Self(signed(us))
+    }
+
+    pub(crate) fn us(self, name: &str) -> Result<u64> {
+        unsigned(name, self.0)
+    }
+
+    pub(crate) fn duration(self, name: &str) -> Result<Duration> {
+        self.us(name).map(Duration::from_micros)
+    }
 }

@@ -1,4 +1,4 @@
-//! Waiting in pieces, for languages in which a thread hears that it is interrupted only when it comes back from native code.
+//! Calls that a thread waits for in steps, for languages whose threads notice an interruption only outside of native code.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,54 +6,51 @@ use std::time::{Duration, Instant};
 
 use polylimit::{Answer, Call, Completions};
 
-use crate::decision::{Decision, Finding};
+use crate::decision::{AnswerResult, Decision, Finding, decision, findings, ready};
 use crate::error::{PolylimitError, Result, guarded};
-use crate::face::{decision, findings, ready};
+use crate::number::Span;
 use crate::request::Request;
-use crate::span::Span;
 
-type Answered = std::result::Result<Answer, polylimit::Error>;
-
-/// A call that was started, and whose answer a thread waits for in pieces.
+/// A started call, whose answer a thread waits for in steps.
 #[derive(Debug, uniffi::Object)]
-pub struct Waiting {
+pub struct PendingCall {
     limiter: polylimit::Limiter,
     completions: Completions<()>,
     state: Mutex<State>,
-    /// The request of an acquire: what it was admitted is given back if nobody takes the answer.
+    /// The request of an acquire, for the refund if the answer is not taken.
     acquired: Option<Request>,
 }
 
 #[derive(Debug)]
 struct State {
     woken: Receiver<()>,
-    answered: Option<Answered>,
+    answered: Option<AnswerResult>,
 }
 
-impl Waiting {
+impl PendingCall {
     /// Starts an acquire.
-    pub(crate) fn in_line(
+    pub(crate) fn acquire(
         limiter: &polylimit::Limiter,
         request: Request,
         timeout: Duration,
     ) -> Result<Arc<Self>> {
-        let mut waiting = Self::start(limiter, &Call::Acquire(request.asked()?, timeout));
-        waiting.acquired = Some(request);
-        Ok(Arc::new(waiting))
+        let mut call = Self::start(limiter, &Call::Acquire(request.to_core()?, timeout));
+        call.acquired = Some(request);
+        Ok(Arc::new(call))
     }
 
     /// Starts a call that spends nothing.
     pub(crate) fn start(limiter: &polylimit::Limiter, call: &Call<'_>) -> Self {
         let (wake, woken) = channel();
-        // When nothing can be sent, this is not there any more.
+        // Sending fails only when this call has been dropped.
         let completions = Completions::new(move || _ = wake.send(()));
         let answered = completions.submit(limiter, call, ());
         let state = Mutex::new(State { woken, answered });
         Self { limiter: limiter.clone(), completions, state, acquired: None }
     }
 
-    /// The answer, which is nobody else's from here on.
-    fn take<T>(&self, read: impl FnOnce(Answered) -> Result<T>) -> Result<T> {
+    /// Takes the answer, so that `cancel` no longer refunds it.
+    fn take<T>(&self, read: impl FnOnce(AnswerResult) -> Result<T>) -> Result<T> {
         guarded(|| {
             let answered = self.state().answered.take();
             let none = || PolylimitError::Internal("there is no answer yet, or it was taken".to_owned());
@@ -67,16 +64,17 @@ impl Waiting {
 }
 
 #[uniffi::export]
-impl Waiting {
-    /// Waits for the answer, for so long at most. Says whether it is there.
-    pub fn wait(&self, longest: Span) -> Result<bool> {
-        let longest = longest.duration("longest")?;
+impl PendingCall {
+    /// Waits for the answer, at most for `timeout`. Returns whether the answer is there.
+    pub fn wait(&self, timeout: Span) -> Result<bool> {
+        let timeout = timeout.duration("timeout")?;
         guarded(|| {
-            let until = Instant::now().checked_add(longest);
+            let deadline = Instant::now().checked_add(timeout);
             let mut state = self.state();
             let State { woken, answered } = &mut *state;
             while answered.is_none() {
-                let left = until.map_or(longest, |until| until.saturating_duration_since(Instant::now()));
+                let left =
+                    deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
                 if woken.recv_timeout(left).is_err() {
                     break;
                 }
@@ -101,8 +99,8 @@ impl Waiting {
         self.take(findings)
     }
 
-    /// Waits no longer: an acquire gives up its place, and what it was admitted is given back unless its answer was taken.
-    pub fn give_up(&self) -> Result<()> {
+    /// Cancels the call: an acquire leaves the queue, and its units are refunded unless its answer was taken.
+    pub fn cancel(&self) -> Result<()> {
         guarded(|| {
             if self.completions.abandon(&()) {
                 return Ok(());
@@ -113,7 +111,7 @@ impl Waiting {
                 && decision.allowed()
                 && !decision.source().is_outage()
             {
-                self.limiter.blocking().refund(request.asked()?)?;
+                self.limiter.blocking().refund(request.to_core()?)?;
             }
             Ok(())
         })

@@ -1,20 +1,22 @@
-//! What a caller asks about.
+//! Requests, policies and quotas.
 
 use std::fmt;
 
-use crate::error::Result;
-use crate::number::unsigned;
+use polylimit::{Algorithm, Quota};
 
-/// A key, the policy that is applied to it, and the units that the request spends. Its text does not show the key.
+use crate::error::{PolylimitError, Result, guarded};
+use crate::number::{Span, unsigned};
+
+/// A key, the policy that is applied to it, and the units that the request spends. Its text form omits the key.
 #[derive(Clone, PartialEq, Eq, uniffi::Record)]
 #[uniffi::export(Debug, Display)]
 pub struct Request {
-    /// Whom or what the policy is applied to: up to 1 MiB.
+    /// The key, such as a user or an address: up to 1 MiB.
     pub key: Vec<u8>,
     /// A policy's name, or quotas such as `100/minute`; it may be left out where the limiter has only one policy.
     #[uniffi(default)]
     pub policy: Option<String>,
-    /// The units that the request spends, 0 to 10^12; 1 unless told otherwise.
+    /// The units that the request spends, 0 to 10^12; 1 by default.
     #[uniffi(default)]
     pub cost: Option<i64>,
 }
@@ -33,7 +35,7 @@ impl fmt::Display for Request {
 }
 
 impl Request {
-    pub(crate) fn asked(&self) -> Result<polylimit::Request<'_>> {
+    pub(crate) fn to_core(&self) -> Result<polylimit::Request<'_>> {
         let mut request = polylimit::Request::new(&self.key);
         if let Some(policy) = &self.policy {
             request = request.policy(policy);
@@ -43,4 +45,88 @@ impl Request {
         }
         Ok(request)
     }
+}
+
+/// A named list of quotas: a request is admitted by all of them, or nothing is taken from any.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct Policy {
+    /// 1 to 64 letters, digits and ``!#$%&'*+-.^_`|~``.
+    pub name: String,
+    /// 1 to 16 quotas as text, separated by `;`, such as `10/s; 1000/h`.
+    pub quotas: String,
+    /// The outage policy while the store is unavailable: `fallback`, `allow` or `deny`; the store's option by
+    /// default.
+    #[uniffi(default)]
+    pub outage: Option<String>,
+    /// The lease of busy keys, such as `auto` or `100/500ms`; none by default.
+    #[uniffi(default)]
+    pub lease: Option<String>,
+}
+
+impl Policy {
+    pub(crate) fn of(policy: &polylimit::Policy) -> Self {
+        let quotas: Vec<_> = policy.quotas().iter().map(Quota::to_string).collect();
+        Self { name: policy.name().to_owned(), quotas: quotas.join("; "), outage: None, lease: None }
+    }
+
+    pub(crate) fn parsed(&self) -> Result<polylimit::Policy> {
+        Ok(polylimit::Policy::parse(&self.name, &self.quotas)?)
+    }
+}
+
+/// The numbers of a quota. Omitted numbers have the defaults of the text form.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct QuotaNumbers {
+    /// The units of a period.
+    pub limit: i64,
+    /// The period: 1 ms to 366 days.
+    pub period: Span,
+    /// The algorithm's name, such as `sliding_window`.
+    #[uniffi(default)]
+    pub algorithm: Option<String>,
+    /// The most units that can be spent at once.
+    #[uniffi(default)]
+    pub burst: Option<i64>,
+    /// The units that are refilled together.
+    #[uniffi(default)]
+    pub step: Option<i64>,
+    /// The sub-windows of a sliding window.
+    #[uniffi(default)]
+    pub buckets: Option<i64>,
+    /// Whether fixed windows start at multiples of the period.
+    #[uniffi(default)]
+    pub aligned: Option<bool>,
+    /// Whether denied requests count as well.
+    #[uniffi(default)]
+    pub count_denied: Option<bool>,
+}
+
+/// The text of a quota of these numbers.
+#[uniffi::export]
+pub fn quota(numbers: QuotaNumbers) -> Result<String> {
+    guarded(|| {
+        let mut builder =
+            Quota::builder(unsigned("limit", numbers.limit)?, numbers.period.duration("period")?);
+        if let Some(name) = &numbers.algorithm {
+            builder = builder.algorithm(name.parse::<Algorithm>()?);
+        }
+        if let Some(burst) = numbers.burst {
+            builder = builder.burst(unsigned("burst", burst)?);
+        }
+        if let Some(step) = numbers.step {
+            builder = builder.step(unsigned("step", step)?);
+        }
+        if let Some(buckets) = numbers.buckets {
+            builder = builder.buckets(u32::try_from(buckets).map_err(|_| {
+                PolylimitError::InvalidArgument(format!("buckets is {buckets}: allowed is 1 to 60"))
+            })?);
+        }
+        if let Some(aligned) = numbers.aligned {
+            builder = builder.aligned(aligned);
+        }
+        if let Some(count_denied) = numbers.count_denied {
+            builder = builder.count_denied(count_denied);
+        }
+        Ok(builder.build()?.to_string())
+    })
 }

@@ -1,4 +1,4 @@
-//! What a limiter is made of.
+//! Settings of a limiter: its store, policies, options and clock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -6,15 +6,48 @@ use std::sync::Arc;
 
 use polylimit::{LimiterBuilder, OptionKind, Suggestion};
 
-use crate::clock::ManualClock;
-use crate::error::Result;
-use crate::policy::Policy;
+use crate::error::{Result, guarded};
+use crate::number::{Span, signed, unsigned};
+use crate::request::Policy;
 
-/// What a limiter is made of. Its text shows neither the store's URL nor values of options, in which passwords may be.
+/// A clock for tests: it stands still until it is set or advanced, and may go back.
+#[derive(Debug, uniffi::Object)]
+pub struct ManualClock {
+    pub(crate) clock: polylimit::ManualClock,
+}
+
+#[uniffi::export]
+impl ManualClock {
+    /// A clock that shows this time in microseconds since the Unix epoch, 0 to 2^53 - 1.
+    #[uniffi::constructor]
+    pub fn new(now_us: i64) -> Result<Arc<Self>> {
+        guarded(|| {
+            let clock = polylimit::ManualClock::new(unsigned("now_us", now_us)?)?;
+            Ok(Arc::new(Self { clock }))
+        })
+    }
+
+    /// The time it shows, in microseconds since the Unix epoch.
+    pub fn now_us(&self) -> i64 {
+        signed(self.clock.now_us())
+    }
+
+    /// Sets the time, in microseconds since the Unix epoch, 0 to 2^53 - 1; it may go back.
+    pub fn set(&self, now_us: i64) -> Result<()> {
+        guarded(|| Ok(self.clock.set(unsigned("now_us", now_us)?)?))
+    }
+
+    /// Moves the time forward, by whole microseconds.
+    pub fn advance(&self, by: Span) -> Result<()> {
+        guarded(|| Ok(self.clock.advance(by.duration("by")?)?))
+    }
+}
+
+/// The settings of a limiter. Their text form omits the store's URL and the values of options, which may contain passwords.
 #[derive(uniffi::Record)]
 #[uniffi::export(Debug, Display)]
 pub struct Settings {
-    /// Where the states are kept, as a URL: `memory:`, `local:<name>` or one such as `redis://localhost`.
+    /// The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
     #[uniffi(default)]
     pub store: Option<String>,
     /// The policies; their names differ.
@@ -23,7 +56,7 @@ pub struct Settings {
     /// Options by their names, as text: see `store_options`.
     #[uniffi(default)]
     pub options: HashMap<String, String>,
-    /// By which clock to decide, in tests.
+    /// The clock, in tests.
     #[uniffi(default)]
     pub clock: Option<Arc<ManualClock>>,
 }
@@ -61,7 +94,7 @@ impl fmt::Display for Settings {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What stands before the colon of a URL is its scheme; a text without one may be anything.
+        // The text before the colon of a URL is its scheme; a text without a colon may be a secret.
         let scheme = self.store.as_deref().and_then(|url| url.split_once(':')).map(|(scheme, _)| scheme);
         let store = if self.store.is_some() { scheme.unwrap_or("?") } else { "memory" };
         let policies: Vec<_> = self.policies.iter().map(|policy| (&policy.name, &policy.quotas)).collect();
@@ -78,13 +111,13 @@ impl fmt::Debug for Settings {
 pub struct StoreOption {
     /// Its name.
     pub name: String,
-    /// What its values are: `duration`, `number` or `text`.
+    /// The type of its values: `duration`, `number` or `text`.
     pub kind: String,
-    /// What it is for.
+    /// Its purpose.
     pub about: String,
-    /// Which values it may have.
+    /// Its allowed values.
     pub allowed: String,
-    /// The value that it has unless told otherwise.
+    /// Its default value.
     pub default_value: Option<String>,
 }
 
@@ -106,7 +139,7 @@ pub fn store_options() -> Vec<StoreOption> {
     LimiterBuilder::options().into_iter().map(row).collect()
 }
 
-/// What to use in place of an option of another rate limiter, such as `use key`, if that is known.
+/// The replacement for an option of another rate limiter, such as `use key`, if it is known.
 #[uniffi::export]
 pub fn suggestion(option: String) -> Option<String> {
     Suggestion::for_option(&option).map(|ours| ours.to_string())
@@ -117,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_secret_is_shown() {
+    fn text_form_shows_no_secret() {
         let settings = Settings {
             store: Some("redis://user:hunter2@localhost/?password=hunter3".to_owned()),
             policies: Vec::new(),

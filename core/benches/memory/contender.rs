@@ -1,4 +1,4 @@
-//! Who decides, and what is decided.
+//! The contenders, and their requests.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -64,7 +64,7 @@ impl Contender {
         Self::Polylimit(limiter.expect("a limiter").blocking())
     }
 
-    /// Decides once for every key, so that each has a state; who is to be denied is denied from then on.
+    /// Decides once for every key, so that each has a state. Keys of the denied workload are denied from then on.
     pub(crate) fn warm_up(&self, keys: &[String]) {
         for key in keys {
             self.decide(key);

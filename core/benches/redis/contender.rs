@@ -1,4 +1,4 @@
-//! Who decides: polylimit, and two peers that call a script by the redis crate.
+//! The contenders: polylimit, and two peers that call a script by the redis crate.
 
 use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Server;

@@ -22,7 +22,7 @@ pub fn run(bytes: &[u8]) {
         let client = rules.resolve(PROXY.into(), lines.iter().copied());
         assert_well_formed(&rules, client);
 
-        // Nobody else is.
+        // No other address is trusted.
         let stranger = IpAddr::from([198, 51, 100, 9]);
         assert_eq!(rules.resolve(stranger, lines.iter().copied()).address(), stranger);
 

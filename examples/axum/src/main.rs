@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whom to limit: the query parameter `user`, or `demo`.
+/// The key of a request: the query parameter `user`, or `demo`.
 fn user(request: &Parts) -> String {
     let query = request.uri.query().unwrap_or_default();
     let user = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "user");

@@ -60,7 +60,7 @@ impl Cluster {
             node.wait_until_ready();
         }
         for (i, node) in self.nodes.iter().enumerate() {
-            // Epochs that differ from the start spare the nodes a quarrel about them; they are set before nodes meet.
+            // Different epochs from the start avoid conflicts. They have to be set before nodes meet.
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
             if i < primaries {
                 let bound = |i: usize| i * usize::from(SLOTS) / primaries;
@@ -158,7 +158,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// All at once: one by one the others would fail over while they wait.
+    /// Kills all nodes at once: otherwise the remaining ones would fail over.
     fn drop(&mut self) {
         thread::scope(|scope| {
             for node in &self.nodes {

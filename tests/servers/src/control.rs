@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::{Connection, ErrorKind, IntoConnectionInfo, RedisError, RedisResult, Value};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The line of a server's configuration that lets the harness in.
 pub(crate) const USER: &str = "user harness on >harness ~* &* +@all";
@@ -59,13 +59,13 @@ impl Control {
     fn connect(&self) -> RedisResult<Connection> {
         let url = format!("redis+unix://{}?user=harness&pass=harness", self.socket.display());
         let info = url.into_connection_info()?;
-        let connection = redis::Client::open(info)?.get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
+        let connection = redis::Client::open(info)?.get_connection_with_timeout(TIMEOUT)?;
+        connection.set_read_timeout(Some(TIMEOUT))?;
+        connection.set_write_timeout(Some(TIMEOUT))?;
         Ok(connection)
     }
 
-    // A test that panicked with the lock held is no reason for its clean-up to panic as well.
+    // The clean-up must not panic after a test panicked with the lock held.
     fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
 //! Real servers for tests: Redis and Valkey alone, as a cluster and under sentinels, and a TCP proxy that injects faults.
 //!
-//! Everything listens on 127.0.0.1 and a Unix socket, on ports that no two test processes share, with its files in
-//! a temporary folder. It ends when its value is dropped, when the test panics and when the test process is killed.
-//! Waiting is polling with a bound; what does not come about in time panics with what was awaited.
+//! All servers listen on 127.0.0.1 and a Unix socket, on ports that no two test processes share, with their files in a
+//! temporary folder. A server ends when its value is dropped, when the test panics and when the test process is killed.
+//! Functions that wait poll with a time limit, and panic with a description of the condition.
 //!
 //! ```no_run
 //! use polylimit_test_servers::{Direction, Fault, FaultProxy, Kind, Server};
@@ -17,7 +17,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "this crate is part of tests: what it cannot do fails the test that asked for it"
+    reason = "this crate is part of tests: an operation that fails here has to fail the test"
 )]
 
 mod certificates;

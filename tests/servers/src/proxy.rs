@@ -1,7 +1,7 @@
-//! A TCP proxy between a client and a server that does to their bytes what a bad network does, when a test says so.
+//! A TCP proxy between a client and a server that injects the faults of a bad network.
 //!
-//! Every method takes effect before it returns, for present and future connections unless it says otherwise. What is
-//! held back is kept, up to 4 MiB a direction of a connection; then the proxy stops reading, and the sender feels it.
+//! Every method takes effect before it returns, for open and future connections unless it says otherwise. The proxy buffers
+//! delayed bytes, up to 4 MiB a direction of a connection; then it stops reading, and the sender blocks.
 
 mod connection;
 mod counters;
@@ -46,7 +46,7 @@ struct Shared {
 }
 
 impl FaultProxy {
-    /// Starts a proxy that passes everything on to `upstream`. Where nothing listens there, it resets who connects.
+    /// Starts a proxy that forwards to `upstream`. If nothing listens there, it resets new connections.
     pub fn start(upstream: SocketAddr) -> Self {
         Self::start_seeded(upstream, 1)
     }
@@ -77,31 +77,31 @@ impl FaultProxy {
         self.port.address()
     }
 
-    /// Passes everything at once again: ends latency, limits, stalls and refusal, and disarms faults that wait for their
-    /// byte. Half-open connections stay so.
+    /// Forwards without faults again: ends latency, limits, stalls and refusal, and disarms faults. Half-open connections
+    /// stay half-open.
     pub fn pass(&self) {
         self.shared.armed.clear();
         self.change(Plan::pass);
         self.await_listening(true);
     }
 
-    /// New connections go to another server. Present ones stay.
+    /// Connects new connections to another server. Open ones stay.
     pub fn set_upstream(&self, upstream: SocketAddr) {
         self.change(|plan| plan.upstream = upstream);
     }
 
-    /// Delays what comes from now on by `latency` and up to `jitter` more, in each direction; order is kept. To the
+    /// Delays bytes from now on by `latency` and up to `jitter` more, in each direction and in order, with a resolution of a
     /// millisecond.
     pub fn set_latency(&self, latency: Duration, jitter: Duration) {
         self.change(|plan| (plan.latency, plan.jitter) = (latency, jitter));
     }
 
-    /// Lets through this many bytes a second in each direction of each connection.
+    /// Forwards this many bytes a second in each direction of each connection.
     pub fn set_bandwidth(&self, bytes_per_second: Option<u32>) {
         self.change(|plan| plan.bandwidth = bytes_per_second);
     }
 
-    /// Accepts and reads, and delivers nothing in either direction, until told otherwise; then all of it.
+    /// While stalled, the proxy accepts and reads, and delivers nothing in either direction. Then it delivers everything.
     pub fn set_stalled(&self, stalled: bool) {
         self.change(|plan| plan.stalled = [stalled; 2]);
     }
@@ -111,35 +111,35 @@ impl FaultProxy {
         self.change(|plan| plan.stalled[direction.index()] = stalled);
     }
 
-    /// Refuses new connections until told otherwise (nothing listens). Present ones stay.
+    /// While refusing, the proxy does not listen. Open connections stay.
     pub fn set_refusing(&self, refusing: bool) {
         self.change(|plan| plan.refusing = refusing);
         self.await_listening(!refusing);
     }
 
-    /// Makes the present connections half-open, for good: what is sent is lost, and no end says so to the other side. New
-    /// ones pass.
+    /// Makes the open connections half-open for good: bytes are lost, and neither side learns that the other one has ended. New
+    /// connections are forwarded.
     pub fn half_open(&self) {
         let last = self.shared.counters.connections();
         self.change(|plan| plan.half_open_to = last);
     }
 
-    /// Closes the present connections in order (FIN).
+    /// Closes the open connections (FIN).
     pub fn cut(&self) {
         let last = self.shared.counters.connections();
         self.change(|plan| plan.cut_to = last);
         self.await_end(last);
     }
 
-    /// Resets the present connections (RST).
+    /// Resets the open connections (RST).
     pub fn reset(&self) {
         let last = self.shared.counters.connections();
         self.change(|plan| plan.reset_to = last);
         self.await_end(last);
     }
 
-    /// Arms a fault that strikes once, on the first connection that passes `n` more bytes in this direction, counted a
-    /// connection from now on. It replaces one that still waits in this direction.
+    /// Arms a fault that is triggered once, on the first connection that forwards `n` more bytes in this direction from now
+    /// on. It replaces an armed fault of this direction.
     pub fn after(&self, direction: Direction, n: u64, fault: Fault) {
         self.shared.armed.set(direction, n, fault);
     }

@@ -13,11 +13,11 @@ use crate::wait::until;
 const SERVICE: &str = "main";
 const BOUND: Duration = Duration::from_secs(20);
 
-/// How often sentinels greet each other. Often while they meet; then seldom enough that in four such periods, after which
-/// a sentinel turns a primary that it did not expect back into a replica, it learns of a failover.
+/// How often sentinels announce themselves: often while they discover each other, later less often. A sentinel demotes an
+/// unexpected primary after four such periods, and within that time it has to learn of a failover.
 const GREETING: &str = "PUBLISH-PERIOD";
 
-/// The sentinels' own periods are for patient people.
+/// Shorter periods than the defaults of the sentinels, in milliseconds.
 const PERIODS: [(&str, &str); 6] = [
     (GREETING, "200"),
     ("INFO-PERIOD", "1000"),
@@ -25,7 +25,7 @@ const PERIODS: [(&str, &str); 6] = [
     // them follows how old the news of a replica may be that is promoted, which comes once a second.
     ("PING-PERIOD", "400"),
     ("ASK-PERIOD", "100"),
-    // For so long a sentinel does nothing after a hiccup of the machine.
+    // For this long a sentinel is inactive after a delay of the machine.
     ("TILT-PERIOD", "1000"),
     ("ELECTION-TIMEOUT", "2000"),
 ];
@@ -171,7 +171,7 @@ impl Sentinels {
 }
 
 impl Drop for Sentinels {
-    /// All at once: one by one the others would fail over while they wait.
+    /// Kills all servers at once: otherwise the remaining ones would fail over.
     fn drop(&mut self) {
         thread::scope(|scope| {
             for server in self.watchers.iter().chain(&self.servers) {

@@ -285,7 +285,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Shows a test that fails what its servers had to say.
+    /// Prints the log of the server when the test fails.
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("{} on port {}:\n{}", self.kind().program(), self.port(), self.log_tail());
@@ -293,7 +293,7 @@ impl Drop for Server {
     }
 }
 
-/// What was not there need not be removed.
+/// A missing file counts as removed.
 fn remove(result: io::Result<()>) {
     if let Err(error) = result {
         assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");

@@ -1,4 +1,4 @@
-//! Clusters come up, move slots and lose primaries.
+//! Clusters start, migrate slots and fail over.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ fn exists(pid: u32) -> bool {
 }
 
 #[test]
-fn a_cluster_comes_up_with_all_slots_and_goes_without_a_trace() {
+fn cluster_starts_with_all_slots_and_leaves_no_process() {
     for kind in Kind::ALL {
         let start = Instant::now();
         let cluster = Cluster::start(kind, 3, 0);
@@ -30,14 +30,14 @@ fn a_cluster_comes_up_with_all_slots_and_goes_without_a_trace() {
 }
 
 #[test]
-fn a_slot_moves_step_by_step() {
+fn slot_migration_passes_through_every_stage() {
     let cluster = Cluster::start(Kind::Redis, 2, 0);
     let keys = ["{tag}:1", "{tag}:2"];
     let slot = cluster.slot_of("tag");
     let from = cluster.owner_of(slot);
     let (source, target) = (cluster.node(from), cluster.node(1 - from));
     source.command(&["MSET", keys[0], "1", keys[1], "2"]);
-    // What clients meet on the way: the first word of the error, or nothing.
+    // The error code that a client receives; empty for a reply without an error.
     let code = |node: &polylimit_test_servers::Server, arguments: &[&str]| {
         let reply = node.try_command(arguments);
         reply.err().and_then(|error| error.code().map(str::to_owned)).unwrap_or_default()
@@ -56,7 +56,7 @@ fn a_slot_moves_step_by_step() {
             MigrationStage::SourceKnows => ["MOVED", "MOVED", ""],
         };
         if stage == MigrationStage::TargetOwns {
-            // The source may have heard of it by now.
+            // The source may already know the new owner.
             assert_eq!(there, "");
         } else {
             assert_eq!([here.as_str(), &absent, &there], expected, "{stage:?}");
@@ -68,7 +68,7 @@ fn a_slot_moves_step_by_step() {
 }
 
 #[test]
-fn a_replica_takes_over_from_a_killed_primary() {
+fn replica_replaces_a_killed_primary() {
     for kind in Kind::ALL {
         let start = Instant::now();
         let cluster = Cluster::start(kind, 3, 1);

@@ -1,4 +1,4 @@
-//! A test process that panics, ends or is killed leaves no server behind.
+//! Servers end when their test process panics, exits or is killed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,30 +13,30 @@ use std::time::Duration;
 
 use polylimit_test_servers::{Kind, Server, until};
 
-/// Says in the environment that this process is the one to be ended, and how.
+/// The environment variable that makes this process the one that ends, and how.
 const ROLE: &str = "POLYLIMIT_TEST_ENDING";
 
-/// No test of its own: the process that the tests below start and end.
+/// Not a test: the process that the test below starts and ends.
 #[test]
 fn victim() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    // Made by a thread that ends before the server may.
+    // Started by a thread that ends before the server does.
     let server = std::thread::spawn(|| Server::start(Kind::Redis, &[])).join().unwrap();
     println!("pid {}", server.pid());
     server.command(&["PING"]);
     match role.as_str() {
-        "panic" => panic!("as it was told"),
+        "panic" => panic!("the role of this process"),
         "exit" => std::process::exit(0),
         _ => std::thread::sleep(Duration::from_secs(60)),
     }
 }
 
-/// Whether it runs: of an ended process that nobody has reaped yet the command line is empty.
+/// Whether the process runs. The command line of a zombie is empty.
 fn runs(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// Starts the victim, which leaves its files in `dir`, and answers the id of its server.
+/// Starts the process, with its files in `dir`, and returns the id of its server.
 fn start(role: &str, dir: &Path) -> (Child, u32) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env("TMPDIR", dir);
@@ -48,7 +48,7 @@ fn start(role: &str, dir: &Path) -> (Child, u32) {
 }
 
 #[test]
-fn no_server_outlives_its_test() {
+fn server_ends_with_its_test_process() {
     let dir = tempfile::tempdir().unwrap();
     for role in ["panic", "exit", "kill"] {
         let (mut child, pid) = start(role, dir.path());

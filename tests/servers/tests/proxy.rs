@@ -1,4 +1,4 @@
-//! Each fault of the proxy is seen to happen.
+//! Every fault of the proxy has its effect.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use polylimit_test_servers::{Direction, Fault, FaultProxy, Kind, Server, until};
 
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 /// What GET of the key answers: eleven bytes.
 const REPLY: &[u8] = b"$5\r\nhello\r\n";
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
@@ -26,7 +26,7 @@ fn start() -> (Server, FaultProxy) {
 
 fn connect(proxy: &FaultProxy) -> TcpStream {
     let client = TcpStream::connect(proxy.address()).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.set_nodelay(true).unwrap();
     client
 }
@@ -70,7 +70,7 @@ fn passes(client: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn it_passes_and_counts() {
+fn proxy_forwards_and_counts_bytes_and_commands() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     assert!(passes(&mut client) && passes(&mut client));
@@ -85,7 +85,7 @@ fn it_passes_and_counts() {
 }
 
 #[test]
-fn latency_delays_and_keeps_the_order() {
+fn latency_delays_bytes_and_keeps_their_order() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     proxy.set_latency(Duration::from_millis(20), Duration::from_millis(20));
@@ -93,7 +93,7 @@ fn latency_delays_and_keeps_the_order() {
     client.write_all(&GET.repeat(50)).unwrap();
     assert_eq!(read(&mut client, 50 * REPLY.len()).0, REPLY.repeat(50));
     let took = start.elapsed();
-    // Twice the latency, not fifty times.
+    // The requests are delayed concurrently: twice the latency, not fifty times.
     assert!(took >= Duration::from_millis(40) && took < Duration::from_millis(500), "{took:?}");
     proxy.pass();
     let start = Instant::now();
@@ -101,7 +101,7 @@ fn latency_delays_and_keeps_the_order() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_jitter() {
+fn same_seed_gives_the_same_jitter() {
     let (server, _) = start();
     let times = |seed| {
         let proxy = FaultProxy::start_seeded(server.address(), seed);
@@ -119,7 +119,7 @@ fn the_same_seed_gives_the_same_jitter() {
 }
 
 #[test]
-fn bandwidth_bounds_the_flow() {
+fn bandwidth_limits_the_rate() {
     let (server, proxy) = start();
     server.command(&["SET", "k", &"x".repeat(10_000)]);
     let mut client = connect(&proxy);
@@ -131,7 +131,7 @@ fn bandwidth_bounds_the_flow() {
 }
 
 #[test]
-fn a_stall_accepts_delivers_nothing_and_ends() {
+fn stalled_proxy_accepts_bytes_and_delivers_them_later() {
     let (server, proxy) = start();
     let mut client = connect(&proxy);
     proxy.set_stalled(true);
@@ -152,14 +152,14 @@ fn a_stall_accepts_delivers_nothing_and_ends() {
 }
 
 #[test]
-fn a_reply_is_cut_reset_or_stalled_at_every_byte() {
+fn reply_is_cut_reset_or_stalled_at_every_byte() {
     let (_server, proxy) = start();
     for n in 0..=REPLY.len() {
         for (fault, ended) in
             [(Fault::Cut, Ended::Closed), (Fault::Reset, Ended::Reset), (Fault::Stall, Ended::Silent)]
         {
             let mut client = connect(&proxy);
-            // Bytes from before the arming do not count.
+            // Bytes before the fault is armed do not count.
             assert!(passes(&mut client));
             let faults = proxy.triggered_faults();
             proxy.after(Direction::Replies, n as u64, fault.clone());
@@ -171,13 +171,13 @@ fn a_reply_is_cut_reset_or_stalled_at_every_byte() {
                 "{n}: {bytes:?}"
             );
             assert_eq!(proxy.triggered_faults(), faults + 1);
-            assert!(passes(&mut connect(&proxy)), "it strikes once");
+            assert!(passes(&mut connect(&proxy)), "the fault is triggered once");
         }
     }
 }
 
 #[test]
-fn a_request_is_cut_before_the_server_has_it() {
+fn cut_request_does_not_reach_the_server() {
     let (server, proxy) = start();
     let mut client = connect(&proxy);
     proxy.after(Direction::Requests, 10, Fault::Cut);
@@ -186,7 +186,7 @@ fn a_request_is_cut_before_the_server_has_it() {
 }
 
 #[test]
-fn a_byte_is_flipped_and_bytes_are_inserted() {
+fn bytes_are_flipped_and_inserted() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     for n in 0..REPLY.len() {
@@ -203,7 +203,7 @@ fn a_byte_is_flipped_and_bytes_are_inserted() {
 }
 
 #[test]
-fn a_reply_comes_twice() {
+fn reply_is_duplicated() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     assert!(passes(&mut client));
@@ -214,7 +214,7 @@ fn a_reply_comes_twice() {
 }
 
 #[test]
-fn new_connections_are_refused_and_present_ones_stay() {
+fn refusing_proxy_keeps_open_connections() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     assert!(passes(&mut client));
@@ -227,26 +227,26 @@ fn new_connections_are_refused_and_present_ones_stay() {
 }
 
 #[test]
-fn a_half_open_connection_is_silent_and_new_ones_pass() {
+fn half_open_connection_is_silent_and_new_ones_pass() {
     let (server, proxy) = start();
     let mut client = connect(&proxy);
     assert!(passes(&mut client));
     proxy.half_open();
     assert_eq!(get(&mut client, 1).1, Ended::Silent);
     assert!(passes(&mut connect(&proxy)));
-    // The client is not even told that the server is gone.
+    // The client does not learn that the server is gone.
     server.kill();
     assert_eq!(get(&mut client, 1).1, Ended::Silent);
     proxy.pass();
     assert_eq!(get(&mut client, 1).1, Ended::Silent);
     drop(client);
-    until("a client that leaves is gone", Duration::from_secs(5), || {
+    until("the connection of the client ends", Duration::from_secs(5), || {
         (proxy.open_connections() == 0).then_some(())
     });
 }
 
 #[test]
-fn present_connections_are_cut_or_reset() {
+fn open_connections_are_cut_or_reset() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     assert!(passes(&mut client));
@@ -260,7 +260,7 @@ fn present_connections_are_cut_or_reset() {
 }
 
 #[test]
-fn another_server_can_be_put_behind_it() {
+fn upstream_server_can_be_replaced() {
     let (server, proxy) = start();
     let other = Server::start(Kind::Valkey, &[]);
     other.command(&["SET", "k", "other"]);
@@ -269,14 +269,14 @@ fn another_server_can_be_put_behind_it() {
     proxy.set_upstream(other.address());
     assert!(passes(&mut client));
     assert_eq!(get(&mut connect(&proxy), REPLY.len()).0, b"$5\r\nother\r\n");
-    // Behind a proxy nobody refuses: who connects is reset.
+    // A proxy without its server accepts connections and resets them.
     proxy.set_upstream(server.address());
     server.kill();
     assert_eq!(read(&mut connect(&proxy), 1).1, Ended::Reset);
 }
 
 #[test]
-fn it_leaves_with_all_its_connections() {
+fn dropped_proxy_closes_all_connections() {
     let (_server, proxy) = start();
     let mut client = connect(&proxy);
     assert!(passes(&mut client));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use polylimit_test_servers::{Dataset, Kind, Sentinels, until};
 
 #[test]
-fn the_replica_takes_over_from_a_killed_primary() {
+fn replica_replaces_a_killed_primary() {
     for kind in Kind::ALL {
         let start = Instant::now();
         let sentinels = Sentinels::start(kind);
@@ -27,7 +27,7 @@ fn the_replica_takes_over_from_a_killed_primary() {
 }
 
 #[test]
-fn a_primary_that_lives_hands_over() {
+fn planned_failover_demotes_the_running_primary() {
     let sentinels = Sentinels::start(Kind::Redis);
     let pid = sentinels.server(0).pid();
     assert_eq!(sentinels.planned_failover(), 1);
@@ -37,7 +37,7 @@ fn a_primary_that_lives_hands_over() {
     assert_eq!(sentinels.server(0).pid(), pid);
     let error = sentinels.server(0).try_command(&["SET", "key", "value"]).unwrap_err();
     assert_eq!(error.code(), Some("READONLY"));
-    // So it is when it was gone in between.
+    // A server that was down in the meantime is demoted as well.
     assert_eq!(sentinels.failover(), 0);
     sentinels.server(1).restart(Dataset::Empty);
     until("the old primary follows", Duration::from_secs(20), || {

@@ -1,4 +1,4 @@
-//! Servers start, obey, die and come back.
+//! Servers start, are commanded, suspended, killed and restarted.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ fn exists(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// A client of the port, as a program has one.
+/// A client that connects to the port.
 fn connect(url: &str) -> redis::RedisResult<redis::Connection> {
     let connection = redis::Client::open(url)?.get_connection_with_timeout(Duration::from_secs(1))?;
     connection.set_read_timeout(Some(Duration::from_millis(200)))?;
@@ -23,7 +23,7 @@ fn connect(url: &str) -> redis::RedisResult<redis::Connection> {
 }
 
 #[test]
-fn a_server_answers_with_its_settings_and_leaves_nothing_behind() {
+fn server_has_its_settings_and_leaves_no_process_or_files() {
     for kind in Kind::ALL {
         let server = Server::start(kind, &["maxmemory 64mb"]);
         let (pid, dir) = (server.pid(), server.dir().to_owned());
@@ -39,7 +39,7 @@ fn a_server_answers_with_its_settings_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_restart_keeps_the_port_and_the_data_or_not() {
+fn restart_keeps_the_port_and_optionally_the_data() {
     let server = Server::start(Kind::Redis, &[]);
     let port = server.port();
     let mut pid = server.pid();
@@ -57,7 +57,7 @@ fn a_restart_keeps_the_port_and_the_data_or_not() {
 }
 
 #[test]
-fn a_killed_server_has_its_append_only_file() {
+fn killed_server_reloads_its_append_only_file() {
     let server = Server::start(Kind::Valkey, &["appendonly yes", "appendfsync always"]);
     server.command(&["SET", "key", "value"]);
     server.kill();
@@ -69,7 +69,7 @@ fn a_killed_server_has_its_append_only_file() {
 }
 
 #[test]
-fn a_reserved_server_has_a_url_before_it_runs() {
+fn reserved_server_has_a_url_before_it_is_started() {
     let server = Server::options(Kind::Redis).reserve();
     assert!(connect(&server.url()).is_err());
     server.restart(Dataset::Empty);
@@ -77,7 +77,7 @@ fn a_reserved_server_has_a_url_before_it_runs() {
 }
 
 #[test]
-fn a_stopped_server_takes_bytes_and_answers_none() {
+fn suspended_server_accepts_bytes_and_does_not_reply() {
     let server = Server::start(Kind::Redis, &[]);
     let mut client = connect(&server.url()).unwrap();
     server.stop();
@@ -94,7 +94,7 @@ fn a_stopped_server_takes_bytes_and_answers_none() {
 }
 
 #[test]
-fn passwords_hold_and_do_not_shut_the_harness_out() {
+fn passwords_apply_to_clients_and_not_to_the_harness() {
     let server = Server::options(Kind::Redis).password("first").start();
     assert!(connect(&server.url()).is_ok());
     assert!(connect(&server.url().replace(":first@", "")).unwrap().get::<_, Option<String>>("key").is_err());
@@ -110,7 +110,7 @@ fn passwords_hold_and_do_not_shut_the_harness_out() {
 }
 
 #[test]
-fn the_clock_of_a_server_is_moved_while_it_runs() {
+fn clock_of_a_running_server_can_be_set() {
     let server = Server::options(Kind::Redis).fake_clock().start();
     let now = || {
         let (s, us): (i64, i64) = server.query(&["TIME"]);
@@ -128,14 +128,14 @@ fn the_clock_of_a_server_is_moved_while_it_runs() {
 }
 
 #[test]
-fn servers_side_by_side_have_ports_of_their_own() {
+fn concurrent_servers_have_different_ports() {
     let servers: Vec<Server> = (0..8).map(|_| Server::start(Kind::Redis, &[])).collect();
     let ports: std::collections::BTreeSet<u16> = servers.iter().map(Server::port).collect();
     assert_eq!(ports.len(), servers.len());
 }
 
 #[test]
-fn a_unix_socket_is_always_there() {
+fn server_always_has_a_unix_socket() {
     let server = Server::start(Kind::Valkey, &[]);
     let mut client = connect(&format!("redis+unix://{}", server.socket().display())).unwrap();
     assert_eq!(client.incr::<_, _, i64>("key", 1).unwrap(), 1);

@@ -1,4 +1,4 @@
-//! A server with TLS has certificates that hold, and asks for a client's when told to.
+//! A server with TLS has valid certificates, and requires one of the client if it is configured to.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ fn certificate(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
 }
 
-/// What the server answers to PING, by its certificate for `name`, with or without a certificate of ours.
+/// The reply to PING of a server with a certificate for `name`, with or without a client certificate.
 fn ping(server: &Server, name: &'static str, present: bool) -> std::io::Result<String> {
     let files = server.certificates().unwrap();
     let mut roots = RootCertStore::empty();
@@ -44,7 +44,7 @@ fn ping(server: &Server, name: &'static str, present: bool) -> std::io::Result<S
 }
 
 #[test]
-fn the_server_is_certified_for_its_address_and_name_and_no_other() {
+fn certificate_is_valid_for_the_address_and_name_of_the_server_only() {
     for kind in Kind::ALL {
         let server = Server::options(kind).tls(ClientCertificates::Ignored).start();
         assert!(server.url().starts_with("rediss://127.0.0.1:"));
@@ -55,7 +55,7 @@ fn the_server_is_certified_for_its_address_and_name_and_no_other() {
 }
 
 #[test]
-fn a_client_without_a_certificate_is_turned_away_when_one_is_required() {
+fn client_without_a_required_certificate_is_refused() {
     let server = Server::options(Kind::Redis).tls(ClientCertificates::Required).start();
     assert!(ping(&server, "127.0.0.1", false).is_err());
     assert_eq!(ping(&server, "127.0.0.1", true).unwrap(), "+PONG\r\n");

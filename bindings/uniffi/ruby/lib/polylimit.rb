@@ -2,18 +2,18 @@
 
 # Exact rate limiting: in memory, on a host, or in Redis.
 module Polylimit
-  # The native library, which the gem brings.
+  # The native library, which is part of the gem.
   LIBRARY = File.expand_path('polylimit/libpolylimit_uniffi.so', __dir__)
 end
 
 require_relative 'polylimit/version'
 require_relative 'polylimit/names'
-require_relative 'polylimit/without_the_lock'
+require_relative 'polylimit/blocking_calls'
 require_relative 'polylimit/span'
 require_relative 'polylimit/polylimit_native'
 require_relative 'polylimit/errors'
 require_relative 'polylimit/argument'
 require_relative 'polylimit/interruptible'
 require_relative 'polylimit/events'
-require_relative 'polylimit/limiter'
 require_relative 'polylimit/asynchronous'
+require_relative 'polylimit/limiter'

@@ -46,7 +46,7 @@ class EventsTest < Minitest::Test
     end
   end
 
-  def test_an_outage_is_told_when_it_begins_and_when_it_ends
+  def test_outage_causes_a_started_and_an_ended_event
     limiter(redis.url, deadline: 0.5, doctor_after: 0).ready(SECONDS)
     assert_equal 'store', @limiter.check(KEY).source
     redis.pause
@@ -67,7 +67,7 @@ class EventsTest < Minitest::Test
     refute_match(/nobody/, @events.inspect + lines.join)
   end
 
-  def test_what_the_doctor_finds_is_told
+  def test_finding_of_the_doctor_causes_an_event
     limiter(redis.url, deadline: 10, doctor_after: 0.001).ready(SECONDS)
     ask_until { @events.any? }
     @limiter.close
@@ -79,7 +79,7 @@ class EventsTest < Minitest::Test
     refute_match(/nobody/, @events.inspect + lines.join)
   end
 
-  def test_every_operation_tells_what_was_noticed
+  def test_every_operation_delivers_events
     request = [{ key: KEY }]
     {
       check: [KEY], peek: [KEY], take: [KEY], charge: [KEY], refund: [KEY], reset: [KEY], check_many: [request],
@@ -97,7 +97,7 @@ class EventsTest < Minitest::Test
     end
   end
 
-  def test_what_a_hook_raises_is_logged_and_disturbs_nothing
+  def test_exception_of_a_hook_is_logged_and_affects_no_call
     raising = ->(event) { raise ArgumentError, event.kind }
     limiter = Polylimit::Limiter.new(UNREACHABLE, policies: POLICIES, on_degraded: raising)
     assert_equal 'fallback', limiter.check(KEY).source
@@ -105,7 +105,7 @@ class EventsTest < Minitest::Test
     assert_equal ['WARN on_degraded raised ArgumentError: started'], lines.drop(1)
   end
 
-  def test_a_logger_that_raises_disturbs_nothing
+  def test_exception_of_a_logger_affects_no_call
     Polylimit.logger = Object.new
     assert_equal 'fallback', limiter(UNREACHABLE).check(KEY).source
     Polylimit.logger = nil
@@ -113,7 +113,7 @@ class EventsTest < Minitest::Test
     assert_equal %w[started started], @events.map(&:kind)
   end
 
-  def test_a_closed_limiter_tells_nothing
+  def test_closed_limiter_delivers_no_events
     limiter(UNREACHABLE, doctor_after: 0).close
     assert_raises(Polylimit::Closed) { @limiter.check(KEY) }
     # Whoever asks next would be told.
@@ -129,7 +129,7 @@ class EventsTest < Minitest::Test
     end
   end
 
-  def test_neither_closed_nor_collected_limiters_keep_hooks
+  def test_closed_and_collected_limiters_release_their_hooks
     hooks = abandoned(100)
     closed = Array.new(100) do
       hook = ->(_) {}
@@ -142,7 +142,7 @@ class EventsTest < Minitest::Test
     assert_equal 100, closed.size
   end
 
-  def test_a_forked_process_tells_for_itself
+  def test_forked_process_delivers_its_own_events
     limiter(UNREACHABLE)
     told = IO.popen('-') do |child|
       next child.read if child
@@ -158,7 +158,7 @@ class EventsTest < Minitest::Test
     assert_equal ['started'], @events.map(&:kind)
   end
 
-  def test_a_hook_can_be_called
+  def test_hook_that_cannot_be_called_is_refused
     error = assert_raises(Polylimit::InvalidArgument) { Polylimit::Limiter.new(on_degraded: 'print') }
     assert_equal 'on_degraded is of the class String: allowed is a proc, or what else has call', error.message
   end

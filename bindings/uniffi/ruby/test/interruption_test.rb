@@ -45,7 +45,7 @@ class InterruptionTest < Minitest::Test
     Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
   end
 
-  def test_a_timeout_ends_acquire
+  def test_timeout_ends_acquire
     spent do |limiter|
       took = elapsed do
         assert_raises(Timeout::Error) { Timeout.timeout(0.2) { limiter.acquire(@key, timeout: LONG) } }
@@ -54,7 +54,7 @@ class InterruptionTest < Minitest::Test
     end
   end
 
-  def test_an_exception_from_another_thread_ends_acquire
+  def test_exception_from_another_thread_ends_acquire
     spent do |limiter|
       thread = waiting(limiter)
       thread.raise(IOError, 'enough')
@@ -79,7 +79,7 @@ class InterruptionTest < Minitest::Test
     end
   end
 
-  def test_what_was_admitted_when_the_interruption_came_is_given_back
+  def test_acquire_admitted_during_an_interruption_is_refunded
     spent do |limiter|
       waiting = limiter.instance_variable_get(:@native).start_acquire(Polylimit::Argument.request(@key, nil, nil), LONG)
       refute waiting.wait(0)
@@ -90,15 +90,15 @@ class InterruptionTest < Minitest::Test
       end
       assert is_there
       assert_equal 0, limiter.peek(@key).remaining
-      waiting.give_up
+      waiting.cancel
       assert_equal 1, limiter.peek(@key).remaining
-      waiting.give_up
+      waiting.cancel
       assert_equal 1, limiter.peek(@key).remaining
       assert limiter.check(@key).allowed
     end
   end
 
-  def test_what_was_answered_is_not_given_back
+  def test_acquire_with_a_taken_answer_is_not_refunded
     spent do |limiter|
       @clock.advance(60)
       assert limiter.acquire(@key, timeout: LONG).allowed
@@ -106,7 +106,7 @@ class InterruptionTest < Minitest::Test
     end
   end
 
-  def test_waiting_for_a_store_ends_as_well
+  def test_interruption_ends_ready_and_doctor
     limiter = Polylimit::Limiter.new('redis://127.0.0.1:1', policies: { api: '1/s' })
     took = elapsed { assert_raises(Timeout::Error) { Timeout.timeout(0.2) { limiter.ready(LONG) } } }
     assert_operator took, :<, SOON

@@ -62,7 +62,7 @@ class LifeTest < Minitest::Test
     end
   end
 
-  def test_closed_limiters_lock_no_other_process_out
+  def test_closed_limiters_release_the_shared_file_for_other_processes
     store = stores[:local]
     kept = Array.new(KEPT) { open_check_close(store) }
     program = "require 'polylimit'; print Polylimit::Limiter.new('#{store}', policies: { api: '9/hour' }).check('k').source"
@@ -70,7 +70,7 @@ class LifeTest < Minitest::Test
     assert_equal KEPT, kept.size
   end
 
-  def test_after_closing_every_operation_fails_with_closed
+  def test_every_operation_on_a_closed_limiter_fails_with_closed
     stores.each do |name, store|
       limiter = Polylimit::Limiter.new(store, policies: { api: '9/hour' })
       limiter.check('life')
@@ -86,7 +86,7 @@ class LifeTest < Minitest::Test
     end
   end
 
-  def test_closing_ends_waiting
+  def test_close_ends_a_waiting_acquire
     stores.each_value do |store|
       limiter = Polylimit::Limiter.new(store, policies: { api: '1/hour' })
       key = "closing #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"

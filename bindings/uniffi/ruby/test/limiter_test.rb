@@ -13,7 +13,7 @@ class LimiterTest < Minitest::Test
     ['memory:', "local:ruby-#{Process.pid}?size=1MiB", ENV.fetch('POLYLIMIT_REDIS')]
   end
 
-  def test_exactly_the_limit_passes_whoever_asks
+  def test_concurrent_callers_get_exactly_the_limit
     stores.each do |store|
       limiter = Polylimit::Limiter.new(store, policies: { api: '40/hour' })
       key = "key #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
@@ -23,7 +23,7 @@ class LimiterTest < Minitest::Test
     end
   end
 
-  def test_every_operation_is_there
+  def test_every_operation_works
     limiter = limiter()
     assert_equal 9, limiter.check('key').remaining
     assert_equal 9, limiter.peek('key').remaining
@@ -46,7 +46,7 @@ class LimiterTest < Minitest::Test
     assert_equal 1, limiter.keys
   end
 
-  def test_what_is_not_allowed_is_refused
+  def test_invalid_arguments_are_refused
     limiter = limiter()
     [-1, Float::NAN, 1e308, 1.5, 1 << 64, 10**12 + 1, '1'].each do |cost|
       assert_raises(Polylimit::InvalidArgument, cost.inspect) { limiter.check('key', cost: cost) }
@@ -75,7 +75,7 @@ class LimiterTest < Minitest::Test
     assert_equal codes, (codes.map { |code| Polylimit::Error.of(code, 'why').code })
   end
 
-  def test_a_whole_number_is_a_key
+  def test_integer_is_a_key
     limiter = limiter()
     assert_equal 9, limiter.check(42).remaining
     assert_equal 8, limiter.check('42').remaining
@@ -86,7 +86,7 @@ class LimiterTest < Minitest::Test
     assert_raises(Polylimit::InvalidArgument, &block).message
   end
 
-  def test_mistakes_in_policies_and_requests_are_told_clearly
+  def test_messages_name_the_mistake_in_policies_and_requests
     ['1/s', ['1/s'], nil].each do |policies|
       message = refused { Polylimit::Limiter.new(policies: policies) }
       assert_equal "policies is #{policies.inspect}: allowed is a hash of quotas by names, such as { api: '100/minute' }",
@@ -104,7 +104,7 @@ class LimiterTest < Minitest::Test
     assert_equal 'option "limit" is not known: use policy, with quotas such as 100/minute', refused { limiter(limit: 5) }
   end
 
-  def test_what_is_checked_together_has_one_key
+  def test_check_together_refuses_several_keys
     limiter = Polylimit::Limiter.new(policies: { a: '5/hour', b: '5/hour' })
     message = refused { limiter.check_together([{ key: 'x', policy: 'a' }, { key: 'y', policy: 'b' }]) }
     assert_match(/\Athe requests have several keys/, message)
@@ -113,7 +113,7 @@ class LimiterTest < Minitest::Test
     assert_equal([4, 4], limiter.check_together(both).map(&:remaining))
   end
 
-  def test_a_scope_has_a_budget_of_its_own
+  def test_unnamed_quotas_have_separate_states_in_each_scope
     limiter = limiter()
     assert_equal 'api', limiter.policy_for.name
     assert_equal 'api', limiter.policy_for(:api, scope: '/login').name
@@ -125,7 +125,7 @@ class LimiterTest < Minitest::Test
     assert_match(/minut/, refused { limiter.policy_for('100/minut') })
   end
 
-  def test_classes_are_called_by_the_names_that_callers_know
+  def test_generated_classes_have_names_in_the_module_polylimit
     limiter = limiter('1/hour')
     shown = [
       limiter.check('key'), limiter.take('key'), limiter.policy('api'), limiter.check('key').quotas.first,
@@ -141,7 +141,7 @@ class LimiterTest < Minitest::Test
 
   SECRET = 'hunter2'
 
-  def test_no_secret_is_shown
+  def test_inspect_shows_no_secret
     limiter = Polylimit::Limiter.new("redis://user:#{SECRET}@127.0.0.1:1", policies: { api: '1/s' }, key_secret: SECRET * 5)
     refute_includes [limiter, limiter.asynchronous].inspect, SECRET
     refute_includes refused { Polylimit::Limiter.new("redis://user:#{SECRET}\xff@127.0.0.1:1") }, SECRET
@@ -152,7 +152,7 @@ class LimiterTest < Minitest::Test
     refute_includes request.inspect + request.to_s, SECRET
   end
 
-  def test_a_store_that_is_not_there_is_unavailable_and_a_closed_limiter_says_so
+  def test_absent_store_is_unavailable_and_closed_limiter_raises_closed
     limiter = Polylimit::Limiter.new('redis://127.0.0.1:1', policies: { api: '1/minute' }, deadline: 0.05)
     assert_raises(Polylimit::StoreUnavailable) { limiter.ready(0.05) }
     assert limiter.check('key').is_outage
@@ -160,7 +160,7 @@ class LimiterTest < Minitest::Test
     assert_raises(Polylimit::Closed) { limiter.check('key') }
   end
 
-  def test_others_run_while_one_waits
+  def test_other_threads_run_while_one_waits
     clock = Polylimit::ManualClock.new(1_700_000_000_000_000)
     limiter = limiter('1/minute fixed_window', clock: clock)
     assert limiter.check('key').allowed
@@ -187,18 +187,18 @@ class LimiterTest < Minitest::Test
     assert_raises(Polylimit::InvalidArgument) { Sync { limiter.check('key', cost: -1) } }
   end
 
-  def test_every_operation_that_may_wait_has_an_asynchronous_one
-    waiting = Polylimit::WithoutTheLock::WAITING
-    native = { 'limiter' => PolylimitNative::Limiter, 'waiting' => PolylimitNative::Waiting }
-    waiting.each { |type, methods| assert_empty methods - native.fetch(type).instance_methods(false).map(&:to_s) }
-    in_pieces = native['limiter'].instance_methods(false).filter_map { |name| name.to_s[/\Astart_(\w+)/, 1] }
-    assert_equal (waiting['limiter'] - ['shut_down'] + in_pieces).sort,
-                 Polylimit::Asynchronous::WAITING.map(&:to_s).sort - ['close']
+  def test_every_blocking_operation_has_an_asynchronous_one
+    blocking = Polylimit::BlockingCalls::METHODS
+    native = { 'limiter' => PolylimitNative::Limiter, 'pendingcall' => PolylimitNative::PendingCall }
+    blocking.each { |type, methods| assert_empty methods - native.fetch(type).instance_methods(false).map(&:to_s) }
+    in_steps = native['limiter'].instance_methods(false).filter_map { |name| name.to_s[/\Astart_(\w+)/, 1] }
+    assert_equal (blocking['limiter'] - ['shut_down'] + in_steps).sort,
+                 Polylimit::Asynchronous::BLOCKING.map(&:to_s).sort - ['close']
     rest = Polylimit::Limiter.instance_methods(false) - [:asynchronous]
     assert_equal rest.sort, (Polylimit::Asynchronous.instance_methods(false) - [:limiter]).sort
   end
 
-  def test_a_child_counts_with_its_parent
+  def test_forked_child_shares_the_quota_with_its_parent
     key = "fork #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
     limiter = Polylimit::Limiter.new(ENV.fetch('POLYLIMIT_REDIS'), policies: { api: '3/hour' })
     assert_equal 2, limiter.check(key).remaining
@@ -209,7 +209,7 @@ class LimiterTest < Minitest::Test
 
   HANDLES = 100_000
 
-  def test_handles_do_not_stay
+  def test_native_handles_are_released
     many = lambda do
       HANDLES.times { Polylimit::ManualClock.new(0) }
       GC.start

@@ -31,7 +31,7 @@ class RackTest < Minitest::Test
     Polylimit::Limiter.new(store, policies: policies)
   end
 
-  def test_exactly_the_limit_passes_and_the_fields_say_so
+  def test_exactly_the_limit_passes_and_header_fields_show_it
     ['memory:', "local:rack-#{Process.pid}?size=1MiB", ENV.fetch('POLYLIMIT_REDIS')].each do |store|
       name = "api#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
       serve({ limiter: limiter(store, name => '20/hour fixed_window'), headers: :both }) do |get|
@@ -50,7 +50,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_several_policies_and_several_middlewares_are_told_together
+  def test_header_fields_of_several_policies_and_middlewares_are_merged
     limiter = limiter(a: '1/hour', b: '5/hour', c: '9/hour')
     serve({ limiter: limiter, policy: %w[a b] }, { limiter: limiter, policy: 'c' }) do |get|
       assert_equal 3, get.call('/')['ratelimit-policy'].split(', ').size
@@ -60,7 +60,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_a_request_may_be_skipped_cost_more_be_somebody_elses_or_not_count
+  def test_skip_cost_key_and_count_apply_to_each_request
     limiter = limiter(api: '5/hour')
     options = {
       limiter: limiter, skip: ->(env) { env['PATH_INFO'] == '/free' },
@@ -77,7 +77,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_a_denial_may_be_answered_otherwise_and_proxies_are_believed_when_they_are_trusted
+  def test_on_denied_makes_the_response_and_trusted_proxies_name_the_client
     rules = Polylimit::ClientAddressRules.new(['loopback'], 'x-forwarded-for')
     teapot = ->(_, denial) { [418, {}, [denial.problem.detail]] }
     serve({ limiter: limiter(api: '1/hour'), client_address: rules, on_denied: teapot }) do |get|
@@ -87,7 +87,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_an_outage_is_heard_of_is_503_and_may_be_let_through
+  def test_outage_responds_with_503_unless_on_outage_allows_the_request
     limiter = limiter('redis://127.0.0.1:1?deadline=50ms', api: { quotas: '1/hour', outage: 'deny' })
     heard = Queue.new
     listen = lambda do |env, outage|
@@ -108,7 +108,7 @@ class RackTest < Minitest::Test
     limiter
   end
 
-  def test_what_an_outage_denied_and_is_let_through_spends_nothing_and_gives_nothing_back
+  def test_overruled_outage_denial_spends_and_refunds_nothing
     limiter = lost(api: { quotas: '1/hour', outage: 'fallback' })
     options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(*) { false }, on_outage: ->(*) { :allow } }
     serve(options) do |get|
@@ -117,7 +117,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_what_is_overruled_neither_denies_further_in_nor_tells_the_client_anything
+  def test_overruled_denial_is_hidden_from_inner_middlewares_and_the_client
     lost = lost(out: { quotas: '1/hour', outage: 'fallback' })
     outer = { limiter: lost, key: ->(_) { 'k' }, on_outage: ->(*) { :allow } }
     inner = limiter(in: '3/hour')
@@ -146,7 +146,7 @@ class RackTest < Minitest::Test
     yield "redis://127.0.0.1:#{server.addr[1]}?deadline=1s&denial_cache_max=1h", -> { ends.each(&:shutdown) }
   end
 
-  def test_an_outage_overrules_no_denial_of_the_store
+  def test_on_outage_does_not_overrule_a_denial_of_the_store
     reached_once do |store, cut|
       limiter = limiter(store, a: { quotas: '0/hour', outage: 'deny' }, b: { quotas: '5/hour', outage: 'deny' })
       heard = Queue.new
@@ -163,7 +163,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_what_an_outer_one_spent_is_given_back_once_when_an_inner_one_denies_or_cannot_decide
+  def test_outer_middleware_refunds_once_when_an_inner_one_denies_or_fails
     { '0/hour' => '429', '1/hour' => '500' }.each do |quotas, code|
       inner = limiter(in: quotas)
       limiter = limiter(out: '9/hour', between: '9/hour')
@@ -177,7 +177,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_what_was_spent_beside_a_middleware_is_not_given_back_by_it
+  def test_middleware_does_not_refund_units_spent_beside_it
     limiter = limiter(a: '9/hour', b: '0/hour')
     beside = %w[a b].map { |policy| Polylimit::Rack.new(LEFT, limiter: limiter, policy: policy) }
     env = { 'REMOTE_ADDR' => '127.0.0.1', 'PATH_INFO' => '/' }
@@ -185,7 +185,7 @@ class RackTest < Minitest::Test
     assert_equal 8, limiter.peek('127.0.0.1', policy: 'a').remaining
   end
 
-  def test_fields_and_keys_may_have_any_bytes
+  def test_header_fields_and_keys_may_contain_any_bytes
     limiter = limiter(api: '1/hour')
     rules = Polylimit::ClientAddressRules.new(['loopback'], 'x-forwarded-for')
     serve({ limiter: limiter, client_address: rules }) do |get|
@@ -201,7 +201,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_a_peer_without_an_address_is_this_host
+  def test_peer_without_an_address_counts_as_this_host
     limiter = limiter(api: '9/hour')
     app = Polylimit::Rack.new(LEFT, limiter: limiter)
     [{}, { 'REMOTE_ADDR' => nil }, { 'REMOTE_ADDR' => '' }].each do |env|
@@ -219,7 +219,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_what_one_policy_cannot_give_back_is_no_reason_to_keep_the_others
+  def test_failed_refund_of_one_policy_does_not_stop_the_others
     limiter = limiter(a: '9/hour', b: '9/hour', c: '9/hour')
     heard = Queue.new
     options = {
@@ -233,7 +233,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_an_application_that_raises_counts_as_one_that_answers_500
+  def test_application_that_raises_counts_as_status_500
     { 500 => 4, 401 => 5 }.each do |counted, left|
       limiter = limiter(api: '5/hour')
       options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(_, status, _) { status == counted } }
@@ -243,7 +243,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_a_denial_that_nobody_answers_is_answered_as_usual
+  def test_on_denied_that_returns_nil_keeps_the_default_response
     heard = Queue.new
     listen = lambda do |_, denial|
       heard << denial.problem.status
@@ -256,7 +256,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_mistakes_are_refused_at_once
+  def test_invalid_options_are_refused_when_the_middleware_is_built
     two = limiter(a: '1/hour', b: '1/hour')
     {
       [] => /\Apolicy is an empty list: allowed is a policy's name/,
@@ -308,7 +308,7 @@ class RackTest < Minitest::Test
     ::Rack::MockRequest.new(limited)
   end
 
-  def test_answers_are_what_rack_allows
+  def test_responses_conform_to_rack
     limiter = limiter(api: '1/hour')
     { 'GET' => /\A{.*quota/, 'HEAD' => /\A\z/ }.each do |method, body|
       limiter.reset('127.0.0.1')
@@ -321,7 +321,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_a_request_without_a_key_counts_for_its_address_and_a_number_is_a_key
+  def test_request_without_a_key_counts_for_its_address_and_an_integer_is_a_key
     limiter = limiter(api: '5/hour')
     app = Polylimit::Rack.new(LEFT, limiter: limiter, key: ->(env) { env['user'] })
     env = { 'REMOTE_ADDR' => '192.0.2.7', 'PATH_INFO' => '/' }
@@ -333,7 +333,7 @@ class RackTest < Minitest::Test
     assert_raises(KeyError) { broken.call(env.dup) }
   end
 
-  def test_quotas_without_a_name_have_a_budget_for_each_scope
+  def test_unnamed_quotas_have_separate_states_in_each_scope
     limiter = limiter(api: '9/hour')
     env = { 'REMOTE_ADDR' => '192.0.2.7', 'PATH_INFO' => '/' }
     left = lambda do |**options|
@@ -348,7 +348,7 @@ class RackTest < Minitest::Test
     assert_equal 7, left.call(scope: '/search')
   end
 
-  def test_the_same_policy_and_key_are_charged_once_a_request
+  def test_policy_and_key_are_charged_once_a_request
     limiter = limiter(a: '9/hour', b: '9/hour')
     outer = { limiter: limiter, policy: ['a', '5/hour'] }
     inner = { limiter: limiter.asynchronous, policy: %w[b a], count: ->(*) { false } }
@@ -366,7 +366,7 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_fields_tell_what_is_left_after_the_refund_of_a_response_that_does_not_count
+  def test_header_fields_include_the_refund_of_a_response_that_does_not_count
     limiter = limiter(api: '5/hour fixed_window', out: '9/hour fixed_window')
     uncounted = { limiter: limiter, policy: 'api', count: ->(_, status, _) { status >= 400 }, headers: 'both' }
     counted = { limiter: limiter, policy: 'out', headers: 'both' }
@@ -388,7 +388,7 @@ class RackTest < Minitest::Test
     assert_equal ['own', '"api";q=5;w=3600'], headers.values_at('ratelimit', 'ratelimit-policy')
   end
 
-  def test_a_denial_further_in_shows_what_is_left_after_giving_back
+  def test_denial_of_an_inner_middleware_includes_the_refund
     limiter = limiter(out: '2/hour fixed_window', in: '0/hour')
     serve({ limiter: limiter, policy: 'out' }, { limiter: limiter, policy: 'in' }) do |get|
       denied = get.call('/')

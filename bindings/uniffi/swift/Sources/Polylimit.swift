@@ -587,18 +587,17 @@ fileprivate struct FfiConverterData: FfiConverterRustBuffer {
 
 /**
  * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
- * Whoever is cancelled while it waits in `acquire` gives up its place.
+ * A call of `acquire` that is cancelled leaves the queue.
  */
 public protocol AsyncLimiterProtocol: AnyObject, Sendable {
 
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
+     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
     func acquire(request: Request, timeout: Span) async throws  -> Decision
 
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     func charge(request: Request) async throws  -> Usage
 
@@ -613,39 +612,39 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
     func checkMany(requests: [Request]) async throws  -> [CheckResult]
 
     /**
-     * Looks at the store with the eyes of an operator.
+     * Examines the store for an operator.
      */
     func doctor() async throws  -> [Finding]
 
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
     func peek(request: Request) async throws  -> Decision
 
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
      */
     func ready(timeout: Span) async throws
 
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
     func refund(request: Request) async throws  -> Usage
 
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
     func reset(request: Request) async throws  -> Usage
 
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
     func take(request: Request) async throws  -> Usage
 
 }
 /**
  * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
- * Whoever is cancelled while it waits in `acquire` gives up its place.
+ * A call of `acquire` that is cancelled leaves the queue.
  */
 open class AsyncLimiter: AsyncLimiterProtocol, @unchecked Sendable {
     fileprivate let handle: UInt64
@@ -701,8 +700,7 @@ open class AsyncLimiter: AsyncLimiterProtocol, @unchecked Sendable {
 
     
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
+     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
 open func acquire(request: Request, timeout: Span)async throws  -> Decision  {
     return
@@ -721,7 +719,7 @@ open func acquire(request: Request, timeout: Span)async throws  -> Decision  {
 }
 
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
 open func charge(request: Request)async throws  -> Usage  {
     return
@@ -778,7 +776,7 @@ open func checkMany(requests: [Request])async throws  -> [CheckResult]  {
 }
 
     /**
-     * Looks at the store with the eyes of an operator.
+     * Examines the store for an operator.
      */
 open func doctor()async throws  -> [Finding]  {
     return
@@ -797,7 +795,7 @@ open func doctor()async throws  -> [Finding]  {
 }
 
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
 open func peek(request: Request)async throws  -> Decision  {
     return
@@ -816,7 +814,7 @@ open func peek(request: Request)async throws  -> Decision  {
 }
 
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
      */
 open func ready(timeout: Span)async throws   {
     return
@@ -835,7 +833,7 @@ open func ready(timeout: Span)async throws   {
 }
 
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
 open func refund(request: Request)async throws  -> Usage  {
     return
@@ -854,7 +852,7 @@ open func refund(request: Request)async throws  -> Usage  {
 }
 
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
 open func reset(request: Request)async throws  -> Usage  {
     return
@@ -873,7 +871,7 @@ open func reset(request: Request)async throws  -> Usage  {
 }
 
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
 open func take(request: Request)async throws  -> Usage  {
     return
@@ -942,12 +940,12 @@ public func FfiConverterTypeAsyncLimiter_lower(_ value: AsyncLimiter) -> UInt64 
 
 
 /**
- * Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+ * The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
  */
 public protocol ClientAddressRulesProtocol: AnyObject, Sendable {
 
     /**
-     * The header that has to be handed to `resolve`, in lower case; none if nobody is trusted to write one.
+     * The header that has to be handed to `resolve`, in lower case; none if no proxy is trusted.
      */
     func header()  -> String?
 
@@ -960,7 +958,7 @@ public protocol ClientAddressRulesProtocol: AnyObject, Sendable {
 
 }
 /**
- * Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+ * The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
  */
 open class ClientAddressRules: ClientAddressRulesProtocol, @unchecked Sendable {
     fileprivate let handle: UInt64
@@ -1004,7 +1002,7 @@ open class ClientAddressRules: ClientAddressRulesProtocol, @unchecked Sendable {
     /**
      * `trust` has networks such as `10.0.0.0/8`, addresses, and the names `loopback`, `link-local` and `private`.
      * `header` is the one that the trusted proxies write, `x-forwarded-for` or `forwarded`. The prefixes are how many
-     * leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 unless told otherwise.
+     * leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 by default.
      */
 public convenience init(trust: [String], header: String? = nil, ipv4Prefix: Int32? = nil, ipv6Prefix: Int32? = nil)throws  {
     let handle =
@@ -1033,7 +1031,7 @@ public convenience init(trust: [String], header: String? = nil, ipv4Prefix: Int3
 
     
     /**
-     * The header that has to be handed to `resolve`, in lower case; none if nobody is trusted to write one.
+     * The header that has to be handed to `resolve`, in lower case; none if no proxy is trusted.
      */
 open func header() -> String?  {
     return try!  FfiConverterOptionString.lift(try! rustCall() {
@@ -1116,8 +1114,7 @@ public func FfiConverterTypeClientAddressRules_lower(_ value: ClientAddressRules
 public protocol LimiterProtocol: AnyObject, Sendable {
 
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
+     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
     func acquire(request: Request, timeout: Span) throws  -> Decision
 
@@ -1127,7 +1124,7 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func asynchronous()  -> AsyncLimiter
 
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     func charge(request: Request) throws  -> Usage
 
@@ -1143,17 +1140,17 @@ public protocol LimiterProtocol: AnyObject, Sendable {
 
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back. Requests of several keys are refused.
+     * others have spent is refunded. Requests of several keys are refused.
      */
     func checkTogether(requests: [Request]) throws  -> [Decision]
 
     /**
-     * Looks at the store with the eyes of an operator.
+     * Examines the store for an operator.
      */
     func doctor() throws  -> [Finding]
 
     /**
-     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
      */
     func keepEvents()  -> Int64
 
@@ -1163,7 +1160,7 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func keys()  -> Int64?
 
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
     func peek(request: Request) throws  -> Decision
 
@@ -1173,7 +1170,7 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func policies()  -> [Policy]
 
     /**
-     * The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+     * The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
      */
     func policy(name: String)  -> Policy?
 
@@ -1185,17 +1182,17 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func policyFor(policy: String?, scope: String?) throws  -> Policy
 
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
      */
     func ready(timeout: Span) throws
 
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
     func refund(request: Request) throws  -> Usage
 
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
     func reset(request: Request) throws  -> Usage
 
@@ -1205,22 +1202,22 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func setCredentials(username: String?, password: String) throws
 
     /**
-     * Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+     * Registers a policy, or changes the numbers of the policy of that name. The usage is kept.
      */
     func setPolicy(name: String, quotas: String) throws
 
     /**
-     * Gives back leases and closes connections; later operations fail. May be called again.
+     * Returns leases and closes connections; later operations fail. May be called again.
      */
     func shutDown() throws
 
     /**
-     * What became of the operations so far: counts by name.
+     * Counters of the operations so far, by name.
      */
     func stats()  -> [String: Int64]
 
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
     func take(request: Request) throws  -> Usage
 
@@ -1294,8 +1291,7 @@ public convenience init(settings: Settings)throws  {
 
     
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
+     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
 open func acquire(request: Request, timeout: Span)throws  -> Decision  {
     return try  FfiConverterTypeDecision_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1321,7 +1317,7 @@ open func asynchronous() -> AsyncLimiter  {
 }
 
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
 open func charge(request: Request)throws  -> Usage  {
     return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1361,7 +1357,7 @@ open func checkMany(requests: [Request])throws  -> [CheckResult]  {
 
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back. Requests of several keys are refused.
+     * others have spent is refunded. Requests of several keys are refused.
      */
 open func checkTogether(requests: [Request])throws  -> [Decision]  {
     return try  FfiConverterSequenceTypeDecision.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1374,7 +1370,7 @@ open func checkTogether(requests: [Request])throws  -> [Decision]  {
 }
 
     /**
-     * Looks at the store with the eyes of an operator.
+     * Examines the store for an operator.
      */
 open func doctor()throws  -> [Finding]  {
     return try  FfiConverterSequenceTypeFinding.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1386,7 +1382,7 @@ open func doctor()throws  -> [Finding]  {
 }
 
     /**
-     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
      */
 open func keepEvents() -> Int64  {
     return try!  FfiConverterInt64.lift(try! rustCall() {
@@ -1410,7 +1406,7 @@ open func keys() -> Int64?  {
 }
 
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
 open func peek(request: Request)throws  -> Decision  {
     return try  FfiConverterTypeDecision_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1435,7 +1431,7 @@ open func policies() -> [Policy]  {
 }
 
     /**
-     * The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+     * The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
      */
 open func policy(name: String) -> Policy?  {
     return try!  FfiConverterOptionTypePolicy.lift(try! rustCall() {
@@ -1464,7 +1460,7 @@ open func policyFor(policy: String? = nil, scope: String? = nil)throws  -> Polic
 }
 
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
      */
 open func ready(timeout: Span)throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
@@ -1476,7 +1472,7 @@ open func ready(timeout: Span)throws   {try rustCallWithError(FfiConverterTypePo
 }
 
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
 open func refund(request: Request)throws  -> Usage  {
     return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1489,7 +1485,7 @@ open func refund(request: Request)throws  -> Usage  {
 }
 
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
 open func reset(request: Request)throws  -> Usage  {
     return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1515,7 +1511,7 @@ open func setCredentials(username: String?, password: String)throws   {try rustC
 }
 
     /**
-     * Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+     * Registers a policy, or changes the numbers of the policy of that name. The usage is kept.
      */
 open func setPolicy(name: String, quotas: String)throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
@@ -1528,7 +1524,7 @@ open func setPolicy(name: String, quotas: String)throws   {try rustCallWithError
 }
 
     /**
-     * Gives back leases and closes connections; later operations fail. May be called again.
+     * Returns leases and closes connections; later operations fail. May be called again.
      */
 open func shutDown()throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
@@ -1539,7 +1535,7 @@ open func shutDown()throws   {try rustCallWithError(FfiConverterTypePolylimitErr
 }
 
     /**
-     * What became of the operations so far: counts by name.
+     * Counters of the operations so far, by name.
      */
 open func stats() -> [String: Int64]  {
     return try!  FfiConverterDictionaryStringInt64.lift(try! rustCall() {
@@ -1551,7 +1547,7 @@ open func stats() -> [String: Int64]  {
 }
 
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
 open func take(request: Request)throws  -> Usage  {
     return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -1614,7 +1610,7 @@ public func FfiConverterTypeLimiter_lower(_ value: Limiter) -> UInt64 {
 
 
 /**
- * A clock for tests: it stands still until it is set or advanced, and it may go back.
+ * A clock for tests: it stands still until it is set or advanced, and may go back.
  */
 public protocol ManualClockProtocol: AnyObject, Sendable {
 
@@ -1635,7 +1631,7 @@ public protocol ManualClockProtocol: AnyObject, Sendable {
 
 }
 /**
- * A clock for tests: it stands still until it is set or advanced, and it may go back.
+ * A clock for tests: it stands still until it is set or advanced, and may go back.
  */
 open class ManualClock: ManualClockProtocol, @unchecked Sendable {
     fileprivate let handle: UInt64
@@ -1677,7 +1673,7 @@ open class ManualClock: ManualClockProtocol, @unchecked Sendable {
         return try! rustCall { uniffi_polylimit_uniffi_fn_clone_manualclock(self.handle, $0) }
     }
     /**
-     * A clock that shows so many microseconds since the Unix epoch, 0 to 2^53 - 1.
+     * A clock that shows this time in microseconds since the Unix epoch, 0 to 2^53 - 1.
      */
 public convenience init(nowUs: Int64)throws  {
     let handle =
@@ -1787,11 +1783,11 @@ public func FfiConverterTypeManualClock_lower(_ value: ManualClock) -> UInt64 {
 
 
 /**
- * One of several checks: a decision, or why there is none.
+ * The result of one of several checks: a decision or an error.
  */
 public struct CheckResult: Equatable, Hashable {
     /**
-     * What was decided.
+     * The decision.
      */
     public var decision: Decision?
     /**
@@ -1807,7 +1803,7 @@ public struct CheckResult: Equatable, Hashable {
     // declare one manually.
     public init(
         /**
-         * What was decided.
+         * The decision.
          */decision: Decision?,
         /**
          * The code of the error, such as `store_unavailable`.
@@ -1891,11 +1887,11 @@ public struct Decision: Equatable, Hashable {
      */
     public var delay: Span
     /**
-     * Where the answer came from, such as `store`.
+     * The source of the answer, such as `store`.
      */
     public var source: String
     /**
-     * Whether the store could not be asked and the outage policy answered.
+     * Whether the outage policy answered, since the store was unavailable.
      */
     public var isOutage: Bool
     /**
@@ -1903,7 +1899,7 @@ public struct Decision: Equatable, Hashable {
      */
     public var degraded: String?
     /**
-     * Each quota's own view, in the policy's order.
+     * The state under each quota, in the order of the policy.
      */
     public var quotas: [QuotaUsage]
 
@@ -1927,16 +1923,16 @@ public struct Decision: Equatable, Hashable {
          * How long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
          */delay: Span,
         /**
-         * Where the answer came from, such as `store`.
+         * The source of the answer, such as `store`.
          */source: String,
         /**
-         * Whether the store could not be asked and the outage policy answered.
+         * Whether the outage policy answered, since the store was unavailable.
          */isOutage: Bool,
         /**
          * Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
          */degraded: String?,
         /**
-         * Each quota's own view, in the policy's order.
+         * The state under each quota, in the order of the policy.
          */quotas: [QuotaUsage]) {
         self.allowed = allowed
         self.remaining = remaining
@@ -2007,8 +2003,7 @@ public func FfiConverterTypeDecision_lower(_ value: Decision) -> RustBuffer {
 
 
 /**
- * What a limiter tells its operators: that it decides without its store, or with it again, or what keeps its limits from
- * being held.
+ * An event for operators: the limiter decides without its store, or with it again, or the doctor has a finding.
  */
 public struct DegradedEvent: Equatable, Hashable {
     /**
@@ -2016,7 +2011,7 @@ public struct DegradedEvent: Equatable, Hashable {
      */
     public var limiter: Int64
     /**
-     * What has happened: `started`, `ended` or `finding`.
+     * The kind of event: `started`, `ended` or `finding`.
      */
     public var kind: String
     /**
@@ -2051,7 +2046,7 @@ public struct DegradedEvent: Equatable, Hashable {
          * The number of the limiter: see `keep_events`.
          */limiter: Int64,
         /**
-         * What has happened: `started`, `ended` or `finding`.
+         * The kind of event: `started`, `ended` or `finding`.
          */kind: String,
         /**
          * Why the first decision was made without the store, such as `timeout`; nothing for a finding.
@@ -2141,7 +2136,7 @@ public func FfiConverterTypeDegradedEvent_lower(_ value: DegradedEvent) -> RustB
  */
 public struct ErrorRow: Equatable, Hashable {
     /**
-     * The number that stands for it in C, from 1 up.
+     * Its number in C, from 1 up.
      */
     public var number: Int32
     /**
@@ -2153,7 +2148,7 @@ public struct ErrorRow: Equatable, Hashable {
     // declare one manually.
     public init(
         /**
-         * The number that stands for it in C, from 1 up.
+         * Its number in C, from 1 up.
          */number: Int32,
         /**
          * The code string, the same in every language.
@@ -2206,19 +2201,19 @@ public func FfiConverterTypeErrorRow_lower(_ value: ErrorRow) -> RustBuffer {
 
 
 /**
- * Something that was found about the store.
+ * A finding about the store.
  */
 public struct Finding: Equatable, Hashable {
     /**
-     * How much it matters: `fine`, `advice` or `problem`.
+     * Its severity: `fine`, `advice` or `problem`.
      */
     public var severity: String
     /**
-     * What was looked at, such as `version` or `rights`.
+     * The subject, such as `version` or `rights`.
      */
     public var subject: String
     /**
-     * What was found, and what to do about it. Holds no password and no key.
+     * The finding, and what to do about it. Contains no password and no key.
      */
     public var message: String
 
@@ -2226,13 +2221,13 @@ public struct Finding: Equatable, Hashable {
     // declare one manually.
     public init(
         /**
-         * How much it matters: `fine`, `advice` or `problem`.
+         * Its severity: `fine`, `advice` or `problem`.
          */severity: String,
         /**
-         * What was looked at, such as `version` or `rights`.
+         * The subject, such as `version` or `rights`.
          */subject: String,
         /**
-         * What was found, and what to do about it. Holds no password and no key.
+         * The finding, and what to do about it. Contains no password and no key.
          */message: String) {
         self.severity = severity
         self.subject = subject
@@ -2362,7 +2357,7 @@ public struct Outcome: Equatable, Hashable {
      */
     public var policy: Policy
     /**
-     * What it decided.
+     * Its decision.
      */
     public var decision: Decision
 
@@ -2373,7 +2368,7 @@ public struct Outcome: Equatable, Hashable {
          * The policy.
          */policy: Policy,
         /**
-         * What it decided.
+         * Its decision.
          */decision: Decision) {
         self.policy = policy
         self.decision = decision
@@ -2435,12 +2430,12 @@ public struct Policy: Equatable, Hashable {
      */
     public var quotas: String
     /**
-     * What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
-     * say.
+     * The outage policy while the store is unavailable: `fallback`, `allow` or `deny`; the store's option by
+     * default.
      */
     public var outage: String?
     /**
-     * That its busy keys may be leased, such as `auto` or `100/500ms`; otherwise they are not.
+     * The lease of busy keys, such as `auto` or `100/500ms`; none by default.
      */
     public var lease: String?
 
@@ -2454,11 +2449,11 @@ public struct Policy: Equatable, Hashable {
          * 1 to 16 quotas as text, separated by `;`, such as `10/s; 1000/h`.
          */quotas: String,
         /**
-         * What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
-         * say.
+         * The outage policy while the store is unavailable: `fallback`, `allow` or `deny`; the store's option by
+         * default.
          */outage: String? = nil,
         /**
-         * That its busy keys may be leased, such as `auto` or `100/500ms`; otherwise they are not.
+         * The lease of busy keys, such as `auto` or `100/500ms`; none by default.
          */lease: String? = nil) {
         self.name = name
         self.quotas = quotas
@@ -2514,7 +2509,7 @@ public func FfiConverterTypePolicy_lower(_ value: Policy) -> RustBuffer {
 
 
 /**
- * What to answer to a denied request.
+ * The response to a denied request.
  */
 public struct Problem: Equatable, Hashable {
     /**
@@ -2522,7 +2517,7 @@ public struct Problem: Equatable, Hashable {
      */
     public var status: Int32
     /**
-     * What a person can do about this denial: one sentence.
+     * One sentence for a person about this denial.
      */
     public var detail: String
     /**
@@ -2534,7 +2529,7 @@ public struct Problem: Equatable, Hashable {
      */
     public var contentType: String
     /**
-     * The body: a problem document (RFC 9457), or text for who prefers that.
+     * The body: a problem document (RFC 9457), or text for clients that prefer it.
      */
     public var body: String
 
@@ -2545,7 +2540,7 @@ public struct Problem: Equatable, Hashable {
          * The status of the response: 429, or 503 when the denial comes from an outage.
          */status: Int32,
         /**
-         * What a person can do about this denial: one sentence.
+         * One sentence for a person about this denial.
          */detail: String,
         /**
          * The quotas that were exceeded, by their names in `ratelimit-policy`.
@@ -2554,7 +2549,7 @@ public struct Problem: Equatable, Hashable {
          * The body's content type.
          */contentType: String,
         /**
-         * The body: a problem document (RFC 9457), or text for who prefers that.
+         * The body: a problem document (RFC 9457), or text for clients that prefer it.
          */body: String) {
         self.status = status
         self.detail = detail
@@ -2613,15 +2608,15 @@ public func FfiConverterTypeProblem_lower(_ value: Problem) -> RustBuffer {
 
 
 /**
- * The numbers of a quota; those that are left out are as in its text form.
+ * The numbers of a quota. Omitted numbers have the defaults of the text form.
  */
 public struct QuotaNumbers: Equatable, Hashable {
     /**
-     * How many units in a period.
+     * The units of a period.
      */
     public var limit: Int64
     /**
-     * How long a period is: 1 ms to 366 days.
+     * The period: 1 ms to 366 days.
      */
     public var period: Span
     /**
@@ -2633,7 +2628,7 @@ public struct QuotaNumbers: Equatable, Hashable {
      */
     public var burst: Int64?
     /**
-     * The units that come back together.
+     * The units that are refilled together.
      */
     public var step: Int64?
     /**
@@ -2653,10 +2648,10 @@ public struct QuotaNumbers: Equatable, Hashable {
     // declare one manually.
     public init(
         /**
-         * How many units in a period.
+         * The units of a period.
          */limit: Int64,
         /**
-         * How long a period is: 1 ms to 366 days.
+         * The period: 1 ms to 366 days.
          */period: Span,
         /**
          * The algorithm's name, such as `sliding_window`.
@@ -2665,7 +2660,7 @@ public struct QuotaNumbers: Equatable, Hashable {
          * The most units that can be spent at once.
          */burst: Int64? = nil,
         /**
-         * The units that come back together.
+         * The units that are refilled together.
          */step: Int64? = nil,
         /**
          * The sub-windows of a sliding window.
@@ -2742,7 +2737,7 @@ public func FfiConverterTypeQuotaNumbers_lower(_ value: QuotaNumbers) -> RustBuf
 
 
 /**
- * One quota's own view of a key, after the operation.
+ * The state of a key under one quota, after the operation.
  */
 public struct QuotaUsage: Equatable, Hashable {
     /**
@@ -2821,11 +2816,11 @@ public func FfiConverterTypeQuotaUsage_lower(_ value: QuotaUsage) -> RustBuffer 
 
 
 /**
- * A key, the policy that is applied to it, and the units that the request spends. Its text does not show the key.
+ * A key, the policy that is applied to it, and the units that the request spends. Its text form omits the key.
  */
 public struct Request: Equatable, Hashable, CustomDebugStringConvertible, CustomStringConvertible {
     /**
-     * Whom or what the policy is applied to: up to 1 MiB.
+     * The key, such as a user or an address: up to 1 MiB.
      */
     public var key: Data
     /**
@@ -2833,7 +2828,7 @@ public struct Request: Equatable, Hashable, CustomDebugStringConvertible, Custom
      */
     public var policy: String?
     /**
-     * The units that the request spends, 0 to 10^12; 1 unless told otherwise.
+     * The units that the request spends, 0 to 10^12; 1 by default.
      */
     public var cost: Int64?
 
@@ -2841,13 +2836,13 @@ public struct Request: Equatable, Hashable, CustomDebugStringConvertible, Custom
     // declare one manually.
     public init(
         /**
-         * Whom or what the policy is applied to: up to 1 MiB.
+         * The key, such as a user or an address: up to 1 MiB.
          */key: Data,
         /**
          * A policy's name, or quotas such as `100/minute`; it may be left out where the limiter has only one policy.
          */policy: String? = nil,
         /**
-         * The units that the request spends, 0 to 10^12; 1 unless told otherwise.
+         * The units that the request spends, 0 to 10^12; 1 by default.
          */cost: Int64? = nil) {
         self.key = key
         self.policy = policy
@@ -2922,7 +2917,7 @@ public func FfiConverterTypeRequest_lower(_ value: Request) -> RustBuffer {
 
 
 /**
- * What the response to a request says of its limits.
+ * The parts of a response that describe its limits.
  */
 public struct Response: Equatable, Hashable {
     /**
@@ -2930,7 +2925,7 @@ public struct Response: Equatable, Hashable {
      */
     public var fields: [HeaderField]
     /**
-     * What to answer, if the request was denied.
+     * The response, if the request was denied.
      */
     public var problem: Problem?
 
@@ -2941,7 +2936,7 @@ public struct Response: Equatable, Hashable {
          * The fields, in a fixed order.
          */fields: [HeaderField],
         /**
-         * What to answer, if the request was denied.
+         * The response, if the request was denied.
          */problem: Problem?) {
         self.fields = fields
         self.problem = problem
@@ -2991,11 +2986,11 @@ public func FfiConverterTypeResponse_lower(_ value: Response) -> RustBuffer {
 
 
 /**
- * What a limiter is made of. Its text shows neither the store's URL nor values of options, in which passwords may be.
+ * The settings of a limiter. Their text form omits the store's URL and the values of options, which may contain passwords.
  */
 public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
     /**
-     * Where the states are kept, as a URL: `memory:`, `local:<name>` or one such as `redis://localhost`.
+     * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
      */
     public var store: String?
     /**
@@ -3007,7 +3002,7 @@ public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
      */
     public var options: [String: String]
     /**
-     * By which clock to decide, in tests.
+     * The clock, in tests.
      */
     public var clock: ManualClock?
 
@@ -3015,7 +3010,7 @@ public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
     // declare one manually.
     public init(
         /**
-         * Where the states are kept, as a URL: `memory:`, `local:<name>` or one such as `redis://localhost`.
+         * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
          */store: String? = nil,
         /**
          * The policies; their names differ.
@@ -3024,7 +3019,7 @@ public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
          * Options by their names, as text: see `store_options`.
          */options: [String: String] = [:],
         /**
-         * By which clock to decide, in tests.
+         * The clock, in tests.
          */clock: ManualClock? = nil) {
         self.store = store
         self.policies = policies
@@ -3110,19 +3105,19 @@ public struct StoreOption: Equatable, Hashable {
      */
     public var name: String
     /**
-     * What its values are: `duration`, `number` or `text`.
+     * The type of its values: `duration`, `number` or `text`.
      */
     public var kind: String
     /**
-     * What it is for.
+     * Its purpose.
      */
     public var about: String
     /**
-     * Which values it may have.
+     * Its allowed values.
      */
     public var allowed: String
     /**
-     * The value that it has unless told otherwise.
+     * Its default value.
      */
     public var defaultValue: String?
 
@@ -3133,16 +3128,16 @@ public struct StoreOption: Equatable, Hashable {
          * Its name.
          */name: String,
         /**
-         * What its values are: `duration`, `number` or `text`.
+         * The type of its values: `duration`, `number` or `text`.
          */kind: String,
         /**
-         * What it is for.
+         * Its purpose.
          */about: String,
         /**
-         * Which values it may have.
+         * Its allowed values.
          */allowed: String,
         /**
-         * The value that it has unless told otherwise.
+         * Its default value.
          */defaultValue: String?) {
         self.name = name
         self.kind = kind
@@ -3201,7 +3196,7 @@ public func FfiConverterTypeStoreOption_lower(_ value: StoreOption) -> RustBuffe
 
 
 /**
- * The answer to a take, a charge, a refund or a reset: what is left after it.
+ * The answer to a take, a charge, a refund or a reset.
  */
 public struct Usage: Equatable, Hashable {
     /**
@@ -3217,11 +3212,11 @@ public struct Usage: Equatable, Hashable {
      */
     public var taken: Int64
     /**
-     * Where the answer came from, such as `store`.
+     * The source of the answer, such as `store`.
      */
     public var source: String
     /**
-     * Whether the store could not be asked and the outage policy answered.
+     * Whether the outage policy answered, since the store was unavailable.
      */
     public var isOutage: Bool
     /**
@@ -3229,7 +3224,7 @@ public struct Usage: Equatable, Hashable {
      */
     public var degraded: String?
     /**
-     * Each quota's own view, in the policy's order.
+     * The state under each quota, in the order of the policy.
      */
     public var quotas: [QuotaUsage]
 
@@ -3246,16 +3241,16 @@ public struct Usage: Equatable, Hashable {
          * The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
          */taken: Int64,
         /**
-         * Where the answer came from, such as `store`.
+         * The source of the answer, such as `store`.
          */source: String,
         /**
-         * Whether the store could not be asked and the outage policy answered.
+         * Whether the outage policy answered, since the store was unavailable.
          */isOutage: Bool,
         /**
          * Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
          */degraded: String?,
         /**
-         * Each quota's own view, in the policy's order.
+         * The state under each quota, in the order of the policy.
          */quotas: [QuotaUsage]) {
         self.remaining = remaining
         self.resetAfter = resetAfter
@@ -4153,8 +4148,8 @@ public func errorTable() -> [ErrorRow]  {
 })
 }
 /**
- * The events of all limiters of the process that were not taken yet, the oldest first. Does not wait: what another thread
- * takes or keeps just now comes later.
+ * Takes the queued events of all limiters of the process, the oldest first. Does not wait: if another thread uses the queue
+ * at the moment, nothing is returned.
  */
 public func takeEvents() -> [DegradedEvent]  {
     return try!  FfiConverterSequenceTypeDegradedEvent.lift(try! rustCall() {
@@ -4174,9 +4169,9 @@ public func waitForEvents() -> [DegradedEvent]  {
 })
 }
 /**
- * What the response to a request says of its limits.
+ * The parts of a response that describe its limits.
  *
- * `cost` is the number of units that the request asked for, 1 unless told otherwise, `style` one of `ietf`, `legacy`, `both` and `none`,
+ * `cost` is the number of units that the request asked for, 1 by default, `style` one of `ietf`, `legacy`, `both` and `none`,
  * `reset_form` how `x-ratelimit-reset` tells a time, `seconds` or `epoch`, and `accept` the request's field of that name.
  */
 public func respond(outcomes: [Outcome], cost: Int64?, style: String?, resetForm: String?, accept: String?)throws  -> Response  {
@@ -4234,40 +4229,31 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_func_error_table() != 50630) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_func_take_events() != 50391) {
+    if (uniffi_polylimit_uniffi_checksum_func_take_events() != 48932) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 20957) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_func_respond() != 4960) {
+    if (uniffi_polylimit_uniffi_checksum_func_respond() != 47037) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_func_quota() != 27113) {
+    if (uniffi_polylimit_uniffi_checksum_func_quota() != 62509) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_store_options() != 62958) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() != 14810) {
+    if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() != 37269) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 31611) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_manualclock_advance() != 21817) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() != 21069) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_manualclock_now_us() != 29841) {
-        return InitializationResult.apiChecksumMismatch
-    }
-    if (uniffi_polylimit_uniffi_checksum_method_manualclock_set() != 50543) {
-        return InitializationResult.apiChecksumMismatch
-    }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() != 5454) {
-        return InitializationResult.apiChecksumMismatch
-    }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge() != 38773) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge() != 2628) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_check() != 25295) {
@@ -4276,31 +4262,31 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_check_many() != 2861) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() != 30047) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() != 25517) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_peek() != 51210) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_peek() != 32800) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_ready() != 44204) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_ready() != 47123) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund() != 20855) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund() != 10840) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() != 50603) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() != 25437) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() != 17125) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() != 34801) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_acquire() != 1723) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_acquire() != 52273) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() != 46398) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_charge() != 52303) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_charge() != 14226) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_check() != 63639) {
@@ -4309,61 +4295,70 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_check_many() != 17481) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 7582) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 2411) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 55141) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 64552) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() != 5730) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() != 23854) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_keys() != 50166) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_peek() != 48136) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_peek() != 42177) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_policies() != 6957) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_policies() != 41588) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_policy() != 2572) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_policy() != 883) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() != 11368) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() != 15631) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_ready() != 21926) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_ready() != 20993) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_refund() != 1538) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_refund() != 27633) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_reset() != 642) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_reset() != 63846) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_set_credentials() != 14490) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_set_policy() != 56170) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_set_policy() != 6993) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_shut_down() != 42787) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_shut_down() != 62521) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_stats() != 52328) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_stats() != 38941) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_take() != 58199) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_take() != 37929) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() != 48332) {
+    if (uniffi_polylimit_uniffi_checksum_method_manualclock_advance() != 37402) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_constructor_manualclock_new() != 65244) {
+    if (uniffi_polylimit_uniffi_checksum_method_manualclock_now_us() != 13182) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_manualclock_set() != 33645) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() != 44584) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_constructor_limiter_new() != 53489) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_constructor_manualclock_new() != 42383) {
         return InitializationResult.apiChecksumMismatch
     }
 

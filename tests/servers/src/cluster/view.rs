@@ -44,7 +44,7 @@ impl View {
         self.0.iter().filter(|line| !dead.iter().any(|flag| line.is(flag))).count()
     }
 
-    /// Who owns which slots, in an order that is the same for all nodes.
+    /// The owners of slots, in an order that is the same for all nodes.
     pub(super) fn owners(&self) -> Vec<(&str, &[RangeInclusive<u16>])> {
         let owners = self.0.iter().filter(|line| !line.slots.is_empty());
         let mut owners: Vec<_> = owners.map(|line| (line.id.as_str(), line.slots.as_slice())).collect();

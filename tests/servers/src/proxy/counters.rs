@@ -1,4 +1,4 @@
-//! What the proxy has seen.
+//! Counters of the connections, bytes and commands that the proxy has forwarded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;

@@ -1,8 +1,8 @@
-//! Faults that wait for a byte and strike once.
+//! Faults that are triggered once, at a given byte.
 
 use std::sync::Mutex;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -20,7 +20,7 @@ impl Direction {
     }
 }
 
-/// What happens after the first n bytes.
+/// A fault after the first n bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The n bytes are delivered, then both sides see the end (FIN). With n = 0 when the first byte comes.
@@ -35,20 +35,20 @@ pub enum Fault {
     Insert(Vec<u8>),
 }
 
-/// What is armed, by direction.
+/// The armed faults, by direction.
 #[derive(Debug, Default)]
 pub(super) struct Armed(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    faults: [Option<Waiting>; 2],
+    faults: [Option<ArmedFault>; 2],
     duplicate: bool,
     armed: u64,
     triggered: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct ArmedFault {
     number: u64,
     after: u64,
     fault: Fault,
@@ -72,7 +72,7 @@ impl Armed {
         let mut state = self.0.lock().expect("no panic under the lock");
         state.armed += 1;
         let number = state.armed;
-        state.faults[direction.index()] = Some(Waiting { number, after, fault });
+        state.faults[direction.index()] = Some(ArmedFault { number, after, fault });
     }
 
     pub(super) fn set_duplicate(&self) {
@@ -83,7 +83,7 @@ impl Armed {
         self.0.lock().expect("no panic under the lock").triggered
     }
 
-    /// Whether the reply that is complete now is to be sent twice.
+    /// Whether the reply that is now complete has to be sent twice.
     pub(super) fn take_duplicate(&self) -> bool {
         let mut state = self.0.lock().expect("no panic under the lock");
         let due = std::mem::take(&mut state.duplicate);
@@ -91,7 +91,7 @@ impl Armed {
         due
     }
 
-    /// The fault that strikes in the next `count` bytes of a connection, and at which of them.
+    /// The fault that is triggered in the next `count` bytes of a connection, and at which of them.
     pub(super) fn take(
         &self,
         direction: Direction,
@@ -99,18 +99,18 @@ impl Armed {
         count: usize,
     ) -> Option<(usize, Fault)> {
         let mut state = self.0.lock().expect("no panic under the lock");
-        let waiting = state.faults[direction.index()].as_ref()?;
-        if progress.number != waiting.number {
-            *progress = Progress { number: waiting.number, passed: 0 };
+        let armed = state.faults[direction.index()].as_ref()?;
+        if progress.number != armed.number {
+            *progress = Progress { number: armed.number, passed: 0 };
         }
         let start = progress.passed;
         progress.passed += count as u64;
         // The end of a connection needs no byte behind it.
-        let at_the_end = matches!(waiting.fault, Fault::Cut | Fault::Reset | Fault::Stall);
-        if progress.passed < waiting.after || (progress.passed == waiting.after && !at_the_end) {
+        let at_the_end = matches!(armed.fault, Fault::Cut | Fault::Reset | Fault::Stall);
+        if progress.passed < armed.after || (progress.passed == armed.after && !at_the_end) {
             return None;
         }
-        let offset = usize::try_from(waiting.after - start).expect("within the bytes at hand");
+        let offset = usize::try_from(armed.after - start).expect("within the bytes at hand");
         let fault = state.faults[direction.index()].take()?.fault;
         state.triggered += 1;
         Some((offset, fault))

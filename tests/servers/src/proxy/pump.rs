@@ -13,8 +13,8 @@ use super::connection::End;
 use super::fault::{Direction, Fault, Progress};
 use super::message::Scanner;
 
-/// How much is held back before the sender is no longer read from.
-const HELD: usize = 4 << 20;
+/// The bytes that are buffered before the proxy stops reading from the sender.
+const MAX_BUFFERED: usize = 4 << 20;
 
 pub(super) struct Pump<'a> {
     shared: &'a Shared,
@@ -27,7 +27,7 @@ pub(super) struct Pump<'a> {
     jitter: Rng,
     progress: Progress,
     scanner: Scanner,
-    /// What came of a reply that is not complete.
+    /// The bytes of an incomplete reply.
     partial: Vec<u8>,
     muted: bool,
 }
@@ -70,11 +70,11 @@ impl<'a> Pump<'a> {
                 self.queue.clear();
                 self.held = 0;
                 if finished && self.direction == Direction::Replies {
-                    // The client learns nothing of it.
+                    // The client does not learn of the end.
                     return std::future::pending().await;
                 }
                 if finished {
-                    // Nobody is left to be kept in the dark.
+                    // The client has ended, so the connection to the server can end, too.
                     return Err(End::Cut);
                 }
             }
@@ -90,7 +90,7 @@ impl<'a> Pump<'a> {
                 biased;
                 changed = plans.changed() => changed.map_err(|_| End::Cut)?,
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-                read = from.read(&mut buffer), if !finished && self.held < HELD => {
+                read = from.read(&mut buffer), if !finished && self.held < MAX_BUFFERED => {
                     // The plan may have changed since the wait began.
                     let plan = self.shared.plan.borrow().clone();
                     let half_open = self.connection <= plan.half_open_to;
@@ -121,15 +121,15 @@ impl<'a> Pump<'a> {
         self.queue.push_back((self.last_due, item));
     }
 
-    /// Queues what was read, or what a fault makes of it.
+    /// Queues the bytes, as changed by a fault.
     fn take(&mut self, bytes: &[u8], delay: Duration) {
         let mut bytes = self.scan(bytes);
         if self.muted {
             return;
         }
-        let strike = self.shared.armed.take(self.direction, &mut self.progress, bytes.len());
+        let triggered = self.shared.armed.take(self.direction, &mut self.progress, bytes.len());
         let mut end = None;
-        match strike {
+        match triggered {
             None => {}
             Some((at, Fault::Flip(bits))) => bytes[at] ^= bits,
             Some((at, Fault::Insert(inserted))) => drop(bytes.splice(at..at, inserted)),

@@ -80,7 +80,7 @@ impl ServerOptions {
         self.lines(&[&format!("requirepass {password}")])
     }
 
-    /// Adds a user with a password who may do everything, and turns the default user off.
+    /// Adds a user with a password and all rights, and turns the default user off.
     #[must_use]
     pub fn user(mut self, name: &str, password: &str) -> Self {
         self.login = Some((name.to_owned(), password.to_owned()));

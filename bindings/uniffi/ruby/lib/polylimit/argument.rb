@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # What a caller passes, as what the native library takes.
+  # Checks and conversions of arguments for the native library.
   module Argument
-    # What the native library can be told; it says itself what it allows of that.
+    # The integers that the native library accepts. It checks their bounds itself.
     RANGE = (-(1 << 63)..((1 << 63) - 1)).freeze
 
     module_function
@@ -33,7 +33,7 @@ module Polylimit
       raise InvalidArgument, "key is #{described(value)}: allowed are strings and whole numbers"
     end
 
-    # Not what it holds: keys may be secrets.
+    # Omits the value: keys may be secrets.
     def described(value)
       value.nil? ? 'nil' : "of the class #{value.class}"
     end

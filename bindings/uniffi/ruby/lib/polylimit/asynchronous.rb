@@ -5,15 +5,15 @@ require 'forwardable'
 module Polylimit
   # The operations of a limiter for event loops of fibers, such as Async and Falcon. Made by Limiter#asynchronous.
   #
-  # The native library waits on a thread, so each call waits on one of its own, and the event loop runs other fibers
-  # meanwhile. Takes and returns what the limiter does, and stands in its place in Polylimit::Rack. A fiber that is stopped
-  # in #acquire gives up its place in line; another call that it waits for goes on to its end.
+  # Each call blocks a thread of its own, and the event loop runs other fibers meanwhile. Arguments and results are those of
+  # the limiter, which it can replace in Polylimit::Rack. A fiber that is stopped in #acquire leaves the queue; other calls
+  # continue to their end.
   class Asynchronous
     extend Forwardable
 
-    WAITING = %i[check check_many check_together peek take charge refund reset acquire ready doctor close].freeze
+    BLOCKING = %i[check check_many check_together peek take charge refund reset acquire ready doctor close].freeze
 
-    # What never waits.
+    # Operations that never block.
     def_delegators :@limiter, :policy, :policy_for, :policies, :set_policy, :set_credentials, :keys, :stats
 
     # The limiter that made it.
@@ -28,10 +28,10 @@ module Polylimit
       '#<Polylimit::Asynchronous>'
     end
 
-    WAITING.each do |operation|
+    BLOCKING.each do |operation|
       define_method(operation) do |*arguments, **named|
         thread = Thread.new { @limiter.public_send(operation, *arguments, **named) }
-        # Whoever waits for the thread is told.
+        # `value` raises the exception in the caller.
         thread.report_on_exception = false
         thread.value
       ensure

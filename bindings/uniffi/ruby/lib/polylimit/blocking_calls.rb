@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # Lets other threads of Ruby run during the calls that may wait for a store.
-  module WithoutTheLock
-    METHOD = 'uniffi_polylimit_uniffi_fn_method_'
-    # Methods of the native classes that may wait.
-    WAITING = {
+  # Releases Ruby's global VM lock during native calls that may wait for a store, so that other threads run.
+  module BlockingCalls
+    PREFIX = 'uniffi_polylimit_uniffi_fn_method_'
+    # Methods of the native classes that may block.
+    METHODS = {
       'limiter' => %w[check check_many check_together peek take charge refund reset shut_down],
-      'waiting' => %w[wait give_up]
+      'pendingcall' => %w[wait cancel]
     }.freeze
-    FUNCTIONS = WAITING.flat_map { |type, methods| methods.map { |method| "#{METHOD}#{type}_#{method}" } }.freeze
+    FUNCTIONS = METHODS.flat_map { |type, methods| methods.map { |method| "#{PREFIX}#{type}_#{method}" } }.freeze
 
     def attach_function(name, arguments, returned)
       super(name, arguments, returned, blocking: FUNCTIONS.include?(name.to_s))

@@ -2,7 +2,8 @@
 
 require 'logger'
 
-# The native library, with a function that is not generated: it is called after every decision, and costs less than those.
+# Adds a function to the native library that is not generated. It is called after every decision, and costs less than a
+# generated one.
 module PolylimitNative
   UniFFILib.attach_function(:polylimit_uniffi_has_events, [], :bool)
 
@@ -13,24 +14,24 @@ end
 
 module Polylimit
   class << self
-    # Told, as warnings, when a limiter begins to decide without its store, when it decides with it again, and what its
-    # doctor finds. Any Logger, such as that of Rails; nil for none. Unless told otherwise it writes warnings to $stderr.
+    # The Logger that receives, as warnings, when a limiter begins to decide without its store, when it decides with it again,
+    # and findings of its doctor; nil for none. The default writes warnings to $stderr.
     attr_accessor :logger
   end
   self.logger = Logger.new($stderr, level: Logger::WARN, progname: 'polylimit')
 
-  # What a limiter tells is kept by the native library, for all limiters of the process, until a thread comes for it: the
-  # one of the next call of any limiter. No thread of the library calls Ruby.
+  # Delivers events. The native library queues the events of all limiters of the process until the next call of any limiter
+  # takes them on its own thread. No native thread calls Ruby.
   module Events
-    # Whom a limiter tells, until it is closed.
+    # Receives the events of a limiter until the limiter is closed.
     class Listener
       def initialize(on_degraded)
         @is_open = true
         @on_degraded = on_degraded
       end
 
-      # Nothing that goes wrong here disturbs the call that comes here.
-      def hear(event)
+      # An error here does not affect the call that delivers the event.
+      def receive(event)
         return unless @is_open
 
         Events.log(event.message)
@@ -45,10 +46,10 @@ module Polylimit
       end
     end
 
-    # By the numbers of their limiters, which hold them.
+    # Listeners by the numbers of their limiters, which hold references to them.
     LISTENERS = ObjectSpace::WeakMap.new
 
-    # A listener of the limiter, which has to hold it.
+    # A listener for the limiter, which has to hold a reference to it.
     def self.listen(native, on_degraded)
       unless on_degraded.nil? || on_degraded.respond_to?(:call)
         raise InvalidArgument, "on_degraded is of the class #{on_degraded.class}: allowed is a proc, or what else has call"
@@ -57,17 +58,17 @@ module Polylimit
       listener
     end
 
-    # Tells what there is to tell, on this thread.
-    def self.tell
+    # Delivers the queued events on this thread.
+    def self.deliver
       return unless PolylimitNative.events?
 
-      PolylimitNative.take_events.each { |event| LISTENERS[event.limiter]&.hear(event) }
+      PolylimitNative.take_events.each { |event| LISTENERS[event.limiter]&.receive(event) }
     end
 
     def self.log(message)
       Polylimit.logger&.warn(message)
     rescue StandardError
-      # There is no other place to tell it.
+      # There is no other place to report it.
       nil
     end
   end

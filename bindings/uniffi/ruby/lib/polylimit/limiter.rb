@@ -43,32 +43,32 @@ module Polylimit
 
     # Decides, and spends the cost from every quota of the policy when all admit it.
     def check(key, policy: nil, cost: nil)
-      told @native.check(Argument.request(key, policy, cost))
+      deliver @native.check(Argument.request(key, policy, cost))
     end
 
-    # The decision that a check would give now; leaves no trace.
+    # The decision that a check would give now; changes no state.
     def peek(key, policy: nil, cost: nil)
-      told @native.peek(Argument.request(key, policy, cost))
+      deliver @native.peek(Argument.request(key, policy, cost))
     end
 
-    # Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+    # Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
     def take(key, policy: nil, cost: nil)
-      told @native.take(Argument.request(key, policy, cost))
+      deliver @native.take(Argument.request(key, policy, cost))
     end
 
-    # Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+    # Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
     def charge(key, policy: nil, cost: nil)
-      told @native.charge(Argument.request(key, policy, cost))
+      deliver @native.charge(Argument.request(key, policy, cost))
     end
 
-    # Gives back up to what is used, the newest first.
+    # Returns units, at most those that are used, the newest first.
     def refund(key, policy: nil, cost: nil)
-      told @native.refund(Argument.request(key, policy, cost))
+      deliver @native.refund(Argument.request(key, policy, cost))
     end
 
-    # Forgets the key under its policy.
+    # Removes the state of the key under its policy.
     def reset(key, policy: nil)
-      told @native.reset(Argument.request(key, policy, nil))
+      deliver @native.reset(Argument.request(key, policy, nil))
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
@@ -76,40 +76,40 @@ module Polylimit
     # within 0.1 s: it gives up its place in line, and gives back what it was admitted.
     def acquire(key, timeout:, policy: nil, cost: nil)
       request = Argument.request(key, policy, cost)
-      told(Interruptible.answer(:decision) { @native.start_acquire(request, timeout) })
+      deliver(Interruptible.answer(:decision) { @native.start_acquire(request, timeout) })
     end
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
     # decided on its own, in order, and has a decision or an error.
     def check_many(requests)
-      asked = Argument.requests(requests).map { |request| asked(request) }
-      decided = told @native.check_many(asked.reject { |one| one.is_a?(InvalidArgument) })
-      asked.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : result(decided.shift) }
+      converted = Argument.requests(requests).map { |request| native_request(request) }
+      decided = deliver @native.check_many(converted.reject { |one| one.is_a?(InvalidArgument) })
+      converted.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : result(decided.shift) }
     end
 
     # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
     # have spent is given back. Requests of several keys are refused.
     def check_together(requests)
-      told @native.check_together(Argument.requests(requests).map { |request| Argument.one_of_several(request) })
+      deliver @native.check_together(Argument.requests(requests).map { |request| Argument.one_of_several(request) })
     end
 
-    # Waits until the store answers, at most for so many seconds. Nothing needs it.
+    # Waits until the store answers, at most for so many seconds. A service may call it when it starts.
     def ready(timeout)
       Interruptible.answer(:ready) { @native.start_ready(timeout) }
     end
 
-    # Looks at the store with the eyes of an operator.
+    # Examines the store for an operator.
     def doctor
       Interruptible.answer(:findings) { @native.start_doctor }
     end
 
-    # Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+    # Registers a policy, or changes the numbers of the one of that name. The usage is kept.
     def set_policy(name, quotas)
       policy = Argument.policy(name, quotas)
       @native.set_policy(policy.name, policy.quotas)
     end
 
-    # The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+    # The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
     def policy(name)
       @native.policy(Argument.name(name))
     end
@@ -131,7 +131,7 @@ module Polylimit
       @native.keys
     end
 
-    # What became of the operations so far: counts by name.
+    # Counters of the operations so far, by name.
     def stats
       @native.stats
     end
@@ -150,14 +150,14 @@ module Polylimit
 
     private
 
-    # The answer, after limiters have told what they noticed.
-    def told(answer)
-      Events.tell
+    # Delivers events, and returns the answer.
+    def deliver(answer)
+      Events.deliver
       answer
     end
 
-    # The request, or why it is none.
-    def asked(request)
+    # The native request, or the error of an invalid one.
+    def native_request(request)
       Argument.one_of_several(request)
     rescue InvalidArgument => e
       e

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# The generated sources open classes by these names again, so that each has the name by which callers know it.
+# Classes that the generated sources reopen, so that callers see them in the module Polylimit.
 module Polylimit
-  # The caller passed something that is not allowed.
+  # An argument is not allowed.
   class InvalidArgument < StandardError; end
   # The store could not be reached in time.
   class StoreUnavailable < StandardError; end
@@ -14,14 +14,14 @@ module Polylimit
   class Internal < StandardError; end
 
   # Among them: ManualClock, a clock for tests, which stands still until it is set or advanced (#now_us, #set in
-  # microseconds, #advance in seconds); ClientAddressRules, networks that are trusted to say for whom a request was
-  # forwarded: `new(trust, header, ipv4_prefix, ipv6_prefix)`; DegradedEvent, what a limiter tells its operators (#kind, #reason,
+  # microseconds, #advance in seconds); ClientAddressRules, networks of proxies that are trusted to name the client of a
+  # forwarded request: `new(trust, header, ipv4_prefix, ipv6_prefix)`; DegradedEvent, what a limiter tells its operators (#kind, #reason,
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
-    ClientAddressRules Decision DegradedEvent ErrorRow Finding HeaderField ManualClock Outcome Policy Problem QuotaNumbers
-    QuotaUsage Request Response Settings StoreOption Usage Waiting
+    ClientAddressRules Decision DegradedEvent ErrorRow Finding HeaderField ManualClock Outcome PendingCall Policy Problem QuotaNumbers
+    QuotaUsage Request Response Settings StoreOption Usage
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
-  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :Waiting
+  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :PendingCall
 
   # Gives the generated module these classes.
   def self.name_classes(generated)

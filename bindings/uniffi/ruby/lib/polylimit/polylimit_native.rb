@@ -1147,11 +1147,11 @@ class RustBufferStream
     return ManualClock.uniffi_lift(handle)
   end
 
-  # The Object type Waiting.
+  # The Object type PendingCall.
 
-  def read_TypeWaiting
+  def read_TypePendingCall
     handle = unpack_from 8, 'Q>'
-    return Waiting.uniffi_lift(handle)
+    return PendingCall.uniffi_lift(handle)
   end
 
   # The Record type CheckResult.
@@ -1847,10 +1847,10 @@ class RustBufferBuilder
     pack_into(8, 'Q>', handle)
   end
 
-  # The Object type Waiting.
+  # The Object type PendingCall.
 
-  def write_TypeWaiting(obj)
-    handle = Waiting.uniffi_lower obj
+  def write_TypePendingCall(obj)
+    handle = PendingCall.uniffi_lower obj
     pack_into(8, 'Q>', handle)
   end
 
@@ -2413,7 +2413,7 @@ private_class_method :consume_buffer_into_error
 # For now we just look it up by name.
 module UniFFILib
   extend FFI::Library
-  extend ::Polylimit::WithoutTheLock
+  extend ::Polylimit::BlockingCalls
 
   
   ffi_lib ::Polylimit::LIBRARY
@@ -2595,30 +2595,6 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
-  attach_function :uniffi_polylimit_uniffi_fn_clone_manualclock,
-    [:uint64, RustCallStatus.by_ref],
-    :uint64
-
-  attach_function :uniffi_polylimit_uniffi_fn_free_manualclock,
-    [:uint64, RustCallStatus.by_ref],
-    :void
-
-  attach_function :uniffi_polylimit_uniffi_fn_constructor_manualclock_new,
-    [:int64, RustCallStatus.by_ref],
-    :uint64
-
-  attach_function :uniffi_polylimit_uniffi_fn_method_manualclock_advance,
-    [:uint64, :int64, RustCallStatus.by_ref],
-    :void
-
-  attach_function :uniffi_polylimit_uniffi_fn_method_manualclock_now_us,
-    [:uint64, RustCallStatus.by_ref],
-    :int64
-
-  attach_function :uniffi_polylimit_uniffi_fn_method_manualclock_set,
-    [:uint64, :int64, RustCallStatus.by_ref],
-    :void
-
   attach_function :uniffi_polylimit_uniffi_fn_clone_limiter,
     [:uint64, RustCallStatus.by_ref],
     :uint64
@@ -2711,33 +2687,57 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
-  attach_function :uniffi_polylimit_uniffi_fn_clone_waiting,
+  attach_function :uniffi_polylimit_uniffi_fn_clone_pendingcall,
     [:uint64, RustCallStatus.by_ref],
     :uint64
 
-  attach_function :uniffi_polylimit_uniffi_fn_free_waiting,
+  attach_function :uniffi_polylimit_uniffi_fn_free_pendingcall,
     [:uint64, RustCallStatus.by_ref],
     :void
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_decision,
+  attach_function :uniffi_polylimit_uniffi_fn_method_pendingcall_cancel,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_pendingcall_decision,
     [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_findings,
+  attach_function :uniffi_polylimit_uniffi_fn_method_pendingcall_findings,
     [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_give_up,
+  attach_function :uniffi_polylimit_uniffi_fn_method_pendingcall_ready,
     [:uint64, RustCallStatus.by_ref],
     :void
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_ready,
-    [:uint64, RustCallStatus.by_ref],
-    :void
-
-  attach_function :uniffi_polylimit_uniffi_fn_method_waiting_wait,
+  attach_function :uniffi_polylimit_uniffi_fn_method_pendingcall_wait,
     [:uint64, :int64, RustCallStatus.by_ref],
     :int8
+
+  attach_function :uniffi_polylimit_uniffi_fn_clone_manualclock,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_manualclock,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_constructor_manualclock_new,
+    [:int64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_manualclock_advance,
+    [:uint64, :int64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_manualclock_now_us,
+    [:uint64, RustCallStatus.by_ref],
+    :int64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_manualclock_set,
+    [:uint64, :int64, RustCallStatus.by_ref],
+    :void
 
   attach_function :uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug,
     [RustBuffer.by_value, RustCallStatus.by_ref],
@@ -3027,18 +3027,6 @@ module UniFFILib
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_manualclock_advance,
-    [],
-    :uint16
-
-  attach_function :uniffi_polylimit_uniffi_checksum_method_manualclock_now_us,
-    [],
-    :uint16
-
-  attach_function :uniffi_polylimit_uniffi_checksum_method_manualclock_set,
-    [],
-    :uint16
-
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_charge,
     [],
     :uint16
@@ -3119,23 +3107,35 @@ module UniFFILib
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_decision,
+  attach_function :uniffi_polylimit_uniffi_checksum_method_pendingcall_cancel,
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_findings,
+  attach_function :uniffi_polylimit_uniffi_checksum_method_pendingcall_decision,
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_give_up,
+  attach_function :uniffi_polylimit_uniffi_checksum_method_pendingcall_findings,
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_ready,
+  attach_function :uniffi_polylimit_uniffi_checksum_method_pendingcall_ready,
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_method_waiting_wait,
+  attach_function :uniffi_polylimit_uniffi_checksum_method_pendingcall_wait,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_manualclock_advance,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_manualclock_now_us,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_manualclock_set,
     [],
     :uint16
 
@@ -3143,11 +3143,11 @@ module UniFFILib
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_constructor_manualclock_new,
+  attach_function :uniffi_polylimit_uniffi_checksum_constructor_limiter_new,
     [],
     :uint16
 
-  attach_function :uniffi_polylimit_uniffi_checksum_constructor_limiter_new,
+  attach_function :uniffi_polylimit_uniffi_checksum_constructor_manualclock_new,
     [],
     :uint16
 
@@ -3873,80 +3873,6 @@ end
 
 end
 
-  class ManualClock
-
-  # A private helper for initializing instances of the class from a raw handle,
-  # bypassing any initialization logic and ensuring they are GC'd properly.
-  def self.uniffi_allocate(handle)
-    inst = allocate
-    inst.instance_variable_set :@handle, handle
-    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
-    return inst
-  end
-
-  # A private helper for registering an object finalizer.
-  # N.B. it's important that this does not capture a reference
-  # to the actual instance, only its underlying handle.
-  def self.uniffi_define_finalizer_by_handle(handle, object_id)
-    Proc.new do |_id|
-      ::PolylimitNative.rust_call(
-        :uniffi_polylimit_uniffi_fn_free_manualclock,
-        handle
-      )
-    end
-  end
-  # A private helper for lowering instances into a raw handle.
-  # This does an explicit typecheck, because accidentally lowering a different type of
-  # object in a place where this type is expected, could lead to memory unsafety.
-  def self.uniffi_check_lower(inst)
-    if !inst.is_a? self
-      raise TypeError.new "Expected a ManualClock instance, got #{inst}"
-    end
-  end
-
-  def uniffi_clone_handle()
-    return ::PolylimitNative.rust_call(
-      :uniffi_polylimit_uniffi_fn_clone_manualclock,
-      @handle
-    )
-  end
-
-  def self.uniffi_lower(inst)
-    return inst.uniffi_clone_handle()
-  end
-
-  def self.uniffi_lift(handle)
-    uniffi_allocate handle
-  end
-  def initialize(now_us)
-        now_us = ::PolylimitNative::uniffi_in_range(now_us, "i64", -2**63, 2**63)
-
-    handle = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_constructor_manualclock_new,now_us)
-    @handle = handle
-    ObjectSpace.define_finalizer(self, self.class.uniffi_define_finalizer_by_handle(handle, self.object_id))
-  end
-
-  
-
-  def advance(by)
-        by = by
-
-      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_manualclock_advance,uniffi_clone_handle(),::Polylimit::Span.microseconds(by))
-  end
-
-  def now_us()
-    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_manualclock_now_us,uniffi_clone_handle(),)
-    return result.to_i
-  end
-  def set(now_us)
-        now_us = ::PolylimitNative::uniffi_in_range(now_us, "i64", -2**63, 2**63)
-
-      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_manualclock_set,uniffi_clone_handle(),now_us)
-  end
-
-  
-end
-
   class Limiter
 
   # A private helper for initializing instances of the class from a raw handle,
@@ -4096,17 +4022,17 @@ end
         timeout = timeout
 
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_start_acquire,uniffi_clone_handle(),RustBuffer.alloc_from_TypeRequest(request),::Polylimit::Span.microseconds(timeout))
-    return Waiting.uniffi_lift(result)
+    return PendingCall.uniffi_lift(result)
   end
   def start_doctor()
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_start_doctor,uniffi_clone_handle(),)
-    return Waiting.uniffi_lift(result)
+    return PendingCall.uniffi_lift(result)
   end
   def start_ready(timeout)
         timeout = timeout
 
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_start_ready,uniffi_clone_handle(),::Polylimit::Span.microseconds(timeout))
-    return Waiting.uniffi_lift(result)
+    return PendingCall.uniffi_lift(result)
   end
   def stats()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_stats,uniffi_clone_handle(),)
@@ -4121,7 +4047,7 @@ end
 
 end
 
-  class Waiting
+  class PendingCall
 
   # A private helper for initializing instances of the class from a raw handle,
   # bypassing any initialization logic and ensuring they are GC'd properly.
@@ -4138,7 +4064,7 @@ end
   def self.uniffi_define_finalizer_by_handle(handle, object_id)
     Proc.new do |_id|
       ::PolylimitNative.rust_call(
-        :uniffi_polylimit_uniffi_fn_free_waiting,
+        :uniffi_polylimit_uniffi_fn_free_pendingcall,
         handle
       )
     end
@@ -4148,13 +4074,13 @@ end
   # object in a place where this type is expected, could lead to memory unsafety.
   def self.uniffi_check_lower(inst)
     if !inst.is_a? self
-      raise TypeError.new "Expected a Waiting instance, got #{inst}"
+      raise TypeError.new "Expected a PendingCall instance, got #{inst}"
     end
   end
 
   def uniffi_clone_handle()
     return ::PolylimitNative.rust_call(
-      :uniffi_polylimit_uniffi_fn_clone_waiting,
+      :uniffi_polylimit_uniffi_fn_clone_pendingcall,
       @handle
     )
   end
@@ -4169,29 +4095,103 @@ end
 
   
 
+  def cancel()
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_pendingcall_cancel,uniffi_clone_handle(),)
+  end
+
   def decision()
-    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_decision,uniffi_clone_handle(),)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_pendingcall_decision,uniffi_clone_handle(),)
     return result.consume_into_TypeDecision
   end
   def findings()
-    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_findings,uniffi_clone_handle(),)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_pendingcall_findings,uniffi_clone_handle(),)
     return result.consume_into_SequenceTypeFinding
   end
-  def give_up()
-      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_give_up,uniffi_clone_handle(),)
-  end
-
   def ready()
-      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_ready,uniffi_clone_handle(),)
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_pendingcall_ready,uniffi_clone_handle(),)
   end
 
-  def wait(longest)
-        longest = longest
+  def wait(timeout)
+        timeout = timeout
 
-    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_waiting_wait,uniffi_clone_handle(),::Polylimit::Span.microseconds(longest))
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_pendingcall_wait,uniffi_clone_handle(),::Polylimit::Span.microseconds(timeout))
     return 1 == result
   end
 
+end
+
+  class ManualClock
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_manualclock,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a ManualClock instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_manualclock,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+  def initialize(now_us)
+        now_us = ::PolylimitNative::uniffi_in_range(now_us, "i64", -2**63, 2**63)
+
+    handle = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_constructor_manualclock_new,now_us)
+    @handle = handle
+    ObjectSpace.define_finalizer(self, self.class.uniffi_define_finalizer_by_handle(handle, self.object_id))
+  end
+
+  
+
+  def advance(by)
+        by = by
+
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_manualclock_advance,uniffi_clone_handle(),::Polylimit::Span.microseconds(by))
+  end
+
+  def now_us()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_manualclock_now_us,uniffi_clone_handle(),)
+    return result.to_i
+  end
+  def set(now_us)
+        now_us = ::PolylimitNative::uniffi_in_range(now_us, "i64", -2**63, 2**63)
+
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_manualclock_set,uniffi_clone_handle(),now_us)
+  end
+
+  
 end
 
 

@@ -5,7 +5,7 @@ require_relative 'rack_options'
 require_relative 'spending'
 
 module Polylimit
-  # What was decided about a request: its policies with their decisions, in order.
+  # The decisions about a request, with their policies, in order.
   RateLimit = Struct.new(:outcomes) do
     # The first denial, or else the decision that has the least left.
     def decision
@@ -14,9 +14,9 @@ module Polylimit
     end
   end
 
-  # A request that was denied: what was decided, what is answered unless told otherwise, and the response's fields.
+  # A denied request: its decisions, the default response, and the header fields.
   Denial = Struct.new(:rate_limit, :problem, :fields)
-  # A request that the store did not decide: what was decided in its place, or the error of nobody having decided.
+  # A request that the store did not decide: the decisions of the outage policy, or the error.
   Outage = Struct.new(:rate_limit, :error)
 
   # Rack middleware that limits the requests which pass through it.
@@ -40,7 +40,7 @@ module Polylimit
   # `headers`, one of "ietf", "legacy", "both" and "none"; `reset_form`, "seconds" or "epoch"; `client_address`,
   # ClientAddressRules. A mistake in them raises InvalidArgument when the middleware is made.
   class Rack
-    # Where the decision stands in the env.
+    # The name of the decision in the env.
     RATE_LIMIT = 'polylimit.rate_limit'
     OUTCOMES = 'polylimit.outcomes'
     # The fields that the middlewares on a request have written, so that those of an application are told apart.
@@ -80,7 +80,7 @@ module Polylimit
       begin
         limit(env)
       ensure
-        # Whoever asks after this is not further in.
+        # Requests that the application makes afterwards are not nested in this one.
         env[SPENDING] = before
       end
     end
@@ -100,15 +100,15 @@ module Polylimit
       [status, left.empty? ? headers : rewritten(env, headers, left), body]
     end
 
-    # Whoever asked further out gets back what it spent when this fails.
+    # Refunds the units of outer middlewares when the decision fails.
     def decide(env)
       check(env)
     rescue StandardError
-      env[SPENDING]&.give_back
+      env[SPENDING]&.refund_all
       raise
     end
 
-    # nil when nobody could decide and the request is let through.
+    # nil when no decision could be made and the request is let through.
     def check(env)
       key = Argument.key(@key&.call(env) || address(env))
       cost = @cost.respond_to?(:call) ? @cost.call(env) : @cost
@@ -132,12 +132,12 @@ module Polylimit
         PolylimitNative::Outcome.new(policy: @limiter.policy(policy), decision: decision)
       end
       rate_limit = env[RATE_LIMIT] = RateLimit.new(outcomes)
-      # Nothing was spent if one of them denied.
+      # A denied policy spends nothing under any.
       spending = spend(env, rate_limit, requests.zip(decided)) if decisions.all?(&:allowed)
-      # What is overruled tells the client nothing.
+      # Overruled denials are not shown to the client.
       outcomes = outcomes.select { |outcome| outcome.decision.allowed } if overruled?(env, rate_limit, decisions)
       all = together(env, outcomes)
-      all = given_back(env, all) unless outcomes.all? { |outcome| outcome.decision.allowed }
+      all = refund_outer(env, all) unless outcomes.all? { |outcome| outcome.decision.allowed }
       said = PolylimitNative.respond(all, cost, @headers, @reset_form, text(env['HTTP_ACCEPT']))
       Verdict.new(rate_limit, written(env, said), said.problem, spending)
     end
@@ -168,7 +168,7 @@ module Polylimit
       end
     end
 
-    # Whether denials are let through: those that come from an outage. One by the store stands, with all beside it.
+    # Whether denials of the outage policy are let through. A denial of the store keeps all others in force, too.
     def overruled?(env, rate_limit, decisions)
       return false unless decisions.any?(&:is_outage)
 
@@ -183,9 +183,9 @@ module Polylimit
       env[OUTCOMES] = others + outcomes
     end
 
-    # The same after what was spent further out was given back, since the request is denied here.
-    def given_back(env, outcomes)
-      env[OUTCOMES] = replaced(outcomes, env[SPENDING]&.give_back || {})
+    # Refunds the units of outer middlewares, since the request is denied here, and returns the outcomes after that.
+    def refund_outer(env, outcomes)
+      env[OUTCOMES] = replaced(outcomes, env[SPENDING]&.refund_all || {})
     end
 
     # The outcomes with the decisions that tell what is left after a refund, found by the decision before it.
@@ -196,7 +196,7 @@ module Polylimit
       end
     end
 
-    # What fails counts as what answers 500.
+    # An application that raises counts as one that responds with 500.
     def answer(env, verdict)
       @app.call(env)
     rescue StandardError

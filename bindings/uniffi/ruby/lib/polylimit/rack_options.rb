@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # What the middleware is told, checked when it is made: mistakes are no answers to requests.
+  # Checks the options of the middleware when it is built, so that a mistake does not fail requests.
   module RackOptions
     OPERATIONS = %i[check_together refund policy policy_for].freeze
     POLICY = "a policy's name or quotas, or a list of at least one of them"
-    # The options of Rails' rate_limit, and what ours is; those of rack-attack and others are known to the library.
+    # The options of Rails' rate_limit and their replacements. The library knows those of rack-attack and others.
     RAILS = {
       'to' => 'policy, with quotas such as 100/minute', 'within' => 'policy, whose quotas name the period, such as 100/15m',
       'by' => 'key', 'with' => 'on_denied, which makes the response', 'store' => 'limiter', 'name' => 'scope',

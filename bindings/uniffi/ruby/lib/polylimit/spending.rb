@@ -1,58 +1,58 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # What a request has spent in one middleware, so that it can be given back: once, whatever the reasons.
+  # The units that a request has spent in one middleware, so that they can be refunded once.
   class Spending
     # One request to the limiter, with the decision that admitted it.
     Spent = Struct.new(:request, :decision)
 
-    # `before` is what was spent further out, nil when that is nothing. The block hears of an error of giving back.
-    def initialize(limiter, spent, before, &failed)
+    # `outer` has the units spent by outer middlewares, nil if none. The block is called with the error of a refund.
+    def initialize(limiter, spent, outer, &failed)
       @limiter = limiter
       @spent = spent
-      @before = before
+      @outer = outer
       @failed = failed
-      @is_given = false
+      @is_refunded = false
     end
 
-    # The decision by which the key was charged under this policy already, here or further out; nil when it was not.
+    # The decision by which the key was charged under this policy already, by this or an outer middleware; nil if it was not.
     def decision(limiter, key, policy)
       spent = @spent.find { |one| one.request[:key] == key && one.request[:policy] == policy } if here?(limiter)
-      spent ? spent.decision : @before&.decision(limiter, key, policy)
+      spent ? spent.decision : @outer&.decision(limiter, key, policy)
     end
 
-    # This and all that was spent further out. Gives what its decisions say then, each by what it said before.
-    def give_back
-      refund.update(@before ? @before.give_back : {})
+    # Refunds the units of this middleware and all outer ones. Returns the refunded decision for each decision.
+    def refund_all
+      refund.update(@outer ? @outer.refund_all : {})
     end
 
-    # Under every policy, also when it fails under one of them.
+    # Refunds the units under every policy, also when the refund under one of them fails.
     def refund
-      said = {}.compare_by_identity
-      return said if @is_given
+      refunds = {}.compare_by_identity
+      return refunds if @is_refunded
 
-      @is_given = true
-      errors = @spent.filter_map { |one| error_of(one, said) }
-      # There is an answer, which must not be lost for this.
+      @is_refunded = true
+      errors = @spent.filter_map { |one| error_of(one, refunds) }
+      # The error must not replace the response.
       @failed.call(errors.first) unless errors.empty?
-      said
+      refunds
     end
 
     private
 
-    # Whether it was spent by that limiter, by whichever of its faces, and not given back.
+    # Whether the units were spent by this limiter, through either of its classes, and not refunded.
     def here?(limiter)
-      !@is_given && synchronous(@limiter).equal?(synchronous(limiter))
+      !@is_refunded && synchronous(@limiter).equal?(synchronous(limiter))
     end
 
     def synchronous(limiter)
       limiter.is_a?(Asynchronous) ? limiter.limiter : limiter
     end
 
-    # The error of its failing, if it does.
-    def error_of(one, said)
+    # The error of the refund, if it fails.
+    def error_of(one, refunds)
       key, policy, cost = one.request.values_at(:key, :policy, :cost)
-      said[one.decision] = PolylimitNative.refunded(one.decision, @limiter.refund(key, policy: policy, cost: cost))
+      refunds[one.decision] = PolylimitNative.refunded(one.decision, @limiter.refund(key, policy: policy, cost: cost))
       nil
     rescue Error => e
       e

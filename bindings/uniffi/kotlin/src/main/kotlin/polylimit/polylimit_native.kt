@@ -698,12 +698,6 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_manualclock_advance(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_manualclock_now_us(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_manualclock_set(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge(
@@ -760,11 +754,17 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_take(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_manualclock_advance(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_manualclock_now_us(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_manualclock_set(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_constructor_manualclock_new(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_limiter_new(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_constructor_manualclock_new(
     ): Int
     external fun ffi_polylimit_uniffi_uniffi_contract_version(
     ): Int
@@ -796,18 +796,6 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_clientaddressrules_resolve(`ptr`: Long,`peer`: RustBuffer.ByValue,`lines`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_clone_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_free_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
-    external fun uniffi_polylimit_uniffi_fn_constructor_manualclock_new(`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_manualclock_advance(`ptr`: Long,`by`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
-    external fun uniffi_polylimit_uniffi_fn_method_manualclock_now_us(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_manualclock_set(`ptr`: Long,`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
     external fun uniffi_polylimit_uniffi_fn_clone_asynclimiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_asynclimiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -874,6 +862,18 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_take(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_clone_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_constructor_manualclock_new(`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_manualclock_advance(`ptr`: Long,`by`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_manualclock_now_us(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_manualclock_set(`ptr`: Long,`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -1022,34 +1022,25 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_func_wait_for_events() and 0xFFFF) != 20957) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_func_respond() and 0xFFFF) != 4960) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_respond() and 0xFFFF) != 47037) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_func_quota() and 0xFFFF) != 27113) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_quota() and 0xFFFF) != 62509) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_store_options() and 0xFFFF) != 62958) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() and 0xFFFF) != 14810) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() and 0xFFFF) != 37269) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 31611) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_advance() and 0xFFFF) != 21817) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() and 0xFFFF) != 21069) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_now_us() and 0xFFFF) != 29841) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_set() and 0xFFFF) != 50543) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() and 0xFFFF) != 5454) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge() and 0xFFFF) != 38773) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge() and 0xFFFF) != 2628) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_check() and 0xFFFF) != 25295) {
@@ -1058,28 +1049,28 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_check_many() and 0xFFFF) != 2861) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() and 0xFFFF) != 30047) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() and 0xFFFF) != 25517) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_peek() and 0xFFFF) != 51210) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_peek() and 0xFFFF) != 32800) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_ready() and 0xFFFF) != 44204) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_ready() and 0xFFFF) != 47123) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund() and 0xFFFF) != 20855) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund() and 0xFFFF) != 10840) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() and 0xFFFF) != 50603) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() and 0xFFFF) != 25437) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() and 0xFFFF) != 17125) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() and 0xFFFF) != 34801) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() and 0xFFFF) != 46398) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_charge() and 0xFFFF) != 52303) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_charge() and 0xFFFF) != 14226) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check() and 0xFFFF) != 63639) {
@@ -1088,55 +1079,64 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_many() and 0xFFFF) != 17481) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 7582) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 2411) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() and 0xFFFF) != 5730) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() and 0xFFFF) != 23854) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keys() and 0xFFFF) != 50166) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_peek() and 0xFFFF) != 48136) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_peek() and 0xFFFF) != 42177) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policies() and 0xFFFF) != 6957) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policies() and 0xFFFF) != 41588) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy() and 0xFFFF) != 2572) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy() and 0xFFFF) != 883) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() and 0xFFFF) != 11368) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() and 0xFFFF) != 15631) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_refund() and 0xFFFF) != 1538) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_refund() and 0xFFFF) != 27633) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_reset() and 0xFFFF) != 642) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_reset() and 0xFFFF) != 63846) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_set_credentials() and 0xFFFF) != 14490) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_set_policy() and 0xFFFF) != 56170) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_set_policy() and 0xFFFF) != 6993) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_shut_down() and 0xFFFF) != 42787) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_shut_down() and 0xFFFF) != 62521) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_stats() and 0xFFFF) != 52328) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_stats() and 0xFFFF) != 38941) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_take() and 0xFFFF) != 58199) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_take() and 0xFFFF) != 37929) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() and 0xFFFF) != 48332) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_advance() and 0xFFFF) != 37402) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_manualclock_new() and 0xFFFF) != 65244) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_now_us() and 0xFFFF) != 13182) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_set() and 0xFFFF) != 33645) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() and 0xFFFF) != 44584) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_limiter_new() and 0xFFFF) != 53489) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_manualclock_new() and 0xFFFF) != 42383) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
 }
@@ -1578,12 +1578,12 @@ public object FfiConverterByteArray: FfiConverterRustBuffer<ByteArray> {
 
 
 /**
- * Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+ * The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
  */
 public interface ClientAddressRulesInterface {
 
     /**
-     * The header that has to be handed to `resolve`, in lower case; none if nobody is trusted to write one.
+     * The header that has to be handed to `resolve`, in lower case; none if no proxy is trusted.
      */
     fun `header`(): kotlin.String?
 
@@ -1598,7 +1598,7 @@ public interface ClientAddressRulesInterface {
 }
 
 /**
- * Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one client.
+ * The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
  */
 open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInterface
 {
@@ -1627,7 +1627,7 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
     /**
      * `trust` has networks such as `10.0.0.0/8`, addresses, and the names `loopback`, `link-local` and `private`.
      * `header` is the one that the trusted proxies write, `x-forwarded-for` or `forwarded`. The prefixes are how many
-     * leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 unless told otherwise.
+     * leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 by default.
      */
     constructor(`trust`: List<kotlin.String>, `header`: kotlin.String? = null, `ipv4Prefix`: kotlin.Int? = null, `ipv6Prefix`: kotlin.Int? = null) :
         this(UniffiWithHandle,
@@ -1720,7 +1720,7 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
 
     
     /**
-     * The header that has to be handed to `resolve`, in lower case; none if nobody is trusted to write one.
+     * The header that has to be handed to `resolve`, in lower case; none if no proxy is trusted.
      */override fun `header`(): kotlin.String? {
             return FfiConverterOptionalString.lift(
     callWithHandle {
@@ -1890,7 +1890,7 @@ public object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRule
 
 
 /**
- * A clock for tests: it stands still until it is set or advanced, and it may go back.
+ * A clock for tests: it stands still until it is set or advanced, and may go back.
  */
 public interface ManualClockInterface {
 
@@ -1913,7 +1913,7 @@ public interface ManualClockInterface {
 }
 
 /**
- * A clock for tests: it stands still until it is set or advanced, and it may go back.
+ * A clock for tests: it stands still until it is set or advanced, and may go back.
  */
 open class ManualClock: Disposable, AutoCloseable, ManualClockInterface
 {
@@ -1940,7 +1940,7 @@ open class ManualClock: Disposable, AutoCloseable, ManualClockInterface
         this.cleanable = null
     }
     /**
-     * A clock that shows so many microseconds since the Unix epoch, 0 to 2^53 - 1.
+     * A clock that shows this time in microseconds since the Unix epoch, 0 to 2^53 - 1.
      */
     constructor(`nowUs`: kotlin.Long) :
         this(UniffiWithHandle,
@@ -2214,18 +2214,17 @@ public object FfiConverterTypeManualClock: FfiConverter<ManualClock, Long> {
 
 /**
  * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
- * Whoever is cancelled while it waits in `acquire` gives up its place.
+ * A call of `acquire` that is cancelled leaves the queue.
  */
 public interface NativeAsyncLimiterInterface {
 
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
+     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
     suspend fun `acquire`(`request`: Request, `timeout`: Span): Decision
 
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     suspend fun `charge`(`request`: Request): Usage
 
@@ -2240,32 +2239,32 @@ public interface NativeAsyncLimiterInterface {
     suspend fun `checkMany`(`requests`: List<Request>): List<CheckResult>
 
     /**
-     * Looks at the store with the eyes of an operator.
+     * Examines the store for an operator.
      */
     suspend fun `doctor`(): List<Finding>
 
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
     suspend fun `peek`(`request`: Request): Decision
 
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
      */
     suspend fun `ready`(`timeout`: Span)
 
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
     suspend fun `refund`(`request`: Request): Usage
 
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
     suspend fun `reset`(`request`: Request): Usage
 
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
     suspend fun `take`(`request`: Request): Usage
 
@@ -2274,7 +2273,7 @@ public interface NativeAsyncLimiterInterface {
 
 /**
  * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
- * Whoever is cancelled while it waits in `acquire` gives up its place.
+ * A call of `acquire` that is cancelled leaves the queue.
  */
 open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInterface
 {
@@ -2379,8 +2378,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
-     * and nothing was spent.
+     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2406,7 +2404,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2481,7 +2479,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Looks at the store with the eyes of an operator.
+     * Examines the store for an operator.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2505,7 +2503,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2530,7 +2528,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2556,7 +2554,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2581,7 +2579,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2606,7 +2604,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 
     
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
     @Throws(PolylimitException::class)
     @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
@@ -2774,7 +2772,7 @@ public interface NativeLimiterInterface {
     fun `asynchronous`(): NativeAsyncLimiter
 
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     fun `charge`(`request`: Request): Usage
 
@@ -2790,12 +2788,12 @@ public interface NativeLimiterInterface {
 
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back. Requests of several keys are refused.
+     * others have spent is refunded. Requests of several keys are refused.
      */
     fun `checkTogether`(`requests`: List<Request>): List<Decision>
 
     /**
-     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
      */
     fun `keepEvents`(): kotlin.Long
 
@@ -2805,7 +2803,7 @@ public interface NativeLimiterInterface {
     fun `keys`(): kotlin.Long?
 
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
     fun `peek`(`request`: Request): Decision
 
@@ -2815,7 +2813,7 @@ public interface NativeLimiterInterface {
     fun `policies`(): List<Policy>
 
     /**
-     * The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+     * The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
      */
     fun `policy`(`name`: kotlin.String): Policy?
 
@@ -2827,12 +2825,12 @@ public interface NativeLimiterInterface {
     fun `policyFor`(`policy`: kotlin.String? = null, `scope`: kotlin.String? = null): Policy
 
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
     fun `refund`(`request`: Request): Usage
 
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
     fun `reset`(`request`: Request): Usage
 
@@ -2842,22 +2840,22 @@ public interface NativeLimiterInterface {
     fun `setCredentials`(`username`: kotlin.String?, `password`: kotlin.String)
 
     /**
-     * Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+     * Registers a policy, or changes the numbers of the policy of that name. The usage is kept.
      */
     fun `setPolicy`(`name`: kotlin.String, `quotas`: kotlin.String)
 
     /**
-     * Gives back leases and closes connections; later operations fail. May be called again.
+     * Returns leases and closes connections; later operations fail. May be called again.
      */
     fun `shutDown`()
 
     /**
-     * What became of the operations so far: counts by name.
+     * Counters of the operations so far, by name.
      */
     fun `stats`(): Map<kotlin.String, kotlin.Long>
 
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
     fun `take`(`request`: Request): Usage
 
@@ -2998,7 +2996,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Spends the cost whether it fits or not, for a cost that is learnt afterwards.
+     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     @Throws(PolylimitException::class)override fun `charge`(`request`: Request): Usage {
             return FfiConverterTypeUsage.lift(
@@ -3053,7 +3051,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
     
     /**
      * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is given back. Requests of several keys are refused.
+     * others have spent is refunded. Requests of several keys are refused.
      */
     @Throws(PolylimitException::class)override fun `checkTogether`(`requests`: List<Request>): List<Decision> {
             return FfiConverterSequenceTypeDecision.lift(
@@ -3071,7 +3069,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Has what the limiter tells kept for `take_events`, from now on and until it is closed, under the number that this gives.
+     * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
      */override fun `keepEvents`(): kotlin.Long {
             return FfiConverterLong.lift(
     callWithHandle {
@@ -3103,7 +3101,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * The decision that a check would give now; leaves no trace.
+     * The decision that a check would give now; changes no state.
      */
     @Throws(PolylimitException::class)override fun `peek`(`request`: Request): Decision {
             return FfiConverterTypeDecision.lift(
@@ -3137,7 +3135,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+     * The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
      */override fun `policy`(`name`: kotlin.String): Policy? {
             return FfiConverterOptionalTypePolicy.lift(
     callWithHandle {
@@ -3175,7 +3173,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Gives back up to what is used, the newest first.
+     * Returns units, at most those that are used, the newest first.
      */
     @Throws(PolylimitException::class)override fun `refund`(`request`: Request): Usage {
             return FfiConverterTypeUsage.lift(
@@ -3193,7 +3191,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Forgets the key under its policy; the cost does not matter.
+     * Removes the state of the key under its policy; the cost does not matter.
      */
     @Throws(PolylimitException::class)override fun `reset`(`request`: Request): Usage {
             return FfiConverterTypeUsage.lift(
@@ -3229,7 +3227,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Registers a policy, or changes the numbers of the one of that name. What was used is kept.
+     * Registers a policy, or changes the numbers of the policy of that name. The usage is kept.
      */
     @Throws(PolylimitException::class)override fun `setPolicy`(`name`: kotlin.String, `quotas`: kotlin.String)
         =
@@ -3247,7 +3245,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Gives back leases and closes connections; later operations fail. May be called again.
+     * Returns leases and closes connections; later operations fail. May be called again.
      */
     @Throws(PolylimitException::class)override fun `shutDown`()
         =
@@ -3263,7 +3261,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * What became of the operations so far: counts by name.
+     * Counters of the operations so far, by name.
      */override fun `stats`(): Map<kotlin.String, kotlin.Long> {
             return FfiConverterMapStringLong.lift(
     callWithHandle {
@@ -3279,7 +3277,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
      */
     @Throws(PolylimitException::class)override fun `take`(`request`: Request): Usage {
             return FfiConverterTypeUsage.lift(
@@ -3336,11 +3334,11 @@ public object FfiConverterTypeNativeLimiter: FfiConverter<NativeLimiter, Long> {
 
 
 /**
- * One of several checks: a decision, or why there is none.
+ * The result of one of several checks: a decision or an error.
  */
 data class CheckResult (
     /**
-     * What was decided.
+     * The decision.
      */
     val `decision`: Decision?
     ,
@@ -3421,12 +3419,12 @@ data class Decision (
     val `delay`: Span
     ,
     /**
-     * Where the answer came from, such as `store`.
+     * The source of the answer, such as `store`.
      */
     val `source`: kotlin.String
     ,
     /**
-     * Whether the store could not be asked and the outage policy answered.
+     * Whether the outage policy answered, since the store was unavailable.
      */
     val `isOutage`: kotlin.Boolean
     ,
@@ -3436,7 +3434,7 @@ data class Decision (
     val `degraded`: kotlin.String?
     ,
     /**
-     * Each quota's own view, in the policy's order.
+     * The state under each quota, in the order of the policy.
      */
     val `quotas`: List<QuotaUsage>
 
@@ -3495,8 +3493,7 @@ public object FfiConverterTypeDecision: FfiConverterRustBuffer<Decision> {
 
 
 /**
- * What a limiter tells its operators: that it decides without its store, or with it again, or what keeps its limits from
- * being held.
+ * An event for operators: the limiter decides without its store, or with it again, or the doctor has a finding.
  */
 data class DegradedEvent (
     /**
@@ -3505,7 +3502,7 @@ data class DegradedEvent (
     val `limiter`: kotlin.Long
     ,
     /**
-     * What has happened: `started`, `ended` or `finding`.
+     * The kind of event: `started`, `ended` or `finding`.
      */
     val `kind`: kotlin.String
     ,
@@ -3595,7 +3592,7 @@ public object FfiConverterTypeDegradedEvent: FfiConverterRustBuffer<DegradedEven
  */
 data class ErrorRow (
     /**
-     * The number that stands for it in C, from 1 up.
+     * Its number in C, from 1 up.
      */
     val `number`: kotlin.Int
     ,
@@ -3638,21 +3635,21 @@ public object FfiConverterTypeErrorRow: FfiConverterRustBuffer<ErrorRow> {
 
 
 /**
- * Something that was found about the store.
+ * A finding about the store.
  */
 data class Finding (
     /**
-     * How much it matters: `fine`, `advice` or `problem`.
+     * Its severity: `fine`, `advice` or `problem`.
      */
     val `severity`: kotlin.String
     ,
     /**
-     * What was looked at, such as `version` or `rights`.
+     * The subject, such as `version` or `rights`.
      */
     val `subject`: kotlin.String
     ,
     /**
-     * What was found, and what to do about it. Holds no password and no key.
+     * The finding, and what to do about it. Contains no password and no key.
      */
     val `message`: kotlin.String
 
@@ -3749,7 +3746,7 @@ data class Outcome (
     val `policy`: Policy
     ,
     /**
-     * What it decided.
+     * Its decision.
      */
     val `decision`: Decision
 
@@ -3801,13 +3798,13 @@ data class Policy (
     val `quotas`: kotlin.String
     ,
     /**
-     * What it answers while the store cannot be asked: `fallback`, `allow` or `deny`; otherwise what the store's options
-     * say.
+     * The outage policy while the store is unavailable: `fallback`, `allow` or `deny`; the store's option by
+     * default.
      */
     val `outage`: kotlin.String? = null
     ,
     /**
-     * That its busy keys may be leased, such as `auto` or `100/500ms`; otherwise they are not.
+     * The lease of busy keys, such as `auto` or `100/500ms`; none by default.
      */
     val `lease`: kotlin.String? = null
 
@@ -3851,7 +3848,7 @@ public object FfiConverterTypePolicy: FfiConverterRustBuffer<Policy> {
 
 
 /**
- * What to answer to a denied request.
+ * The response to a denied request.
  */
 data class Problem (
     /**
@@ -3860,7 +3857,7 @@ data class Problem (
     val `status`: kotlin.Int
     ,
     /**
-     * What a person can do about this denial: one sentence.
+     * One sentence for a person about this denial.
      */
     val `detail`: kotlin.String
     ,
@@ -3875,7 +3872,7 @@ data class Problem (
     val `contentType`: kotlin.String
     ,
     /**
-     * The body: a problem document (RFC 9457), or text for who prefers that.
+     * The body: a problem document (RFC 9457), or text for clients that prefer it.
      */
     val `body`: kotlin.String
 
@@ -3922,16 +3919,16 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
 
 
 /**
- * The numbers of a quota; those that are left out are as in its text form.
+ * The numbers of a quota. Omitted numbers have the defaults of the text form.
  */
 data class QuotaNumbers (
     /**
-     * How many units in a period.
+     * The units of a period.
      */
     val `limit`: kotlin.Long
     ,
     /**
-     * How long a period is: 1 ms to 366 days.
+     * The period: 1 ms to 366 days.
      */
     val `period`: Span
     ,
@@ -3946,7 +3943,7 @@ data class QuotaNumbers (
     val `burst`: kotlin.Long? = null
     ,
     /**
-     * The units that come back together.
+     * The units that are refilled together.
      */
     val `step`: kotlin.Long? = null
     ,
@@ -4017,7 +4014,7 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
 
 
 /**
- * One quota's own view of a key, after the operation.
+ * The state of a key under one quota, after the operation.
  */
 data class QuotaUsage (
     /**
@@ -4072,11 +4069,11 @@ public object FfiConverterTypeQuotaUsage: FfiConverterRustBuffer<QuotaUsage> {
 
 
 /**
- * A key, the policy that is applied to it, and the units that the request spends. Its text does not show the key.
+ * A key, the policy that is applied to it, and the units that the request spends. Its text form omits the key.
  */
 data class Request (
     /**
-     * Whom or what the policy is applied to: up to 1 MiB.
+     * The key, such as a user or an address: up to 1 MiB.
      */
     val `key`: kotlin.ByteArray
     ,
@@ -4086,7 +4083,7 @@ data class Request (
     val `policy`: kotlin.String? = null
     ,
     /**
-     * The units that the request spends, 0 to 10^12; 1 unless told otherwise.
+     * The units that the request spends, 0 to 10^12; 1 by default.
      */
     val `cost`: kotlin.Long? = null
 
@@ -4136,7 +4133,7 @@ public object FfiConverterTypeRequest: FfiConverterRustBuffer<Request> {
 
 
 /**
- * What the response to a request says of its limits.
+ * The parts of a response that describe its limits.
  */
 data class Response (
     /**
@@ -4145,7 +4142,7 @@ data class Response (
     val `fields`: List<HeaderField>
     ,
     /**
-     * What to answer, if the request was denied.
+     * The response, if the request was denied.
      */
     val `problem`: Problem?
 
@@ -4183,11 +4180,11 @@ public object FfiConverterTypeResponse: FfiConverterRustBuffer<Response> {
 
 
 /**
- * What a limiter is made of. Its text shows neither the store's URL nor values of options, in which passwords may be.
+ * The settings of a limiter. Their text form omits the store's URL and the values of options, which may contain passwords.
  */
 data class Settings (
     /**
-     * Where the states are kept, as a URL: `memory:`, `local:<name>` or one such as `redis://localhost`.
+     * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
      */
     val `store`: kotlin.String? = null
     ,
@@ -4202,7 +4199,7 @@ data class Settings (
     val `options`: Map<kotlin.String, kotlin.String> = mapOf()
     ,
     /**
-     * By which clock to decide, in tests.
+     * The clock, in tests.
      */
     val `clock`: ManualClock? = null
 
@@ -4275,22 +4272,22 @@ data class StoreOption (
     val `name`: kotlin.String
     ,
     /**
-     * What its values are: `duration`, `number` or `text`.
+     * The type of its values: `duration`, `number` or `text`.
      */
     val `kind`: kotlin.String
     ,
     /**
-     * What it is for.
+     * Its purpose.
      */
     val `about`: kotlin.String
     ,
     /**
-     * Which values it may have.
+     * Its allowed values.
      */
     val `allowed`: kotlin.String
     ,
     /**
-     * The value that it has unless told otherwise.
+     * Its default value.
      */
     val `defaultValue`: kotlin.String?
 
@@ -4337,7 +4334,7 @@ public object FfiConverterTypeStoreOption: FfiConverterRustBuffer<StoreOption> {
 
 
 /**
- * The answer to a take, a charge, a refund or a reset: what is left after it.
+ * The answer to a take, a charge, a refund or a reset.
  */
 data class Usage (
     /**
@@ -4356,12 +4353,12 @@ data class Usage (
     val `taken`: kotlin.Long
     ,
     /**
-     * Where the answer came from, such as `store`.
+     * The source of the answer, such as `store`.
      */
     val `source`: kotlin.String
     ,
     /**
-     * Whether the store could not be asked and the outage policy answered.
+     * Whether the outage policy answered, since the store was unavailable.
      */
     val `isOutage`: kotlin.Boolean
     ,
@@ -4371,7 +4368,7 @@ data class Usage (
     val `degraded`: kotlin.String?
     ,
     /**
-     * Each quota's own view, in the policy's order.
+     * The state under each quota, in the order of the policy.
      */
     val `quotas`: List<QuotaUsage>
 
@@ -5329,9 +5326,9 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
 
         /**
-         * What the response to a request says of its limits.
+         * The parts of a response that describe its limits.
          *
-         * `cost` is the number of units that the request asked for, 1 unless told otherwise, `style` one of `ietf`, `legacy`, `both` and `none`,
+         * `cost` is the number of units that the request asked for, 1 by default, `style` one of `ietf`, `legacy`, `both` and `none`,
          * `reset_form` how `x-ratelimit-reset` tells a time, `seconds` or `epoch`, and `accept` the request's field of that name.
          */
     @Throws(PolylimitException::class) fun `respond`(`outcomes`: List<Outcome>, `cost`: kotlin.Long?, `style`: kotlin.String?, `resetForm`: kotlin.String?, `accept`: kotlin.String?): Response {
