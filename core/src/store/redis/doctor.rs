@@ -1,9 +1,10 @@
 //! A look at the server with the eyes of an operator: what would go wrong, and what to do about it.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+use redis::{InfoDict, RedisResult};
 
 use crate::error::Error;
 use crate::rules::decision::Degradation;
@@ -17,7 +18,6 @@ use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::handshake::server_us;
-use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::session::Session;
 use crate::store::redis::{RedisStore, invalidation};
 use crate::store::request::Action;
@@ -178,7 +178,7 @@ impl Doctor {
         session: &mut Session,
         look: Look,
         findings: &mut Findings,
-    ) -> io::Result<()> {
+    ) -> RedisResult<()> {
         self.examine_latency(session, findings).await?;
         examine_info(session, findings).await?;
         match look {
@@ -188,15 +188,17 @@ impl Doctor {
     }
 
     /// Sees whether others are told what is given back. The session is of no use for anything else after that.
-    async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
+    async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let channel = &self.channel;
-        let (severity, message) = match invalidation::try_out(session, channel).await? {
+        let (severity, message) = match invalidation::try_out(session, channel).await {
             Ok(()) => (Severity::Fine, format!("what a process gives back is told to others by {channel}")),
-            Err(refusal) => (
+            Err(error) if error.code().is_none() => return Err(error),
+            Err(error) => (
                 Severity::Advice,
                 format!(
-                    "what a process gives back is not told to others, who see it after denial_cache_max ({refusal}): \
+                    "what a process gives back is not told to others, who see it after denial_cache_max ({}): \
                      grant the user &{}:* +publish +subscribe",
+                    error.detail().unwrap_or_default(),
                     self.prefix
                 ),
             ),
@@ -206,11 +208,16 @@ impl Doctor {
     }
 
     /// Times round trips, and compares clocks.
-    async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) -> io::Result<()> {
+    async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let (mut round_trips, mut off_us) = (Vec::new(), u64::MAX);
         for _ in 0..TIMED {
             let started = Instant::now();
-            let Some(server_us) = server_us(&session.ask(&[b"TIME"]).await?) else { break };
+            let server_us = match session.ask(&redis::cmd("TIME")).await {
+                Ok(time) => server_us(time),
+                Err(error) if error.code().is_some() => None,
+                Err(error) => return Err(error),
+            };
+            let Some(server_us) = server_us else { break };
             off_us = off_us.min(Clock::system().now_us().abs_diff(server_us));
             round_trips.push(started.elapsed());
         }
@@ -249,21 +256,22 @@ impl Doctor {
 }
 
 /// What the server says of itself.
-async fn examine_info(session: &mut Session, findings: &mut Findings) -> io::Result<()> {
-    let Value::Bulk(info) = session.ask(&[b"INFO"]).await? else {
-        let message =
-            "the user may not read what the server says of itself: grant +info to have it looked at";
-        findings.add(Severity::Advice, "version", message);
-        return Ok(());
+async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
+    let info: InfoDict = match session.ask(&redis::cmd("INFO")).await {
+        Ok(info) => info,
+        Err(error) if error.code().is_some() => {
+            let message =
+                "the user may not read what the server says of itself: grant +info to have it looked at";
+            findings.add(Severity::Advice, "version", message);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
     };
-    let info = String::from_utf8_lossy(info);
-    let field = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.map(str::trim)
-    };
+    let field = |name| info.get::<String>(name);
+    let unknown = || "unknown".to_owned();
     let (name, version) = match field("valkey_version") {
         Some(version) => ("Valkey", version),
-        None => ("Redis", field("redis_version").unwrap_or("unknown")),
+        None => ("Redis", field("redis_version").unwrap_or_else(unknown)),
     };
     let major = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
     if major < OLDEST_MAJOR {
@@ -272,8 +280,8 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> io::Res
     } else {
         findings.add(Severity::Fine, "version", format!("{name} {version}"));
     }
-    let policy = field("maxmemory_policy").unwrap_or("unknown");
-    match (field("maxmemory"), policy) {
+    let policy = field("maxmemory_policy").unwrap_or_else(unknown);
+    match (field("maxmemory").as_deref(), &*policy) {
         (Some("0"), _) => {
             let message =
                 "the server's memory has no bound, so it forgets no key; set maxmemory to protect its host";

@@ -3,16 +3,16 @@
 //! Nothing depends on a message: it may be lost with its connection, and a key may be deleted by hand. So a denial is cached for
 //! `denial_cache_max` at most, whether the channel is subscribed or not.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+
+use redis::{RedisResult, Value};
 
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::keys::{UserKey, is_hashed};
 use crate::store::redis::policies::Policies;
 use crate::store::redis::routing::access::Access;
 use crate::store::redis::routing::invalidation_channel::Subscriber;
-use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::session::Session;
 use crate::store::request::{Action, StoreRequest};
 
@@ -80,12 +80,8 @@ impl Subscriber for Listener {
     }
 }
 
-/// Whether the user may publish to the channel and listen; what the server says when not.
-pub(crate) async fn try_out(session: &mut Session, channel: &str) -> io::Result<Result<(), String>> {
-    for words in [&[&b"PUBLISH"[..], channel.as_bytes(), b""][..], &[b"SUBSCRIBE", channel.as_bytes()]] {
-        if let Value::Error(line) = session.ask(words).await? {
-            return Ok(Err(line.to_owned()));
-        }
-    }
-    Ok(Ok(()))
+/// Sees whether the user may publish to the channel and listen.
+pub(crate) async fn try_out(session: &mut Session, channel: &str) -> RedisResult<()> {
+    session.ask::<Value>(redis::cmd("PUBLISH").arg(channel).arg("")).await?;
+    session.ask::<Value>(redis::cmd("SUBSCRIBE").arg(channel)).await.map(drop)
 }

@@ -22,9 +22,9 @@ use crate::store::redis::pipeline::in_flight::InFlight;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::pipeline::server::ServerState;
-use crate::store::redis::reply::{Reply, read_reply};
+use crate::store::redis::reply::{self, read_reply};
 use crate::store::redis::transport::failure::{Failure, Refusal};
-use crate::store::redis::transport::resp::{self, Value};
+use crate::store::redis::transport::resp::{self, Reply};
 use crate::store::redis::transport::stream::Stream;
 
 /// So many batches are under way at a time. What arrives meanwhile waits, and goes together in the next one: the
@@ -272,7 +272,7 @@ impl Connection {
             manual_now_us: self.server.context.manual.as_ref().map(ManualClock::now_us),
         };
         if command.asking {
-            resp::write(&mut self.write, &[b"ASKING"]);
+            redis::cmd("ASKING").write_packed_command(&mut self.write);
         }
         let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
         command.call.write_call(&mut self.write, naming, &head, &entries);
@@ -345,9 +345,9 @@ impl Connection {
         }
         let mut bytes = std::mem::take(&mut self.read);
         let mut answers = 0;
-        while let Some((value, taken)) = resp::read(&bytes).map_err(|_| Degradation::Protocol)? {
+        while let Some((reply, taken)) = resp::read(&bytes).map_err(|_| Degradation::Protocol)? {
             answers += self.flights.front().map_or(0, |in_flight| in_flight.command.entries.len());
-            self.replied(&value)?;
+            self.replied(reply)?;
             bytes.advance(taken);
             self.has_more = answers >= MAX_ANSWERS && !bytes.is_empty();
             if self.has_more {
@@ -377,7 +377,7 @@ impl Connection {
     }
 
     /// Answers the oldest command under way.
-    fn replied(&mut self, value: &Value<'_>) -> Result<(), Degradation> {
+    fn replied(&mut self, reply: Reply<'_>) -> Result<(), Degradation> {
         let Some(mut in_flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
         if in_flight.skip > 0 {
             in_flight.skip -= 1;
@@ -385,9 +385,15 @@ impl Connection {
             return Ok(());
         }
         self.timeouts = 0;
-        let refusal = match value {
-            Value::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
-                Ok(Reply::Decided { now_us, entries }) => {
+        match reply {
+            Reply::Line(value) => {
+                if let Err(error) = value.extract_error() {
+                    self.refused(in_flight.command, Refusal::read(&error));
+                    return Ok(());
+                }
+            }
+            Reply::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
+                Ok(reply::Reply::Decided { now_us, entries }) => {
                     self.has_decided = true;
                     // A manual clock says nothing about the server's.
                     if self.server.context.manual.is_none() {
@@ -396,25 +402,17 @@ impl Connection {
                     self.server.succeeded();
                     return Self::decided(&in_flight.command, now_us, entries);
                 }
-                Ok(Reply::Late { server_now_us }) => {
+                Ok(reply::Reply::Late { server_now_us }) => {
                     self.server.time.learn(server_now_us, in_flight.sent, self.last_used);
                     self.again(in_flight.command, Failure::not_applied(Degradation::Late));
                     return Ok(());
                 }
-                Err(_) => {
-                    // It was answered, but not in words that mean anything.
-                    in_flight.command.answer(Failure::unknown(Degradation::Protocol));
-                    return Err(Degradation::Protocol);
-                }
+                Err(_) => {}
             },
-            Value::Error(line) => Refusal::read(line),
-            _ => {
-                in_flight.command.answer(Failure::unknown(Degradation::Protocol));
-                return Err(Degradation::Protocol);
-            }
-        };
-        self.refused(in_flight.command, refusal);
-        Ok(())
+        }
+        // The script ran and replied something that has no meaning.
+        in_flight.command.answer(Failure::unknown(Degradation::Protocol));
+        Err(Degradation::Protocol)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use redis::{Msg, Value};
 use tokio::time::{sleep, timeout_at};
 
 use crate::runtime::driver::Driver;
@@ -17,7 +18,6 @@ use crate::store::redis::keys::{KeyEncoder, UserKey};
 use crate::store::redis::pipeline::context::Context;
 use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
-use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::session::Session;
 
 /// How long the channel waits after the server refused the subscription.
@@ -114,10 +114,10 @@ impl Channel {
     async fn subscribed(&self, address: &Address) -> Result<Session, Failure> {
         let mut session = self.context.connector.session(address).await?;
         let channel = self.keys.channel();
-        let words: [&[u8]; 2] = [b"SUBSCRIBE", channel.as_bytes()];
-        match session.ask(&words).await.map_err(|_| UNREACHABLE)? {
-            Value::Error(_) => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
-            _ => Ok(session),
+        match session.ask::<Value>(redis::cmd("SUBSCRIBE").arg(channel)).await {
+            Ok(_) => Ok(session),
+            Err(error) if error.code().is_some() => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
+            Err(_) => Err(UNREACHABLE),
         }
     }
 
@@ -180,12 +180,9 @@ async fn listening(channel: Weak<Channel>) {
 /// Hears one message after the other, until the connection ends or is old.
 async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Instant>) {
     let hearing = async {
-        while let (Ok(message), Some(channel)) = (session.reply().await, channel.upgrade()) {
-            // `message`, the channel, and what was said.
-            if let Value::Array(parts) = message
-                && let [_, _, Value::Bulk(main_key)] = parts.as_slice()
-            {
-                channel.on_message(main_key);
+        while let (Ok(message), Some(channel)) = (session.reply::<Value>().await, channel.upgrade()) {
+            if let Some(message) = Msg::from_owned_value(message) {
+                channel.on_message(message.get_payload_bytes());
             }
         }
     };

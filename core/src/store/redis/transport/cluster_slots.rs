@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use redis::Value;
+
 use crate::rules::decision::Degradation;
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Failure;
-use crate::store::redis::transport::resp::Value;
 
 const SLOTS: usize = 1 << 14;
 const NOBODY: u16 = u16::MAX;
@@ -46,30 +47,30 @@ impl fmt::Debug for Slots {
 /// Asks a node who owns what.
 pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slots, Vec<Endpoint>), Failure> {
     let mut session = connector.session(&Address::Tcp(node.clone())).await?;
-    match session.ask(&[b"CLUSTER", b"SLOTS"]).await {
-        Ok(Value::Array(ranges)) => {
-            understood(&ranges, node).ok_or(Failure::not_applied(Degradation::Protocol))
-        }
-        Ok(Value::Error(line)) if line.starts_with("NOPERM") => Err(Failure::permanent(Degradation::Auth)),
-        Ok(_) => Err(Failure::permanent(Degradation::ClusterDown)),
-        Err(_) => Err(Failure::not_applied(Degradation::Unreachable)),
+    match session.ask::<Vec<Value>>(redis::cmd("CLUSTER").arg("SLOTS")).await {
+        Ok(ranges) => understood(&ranges, node).ok_or(Failure::not_applied(Degradation::Protocol)),
+        Err(error) => Err(match error.code() {
+            Some("NOPERM") => Failure::permanent(Degradation::Auth),
+            Some(_) => Failure::permanent(Degradation::ClusterDown),
+            None => Failure::not_applied(Degradation::Unreachable),
+        }),
     }
 }
 
 /// Reads the reply to `CLUSTER SLOTS`: ranges with the primary first. A node that does not know its own host leaves it
 /// out; then it is the one that was asked.
-fn understood(ranges: &[Value<'_>], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint>)> {
+fn understood(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint>)> {
     let (mut slots, mut nodes) = (Slots::default(), Vec::new());
     for range in ranges {
         let Value::Array(range) = range else { return None };
-        let [Value::Integer(first), Value::Integer(last), Value::Array(primary), ..] = range.as_slice()
-        else {
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else {
             return None;
         };
-        let [host, Value::Integer(port), ..] = primary.as_slice() else { return None };
+        let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
         let host = match host {
-            Value::Bulk([]) | Value::Null => asked.host.clone(),
-            Value::Bulk(host) => std::str::from_utf8(host).ok()?.into(),
+            Value::Nil => asked.host.clone(),
+            Value::BulkString(host) if host.is_empty() => asked.host.clone(),
+            Value::BulkString(host) => std::str::from_utf8(host).ok()?.into(),
             _ => return None,
         };
         let node = Endpoint { host, port: u16::try_from(*port).ok()? };
@@ -87,27 +88,25 @@ fn understood(ranges: &[Value<'_>], asked: &Endpoint) -> Option<(Slots, Vec<Endp
 mod tests {
     use super::*;
 
-    fn range(first: i64, last: i64, host: Value<'static>, port: i64) -> Value<'static> {
-        let primary = Value::Array(vec![host, Value::Integer(port), Value::Bulk(b"id")]);
-        Value::Array(vec![Value::Integer(first), Value::Integer(last), primary])
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let primary = Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), primary])
     }
 
     #[test]
     fn ranges_name_their_owner() {
         let asked = Endpoint { host: "10.0.0.9".into(), port: 7000 };
         let ranges = [
-            range(0, 9, Value::Bulk(b"10.0.0.1"), 7001),
-            range(10, 16383, Value::Bulk(b""), 7000),
-            range(5, 5, Value::Bulk(b"10.0.0.1"), 7001),
+            range(0, 9, Value::BulkString(b"10.0.0.1".to_vec()), 7001),
+            range(10, 16383, Value::BulkString(Vec::new()), 7000),
+            range(5, 5, Value::BulkString(b"10.0.0.1".to_vec()), 7001),
         ];
         let (slots, nodes) = understood(&ranges, &asked).unwrap();
         assert_eq!(nodes, [Endpoint { host: "10.0.0.1".into(), port: 7001 }, asked.clone()]);
         assert_eq!([0, 9, 10, 16383].map(|slot| slots.owner(slot)), [Some(0), Some(0), Some(1), Some(1)]);
         assert_eq!(slots.with_owner(10, 0).owner(10), Some(0));
         assert_eq!(Slots::default().owner(0), None);
-        for bad in
-            [range(3, 16384, Value::Null, 1), range(9, 3, Value::Null, 1), range(0, 1, Value::Null, -1)]
-        {
+        for bad in [range(3, 16384, Value::Nil, 1), range(9, 3, Value::Nil, 1), range(0, 1, Value::Nil, -1)] {
             assert!(understood(&[bad], &asked).is_none());
         }
     }

@@ -1,5 +1,7 @@
 //! Why a store operation was not answered, and what is known of whether it ran.
 
+use redis::RedisError;
+
 use crate::rules::decision::Degradation;
 use crate::store::stats::Counters;
 
@@ -70,22 +72,20 @@ impl Counters {
 }
 
 impl Refusal {
-    /// Reads the line of an error reply, by its code: the first word.
-    pub(crate) fn read(line: &str) -> Self {
-        let mut words = line.split(' ');
-        let code = words.next().unwrap_or_default();
+    /// Reads an error reply, by its code.
+    pub(crate) fn read(error: &RedisError) -> Self {
+        let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
         let failure = match code {
             "NOSCRIPT" => return Self::NoScript,
             "READONLY" => return Self::ReadOnly,
             "TRYAGAIN" => return Self::TryAgain,
-            "MOVED" | "ASK" => {
-                let slot = words.next().and_then(|slot| slot.parse().ok());
-                match (slot, words.next().map(str::to_owned)) {
-                    (Some(slot), Some(address)) if code == "MOVED" => return Self::Moved { slot, address },
-                    (Some(_), Some(address)) => return Self::Ask { address },
-                    _ => Failure::permanent(Degradation::Protocol),
+            "MOVED" | "ASK" => match error.redirect_node() {
+                Some((address, slot)) if code == "MOVED" => {
+                    return Self::Moved { slot, address: address.to_owned() };
                 }
-            }
+                Some((address, _)) => return Self::Ask { address: address.to_owned() },
+                None => Failure::permanent(Degradation::Protocol),
+            },
             "LOADING" => Failure::not_applied(Degradation::Loading),
             "BUSY" => Failure::not_applied(Degradation::Busy),
             "OOM" => Failure::not_applied(Degradation::OutOfMemory),
@@ -96,8 +96,8 @@ impl Refusal {
             "NOAUTH" | "NOPERM" | "WRONGPASS" => Failure::permanent(Degradation::Auth),
             "WRONGTYPE" => Failure::permanent(Degradation::WrongType),
             // What a script calls has no code of its own for it.
-            _ if line.contains("user executing the script") => Failure::permanent(Degradation::Auth),
-            _ if line.contains("max number of clients") => Failure::not_applied(Degradation::MaxClients),
+            _ if detail.contains("user executing the script") => Failure::permanent(Degradation::Auth),
+            _ if detail.contains("max number of clients") => Failure::not_applied(Degradation::MaxClients),
             _ => Failure::permanent(Degradation::Refused),
         };
         Self::Failed(failure)
@@ -130,7 +130,8 @@ mod tests {
             ("", failed(Class::Permanent, Degradation::Refused)),
         ];
         for (line, expected) in table {
-            assert_eq!(Refusal::read(line), expected, "{line}");
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            assert_eq!(Refusal::read(&reply.extract_error().unwrap_err()), expected, "{line}");
         }
     }
 }

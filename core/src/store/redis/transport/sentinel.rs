@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redis::{RedisError, Value};
 use tokio::time::{sleep, timeout};
 
 use crate::rules::decision::Degradation;
@@ -15,7 +16,6 @@ use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::failure::UNREACHABLE;
 use crate::store::redis::transport::handshake::auth;
 use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
-use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::sentinel_events::Told;
 use crate::store::redis::transport::session::Session;
 
@@ -69,10 +69,9 @@ impl Connector {
     pub(crate) async fn hear_switches(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
         let subscribing = async {
             let mut session = self.sentinel(sentinel).await?;
-            match session.ask(&[b"SUBSCRIBE", b"+switch-master"]).await.map_err(|_| UNREACHABLE)? {
-                Value::Error(_) => Err(Failure::permanent(Degradation::Auth)),
-                _ => Ok(session),
-            }
+            let command = redis::cmd("SUBSCRIBE").arg("+switch-master").take();
+            session.ask::<Value>(&command).await.map_err(|error| refused(&error))?;
+            Ok(session)
         };
         timeout(CONNECT_TIMEOUT, subscribing).await.unwrap_or(Err(UNREACHABLE))
     }
@@ -85,30 +84,25 @@ impl Connector {
     async fn sentinel(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
         let mut session = Session::new(self.tcp(sentinel).await?);
         if let Some(credentials) = &self.sentinel_credentials {
-            let reply = session.ask(&auth(credentials)).await.map_err(|_| UNREACHABLE)?;
-            if let Value::Error(_) = reply {
-                return Err(Failure::permanent(Degradation::Auth));
-            }
+            session.ask::<Value>(&auth(credentials)).await.map_err(|error| refused(&error))?;
         }
         Ok(session)
     }
 
     async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
         let mut session = self.sentinel(sentinel).await?;
-        let request: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.as_bytes()];
-        match session.ask(&request).await.map_err(|_| UNREACHABLE)? {
-            Value::Array(words) => primary(&words).ok_or(UNREACHABLE),
-            Value::Error(line) if line.starts_with("NOAUTH") || line.starts_with("NOPERM") => {
-                Err(Failure::permanent(Degradation::Auth))
-            }
-            // It does not know the service.
-            _ => Err(UNREACHABLE),
-        }
+        let command = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).take();
+        // A sentinel that does not know the service replies with null.
+        let (host, port): (String, u16) =
+            session.ask(&command).await.map_err(|error| match error.code() {
+                Some("NOAUTH" | "NOPERM") => Failure::permanent(Degradation::Auth),
+                _ => UNREACHABLE,
+            })?;
+        Ok(Endpoint { host: host.into(), port })
     }
 }
 
-fn primary(words: &[Value<'_>]) -> Option<Endpoint> {
-    let [Value::Bulk(host), Value::Bulk(port)] = words else { return None };
-    let host = std::str::from_utf8(host).ok()?.into();
-    Some(Endpoint { host, port: std::str::from_utf8(port).ok()?.parse().ok()? })
+/// Why a sentinel does not let us in or listen.
+fn refused(error: &RedisError) -> Failure {
+    if error.code().is_some() { Failure::permanent(Degradation::Auth) } else { UNREACHABLE }
 }

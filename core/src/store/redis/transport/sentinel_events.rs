@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redis::{Msg, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -18,7 +19,6 @@ use crate::runtime::driver::Driver;
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Class;
-use crate::store::redis::transport::resp::Value;
 use crate::store::redis::transport::session::Session;
 
 /// Before a sentinel is listened to again that could not be, or that refuses it.
@@ -154,9 +154,9 @@ impl Listening {
 
     /// Hears one message after the other, until the connection ends.
     async fn hear(&self, mut session: Session) {
-        while let Ok(message) = session.reply().await {
+        while let Ok(message) = session.reply::<Value>().await {
             let Some(connector) = self.connector.upgrade() else { return };
-            if !self.is_meant(&message) {
+            if !Msg::from_owned_value(message).is_some_and(|message| self.is_meant(&message)) {
                 continue;
             }
             // The sentinel may know more by now than the message said.
@@ -172,10 +172,8 @@ impl Listening {
         }
     }
 
-    /// Whether a message is of the service: `message`, the channel, and its name before the old and the new address.
-    fn is_meant(&self, message: &Value<'_>) -> bool {
-        let Value::Array(parts) = message else { return false };
-        let [Value::Bulk(b"message"), _, Value::Bulk(said)] = parts.as_slice() else { return false };
-        said.split(|byte| *byte == b' ').next() == Some(self.service.as_bytes())
+    /// Whether a message is of the service, whose name stands before the old and the new address.
+    fn is_meant(&self, message: &Msg) -> bool {
+        message.get_payload_bytes().split(|byte| *byte == b' ').next() == Some(self.service.as_bytes())
     }
 }
