@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check suites conformance agreement bench bench-memory bench-local bench-redis soak fuzz
+.PHONY: help setup demo test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis soak fuzz
 
 STORE ?= memory
 REDIS_URL ?=
@@ -19,15 +19,18 @@ demo: ## services in four languages share one budget on this host; REDIS_URL=red
 setup: ## install the servers that the tests start (Debian, Ubuntu)
 	@tests/setup
 
-test: ## set up and run every check and test; ends in "N passed, N failed"
+test: ## set up and run every check and test; ends in "N passed, N failed", which counts test cases
 	@tests/run
+
+test-quick: ## the core, the memory store, one Redis and Python in a few minutes; ends in the same line
+	@tests/run quick
 
 suites: ## download limits and Flask-Limiter and run their own tests on our storages; takes minutes
 	@tests/setup
 	@bindings/python/setup && bindings/python/build
 	@target/python-venv/bin/python bindings/python/suites/run.py
 
-check: ## only what needs no test run: formatting, lints, documentation
+check: ## only formatting, lints, types, generated files and documentation
 	@tests/run check
 
 conformance: ## every language against the cases: CASES=<file> STORE=memory|local:<name>|redis://...|redis-cluster://...
@@ -52,7 +55,7 @@ bench-redis: ## the Redis store beside its peers and the server's ceiling, in on
 	@tests/setup
 	@cargo bench -p polylimit --bench redis
 
-soak: ## ten minutes of load over 10 million keys: what is kept before Redis stays within its bounds
+soak: ## ten minutes of load over 10 million keys: the denial cache and the leases stay within their bounds
 	@tests/setup
 	@cargo bench -p polylimit --bench soak
 

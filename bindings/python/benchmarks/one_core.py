@@ -95,6 +95,6 @@ async def main():
 
 
 if os.cpu_count() == 1:
-    print("one_core.py needs two cores: one for the process and one for the server")
+    print("skipped: one_core.py: it needs two cores, one for the process and one for the server")
 else:
     asyncio.run(main())

@@ -15,14 +15,14 @@ pub(crate) fn report(server: &Server, is_quick: bool) {
         "bytes a key in the process, of {keys} keys such as user:123456, tables and spare room included\n"
     );
     println!("| layer | active | idle |\n|---|---:|---:|");
-    row("known denied", &limiter(server, "1/day", None), keys, Duration::ZERO);
+    row("denial cache", &limiter(server, "1/day", None).blocking(), keys, Duration::ZERO);
     let lease = Lease::new(8, leased_for).unwrap();
     let until_idle = leased_for + Duration::from_secs(1);
-    row("leased", &limiter(server, "1000000/day", Some(lease)), keys, until_idle);
+    row("leased", &limiter(server, "1000000/day", Some(lease)).blocking(), keys, until_idle);
 }
 
 fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Duration) {
-    // Connections and runtimes are there.
+    // The connection and its buffers are there before the first measurement.
     let _ = limiter.check("user").unwrap();
     let before = held();
     for number in 0..keys {
@@ -39,11 +39,12 @@ fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Durati
     println!("| {layer} | {} | {} |", active / keys, held().saturating_sub(before) / keys);
 }
 
-fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> blocking::Limiter {
+/// A limiter of one policy on an empty server.
+pub(crate) fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> Limiter {
     let policy = Policy::parse("footprint", quota).unwrap();
     let url = format!("{}?deadline=10s&outage=deny&denial_cache_max=1h", server.url());
     let builder = Limiter::builder().store(&url).policy(policy);
     let limiter = lease.into_iter().fold(builder, |builder, lease| builder.lease("footprint", lease));
     server.command(&["FLUSHALL"]);
-    limiter.build().unwrap().blocking()
+    limiter.build().unwrap()
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(server: &Server, length: Duration) -> Vec<Sample> {
         .build()
         .unwrap();
     println!("\n{KEYS} keys, {CALLERS} callers, {} s\n", length.as_secs());
-    println!("| s | decisions | known denied | leased | bytes held | resident | keys in Redis |");
+    println!("| s | decisions | denial cache | leased | bytes held | resident | keys in Redis |");
     println!("|---:|---:|---:|---:|---:|---:|---:|");
     let (samples, decisions) = (RefCell::new(Vec::new()), RefCell::new(0_u64));
     let start = Instant::now();

@@ -13,8 +13,8 @@ use nix::unistd::{ForkResult, fork};
 use polylimit::blocking::Limiter;
 use polylimit::{Policy, Request};
 
-use super::Store;
 use super::child::{ChildProcess, QUOTA};
+use super::{Store, skip};
 
 /// The offsets of the first owner and of the lock of the first shard in a file of 1 MiB.
 const OWNERS_AT: u64 = 512 * 8;
@@ -80,7 +80,7 @@ fn lock_of_a_hidden_process_is_kept() {
         assert!(message.starts_with("store_unavailable") && message.contains("is it stopped?"), "{message}");
         let _ = ChildProcess::of(as_user(""), "once", &url);
     } else {
-        eprintln!("skipped: hiding processes needs the permission to mount");
+        skip("hiding processes needs the permission to mount");
     }
     std::fs::remove_dir_all(&directory.0).unwrap();
 }

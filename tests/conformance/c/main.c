@@ -1,5 +1,5 @@
 /*
- * Runs a file of conformance cases through the C interface, and prints how many operations agreed.
+ * Runs a file of conformance cases through the C interface, and prints how many cases agree.
  *
  * Usage: run FILE STORE, where STORE is "memory" or the URL of a store.
  */
@@ -104,14 +104,12 @@ static bool step(struct run *run, const cJSON *operation, int at) {
     return agrees;
 }
 
-/* How many operations of a case agree, up to the first that does not: those after it build on it. */
-static int run_case(struct run *run, const cJSON *item) {
-    int at = 0;
-    if (!open_case(run, item)) {
-        refused(run, 0);
-    } else {
+/* Whether all operations of a case agree. It ends at the first difference: the operations after it build on it. */
+static bool run_case(struct run *run, const cJSON *item) {
+    bool agrees = open_case(run, item) || refused(run, 0);
+    if (run->limiter) {
         const cJSON *operation;
-        bool agrees = true;
+        int at = 0;
         cJSON_ArrayForEach(operation, cJSON_GetObjectItemCaseSensitive(item, "ops")) {
             agrees = agrees && step(run, operation, at);
             at += agrees;
@@ -122,18 +120,18 @@ static int run_case(struct run *run, const cJSON *item) {
         face_run(run->face, run->limiter, &reset, &result);
         if (result.status != POLYLIMIT_OK) {
             memcpy(run->message, result.message, sizeof result.message);
-            refused(run, at);
+            agrees = refused(run, at);
         }
     }
     polylimit_limiter_free(run->limiter);
     polylimit_clock_free(run->clock);
-    return at;
+    return agrees;
 }
 
 static bool run_file(const cJSON *cases, const struct face *face, const char *store) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    int agreed = 0, operations = 0, number = 0;
+    int agreed = 0, number = 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, cases) {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "name"));
@@ -141,14 +139,16 @@ static bool run_file(const cJSON *cases, const struct face *face, const char *st
         /* A store that outlives this process has never seen such a key. */
         snprintf(run.key, sizeof run.key, "%s %lld.%09ld %d", face->name, (long long)now.tv_sec, now.tv_nsec,
                  number++);
-        operations += cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(item, "ops"));
+        if (cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(item, "ops")) == 0) {
+            cases_die("it has no operations", run.case_name);
+        }
         agreed += run_case(&run, item);
     }
-    if (operations == 0) {
-        cases_die("there is no operation in it", "the file");
+    if (number == 0) {
+        cases_die("it has no case", "the file");
     }
-    printf("%s %s: %d of %d operations agree\n", face->name, store, agreed, operations);
-    return agreed == operations;
+    printf("%s %s: %d of %d cases agree\n", face->name, store, agreed, number);
+    return agreed == number;
 }
 
 int main(int count, char **arguments) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use polylimit::{Decision, Error, Limiter};
 use tokio::runtime::Builder;
 
-use crate::noise::Noise;
+use crate::noise::{MAX_ALLOWANCE, Noise};
 
 /// Requests of one call of `check_many`.
 const BATCH: usize = 25;
@@ -108,7 +108,8 @@ impl OpenLoopLoad {
             requested: requested.load(Relaxed),
             admitted: admitted.load(Relaxed),
             slowest: Duration::from_micros(slowest_us.load(Relaxed)),
-            noise: self.noise.finish() + Duration::from_micros(task_delay_us.load(Relaxed)),
+            noise: self.noise.finish()
+                + Duration::from_micros(task_delay_us.load(Relaxed)).min(MAX_ALLOWANCE),
         };
         println!("{report:?}");
         report

@@ -16,10 +16,11 @@ use polylimit_test_servers::{Kind, Server, until};
 /// The environment variable that makes this process the one that ends, and how.
 const ROLE: &str = "POLYLIMIT_TEST_ENDING";
 
-/// Not a test: the process that the test below starts and ends.
+/// The process that the test below starts and ends.
 #[test]
+#[ignore = "not a test: a test starts it in a process of its own"]
 fn victim() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let role = std::env::var(ROLE).unwrap();
     // Started by a thread that ends before the server does.
     let server = std::thread::spawn(|| Server::start(Kind::Redis, &[])).join().unwrap();
     println!("pid {}", server.pid());
@@ -40,7 +41,10 @@ fn runs(pid: u32) -> bool {
 fn start(role: &str, dir: &Path) -> (Child, u32) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env("TMPDIR", dir);
-    command.args(["--exact", "victim", "--nocapture"]).env(ROLE, role).env("RUST_BACKTRACE", "0");
+    command
+        .args(["--ignored", "--exact", "victim", "--nocapture"])
+        .env(ROLE, role)
+        .env("RUST_BACKTRACE", "0");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let pid = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("pid ")?.1.parse().unwrap()));

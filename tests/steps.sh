@@ -1,0 +1,94 @@
+# Sourced by the scripts that run many commands and add up what their tests report: tests/run, and `test` of some bindings.
+#
+#   step NAME COMMAND [ARGUMENT]...   runs a command, and shows its output when it fails
+#   side_by_side FUNCTION...          runs functions that call `step` at the same time
+#   report_result                     prints the sums in cargo's form; its status is 0 when nothing failed
+#
+# A step counts the test cases that its output reports, one for each line of these forms:
+#
+#   test result: ok. 12 passed; 0 failed;       so many cases passed and failed; a line each for the parts of a step
+#   rust memory: 38 of 38 cases agree           the same, from a runner of conformance cases
+#   skipped: NAME: REASON                       a case that examined nothing and is in no sum
+#   test NAME ... skipped, REASON               the same where cargo has counted the case as passed
+#   test NAME ... ignored, REASON               a case that cargo was not told to run
+#
+# A command that reports nothing is one case. A test of cargo that is ignored because it is the entry point of a child
+# process says "not a test" as its reason, and is left out.
+
+passed=0
+failed=0
+# The lines `NAME: REASON` of what was skipped.
+skipped=()
+step_log=$(mktemp)
+step_times=$(mktemp)
+trap 'rm -f "$step_log" "$step_times"' EXIT
+
+# Prints the numbers of cases that the step's output says passed and failed.
+count_cases() {
+  awk '
+    /^test result:/ { passed += $4; failed += $6 }
+    / cases agree$/ { passed += $(NF - 4); failed += $(NF - 2) - $(NF - 4) }
+    /test .* \.\.\. skipped, / { passed -= 1 }
+    END { print passed + 0, failed + 0 }' "$step_log"
+}
+
+# Prints `NAME: REASON` for each case that the step's output says was skipped.
+list_skips() {
+  sed -nE -e 's/^skipped: (.+: .+)$/\1/p' -e 's/^.*test (.+) \.\.\. skipped, (.+)$/\1: \2/p' \
+    -e '/ \.\.\. ignored, not a test/d' -e 's/^test (.+) \.\.\. ignored, (.+)$/\1: \2/p' \
+    -e 's/^test (.+) \.\.\. ignored$/\1: it is marked as ignored/p' "$step_log"
+}
+
+step() {
+  local name=$1 status ok bad skips=() TIMEFORMAT='%0R s, %0U s and %0S s of processor time'
+  shift
+  printf '== %s\n' "$name"
+  { time "$@" >"$step_log" 2>&1; } 2>"$step_times"
+  status=$?
+  read -r ok bad < <(count_cases)
+  mapfile -t skips < <(list_skips)
+  # A command that fails without saying which case did has itself failed. One that reports no case is a case.
+  if [ $status -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+  if [ $status -eq 0 ] && [ "$ok" -eq 0 ] && [ "$bad" -eq 0 ] && [ ${#skips[@]} -eq 0 ]; then ok=1; fi
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+  skipped+=("${skips[@]}")
+  if [ "$bad" -ne 0 ]; then
+    # Indented, so that a script that runs this one does not count the step's lines in addition to its sum.
+    sed 's/^/  /' "$step_log"
+    printf '  FAILED: %s\n' "$*"
+  fi
+  printf '   %s passed, %s failed%s, %s\n' "$ok" "$bad" "${skips:+, ${#skips[@]} skipped}" "$(tail -n 1 "$step_times")"
+}
+
+# Runs functions that call `step` side by side, one process for each, and adds up what they report: side_by_side FUNCTION...
+side_by_side() {
+  local folder lane pids=() sums
+  folder=$(mktemp -d)
+  for lane in "$@"; do
+    (
+      passed=0 failed=0 skipped=() step_log=$folder/$lane.log step_times=$folder/$lane.times
+      "$lane"
+      printf '%s\n' "$passed" "$failed" "${skipped[@]}" >"$folder/$lane.sums"
+    ) >"$folder/$lane.output" 2>&1 &
+    pids+=($!)
+  done
+  wait "${pids[@]}"
+  for lane in "$@"; do
+    cat "$folder/$lane.output"
+    mapfile -t sums <"$folder/$lane.sums"
+    # A lane that was killed has written none.
+    passed=$((passed + ${sums[0]:-0}))
+    failed=$((failed + ${sums[1]:-1}))
+    skipped+=("${sums[@]:2}")
+  done
+  rm -rf "$folder"
+}
+
+report_result() {
+  local verdict=ok
+  [ $failed -eq 0 ] || verdict=FAILED
+  [ ${#skipped[@]} -eq 0 ] || printf 'skipped: %s\n' "${skipped[@]}"
+  printf 'test result: %s. %s passed; %s failed;\n' $verdict $passed $failed
+  [ $failed -eq 0 ]
+}
