@@ -24,7 +24,7 @@ private class Hello : HttpServlet() {
     }
 }
 
-/** Whom to limit: the query parameter "user", or "demo". */
+/** The key of a request: the query parameter "user", or "demo". */
 private fun user(request: HttpServletRequest): String = request.getParameter("user") ?: "demo"
 
 fun main() {

@@ -10,11 +10,11 @@ import java.util.concurrent.CompletableFuture
 /**
  * Decides whether requests may proceed, without holding a thread. Made by [Limiter.asynchronous].
  *
- * Whoever is cancelled while it waits in [acquire] gives up its place. The methods that end in `Future` are for Java.
+ * A cancelled call of [acquire] leaves the queue. The methods that end in `Future` are for Java.
  */
 public class AsyncLimiter internal constructor(
     private val native: NativeAsyncLimiter,
-    // It lasts as long as this does.
+    // This reference keeps the listener alive.
     @Suppress("unused") private val listener: Listener,
 ) {
     private val scope = CoroutineScope(SupervisorJob() + Dispatchers.Default)
@@ -29,19 +29,19 @@ public class AsyncLimiter internal constructor(
         cost: Long? = null,
     ): Decision = check(request(key, policy, cost))
 
-    /** The decision that a check would give now; leaves no trace. */
+    /** The decision that a check would give now; changes no state. */
     public suspend fun peek(request: Request): Decision = native.peek(request)
 
-    /** Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took. */
+    /** Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took. */
     public suspend fun take(request: Request): Usage = native.take(request)
 
-    /** Spends the cost whether it fits or not, for a cost that is learnt afterwards. */
+    /** Spends the cost even if it exceeds what remains, for a cost that is known only afterwards. */
     public suspend fun charge(request: Request): Usage = native.charge(request)
 
-    /** Gives back up to what is used, the newest first. */
+    /** Returns units, at most those that are used, the newest first. */
     public suspend fun refund(request: Request): Usage = native.refund(request)
 
-    /** Forgets the key under its policy; the cost does not matter. */
+    /** Removes the state of the key under its policy; the cost does not matter. */
     public suspend fun reset(request: Request): Usage = native.reset(request)
 
     /**
@@ -59,13 +59,13 @@ public class AsyncLimiter internal constructor(
     /** Waits until the store answers, at most for that long. */
     public suspend fun ready(timeout: Duration): Unit = native.ready(timeout)
 
-    /** Looks at the store with the eyes of an operator. */
+    /** Examines the store for an operator. */
     public suspend fun doctor(): List<Finding> = native.doctor()
 
     /** [check] for Java. */
     public fun checkFuture(request: Request): CompletableFuture<Decision> = scope.future { check(request) }
 
-    /** [acquire] for Java. Cancelling the future gives up the place. */
+    /** [acquire] for Java. Cancelling the future leaves the queue. */
     public fun acquireFuture(
         request: Request,
         timeout: Duration,

@@ -3,10 +3,10 @@ package polylimit
 import java.time.Duration
 import java.time.temporal.ChronoUnit
 
-/** Microseconds, as they cross the boundary. */
+/** A duration of the native library, in microseconds. */
 internal fun durationOf(microseconds: Long): Duration = Duration.of(microseconds, ChronoUnit.MICROS)
 
-/** Whole microseconds; what is longer than there are numbers is as long as they go. */
+/** Whole microseconds; saturates at the bounds of `Long`. */
 internal fun microsecondsOf(duration: Duration): Long =
     try {
         Math.addExact(Math.multiplyExact(duration.seconds, 1_000_000L), duration.nano / 1_000L)

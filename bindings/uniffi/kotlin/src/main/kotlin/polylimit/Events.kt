@@ -5,7 +5,7 @@ import java.lang.ref.WeakReference
 import java.util.concurrent.ConcurrentHashMap
 import java.util.function.Consumer
 
-/** Whom a limiter tells, until it is closed. Its faces hold it. */
+/** Receives the events of a limiter until it is closed. Both of its classes hold a reference to it. */
 internal class Listener(
     private val number: Long,
     @Volatile private var onDegraded: Consumer<DegradedEvent>?,
@@ -14,7 +14,7 @@ internal class Listener(
         Events.add(number, this)
     }
 
-    fun hear(event: DegradedEvent) {
+    fun receive(event: DegradedEvent) {
         onDegraded?.accept(event)
     }
 
@@ -24,7 +24,7 @@ internal class Listener(
     }
 }
 
-/** Tells what limiters notice: one thread waits for it, from the first limiter of the process on. */
+/** Delivers events: one thread waits for them, from the first limiter of the process on. */
 internal object Events {
     private class Entry(
         val number: Long,
@@ -36,7 +36,7 @@ internal object Events {
     private val collected = ReferenceQueue<Listener>()
 
     init {
-        val thread = Thread(null, ::tellForever, "polylimit-events", 0, false)
+        val thread = Thread(null, ::deliverForever, "polylimit-events", 0, false)
         thread.isDaemon = true
         thread.contextClassLoader = Events::class.java.classLoader
         thread.start()
@@ -54,16 +54,16 @@ internal object Events {
         listeners.remove(number)
     }
 
-    private fun tellForever() {
-        while (true) waitForEvents().forEach(::tell)
+    private fun deliverForever() {
+        while (true) waitForEvents().forEach(::deliver)
     }
 
-    /** Nothing that goes wrong here keeps later events from being told. */
-    private fun tell(event: DegradedEvent) {
+    /** An exception here does not keep later events from being delivered. */
+    private fun deliver(event: DegradedEvent) {
         val listener = listeners[event.limiter]?.get() ?: return
         val level = if (event.kind == "ended") System.Logger.Level.INFO else System.Logger.Level.WARNING
         runCatching { logger.log(level, event.message) }
-        runCatching { listener.hear(event) }.onFailure { thrown ->
+        runCatching { listener.receive(event) }.onFailure { thrown ->
             runCatching { logger.log(System.Logger.Level.WARNING, "onDegraded failed", thrown) }
         }
     }

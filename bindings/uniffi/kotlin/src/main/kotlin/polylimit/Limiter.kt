@@ -40,7 +40,7 @@ public class Limiter
         @Throws(PolylimitException::class)
         public fun check(request: Request): Decision = native.check(request)
 
-        /** The decision that a check would give now; leaves no trace. */
+        /** The decision that a check would give now; changes no state. */
         @JvmOverloads
         @Throws(PolylimitException::class)
         public fun peek(
@@ -49,11 +49,11 @@ public class Limiter
             cost: Long? = null,
         ): Decision = peek(request(key, policy, cost))
 
-        /** The decision that a check would give now; leaves no trace. */
+        /** The decision that a check would give now; changes no state. */
         @Throws(PolylimitException::class)
         public fun peek(request: Request): Decision = native.peek(request)
 
-        /** Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took. */
+        /** Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took. */
         @JvmOverloads
         @Throws(PolylimitException::class)
         public fun take(
@@ -62,11 +62,11 @@ public class Limiter
             cost: Long? = null,
         ): Usage = take(request(key, policy, cost))
 
-        /** Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took. */
+        /** Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took. */
         @Throws(PolylimitException::class)
         public fun take(request: Request): Usage = native.take(request)
 
-        /** Spends the cost whether it fits or not, for a cost that is learnt afterwards. */
+        /** Spends the cost even if it exceeds what remains, for a cost that is known only afterwards. */
         @JvmOverloads
         @Throws(PolylimitException::class)
         public fun charge(
@@ -75,11 +75,11 @@ public class Limiter
             cost: Long? = null,
         ): Usage = charge(request(key, policy, cost))
 
-        /** Spends the cost whether it fits or not, for a cost that is learnt afterwards. */
+        /** Spends the cost even if it exceeds what remains, for a cost that is known only afterwards. */
         @Throws(PolylimitException::class)
         public fun charge(request: Request): Usage = native.charge(request)
 
-        /** Gives back up to what is used, the newest first. */
+        /** Returns units, at most those that are used, the newest first. */
         @JvmOverloads
         @Throws(PolylimitException::class)
         public fun refund(
@@ -88,11 +88,11 @@ public class Limiter
             cost: Long? = null,
         ): Usage = refund(request(key, policy, cost))
 
-        /** Gives back up to what is used, the newest first. */
+        /** Returns units, at most those that are used, the newest first. */
         @Throws(PolylimitException::class)
         public fun refund(request: Request): Usage = native.refund(request)
 
-        /** Forgets the key under its policy. */
+        /** Removes the state of the key under its policy. */
         @JvmOverloads
         @Throws(PolylimitException::class)
         public fun reset(
@@ -100,7 +100,7 @@ public class Limiter
             policy: String? = null,
         ): Usage = reset(request(key, policy))
 
-        /** Forgets the key under its policy; the cost does not matter. */
+        /** Removes the state of the key under its policy; the cost does not matter. */
         @Throws(PolylimitException::class)
         public fun reset(request: Request): Usage = native.reset(request)
 
@@ -121,27 +121,27 @@ public class Limiter
 
         /**
          * Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
-         * have spent is given back. Requests of several keys are refused.
+         * have spent is refunded. Requests of several keys are refused.
          */
         @Throws(PolylimitException::class)
         public fun checkTogether(requests: List<Request>): List<Decision> = native.checkTogether(requests)
 
-        /** Waits until the store answers, at most for that long. Nothing needs it; a service that starts may want it. */
+        /** Waits until the store answers, at most for that long. A service may call it when it starts. */
         @Throws(PolylimitException::class, InterruptedException::class)
         public fun ready(timeout: Duration): Unit = runBlocking { asynchronous.ready(timeout) }
 
-        /** Looks at the store with the eyes of an operator. */
+        /** Examines the store for an operator. */
         @Throws(PolylimitException::class, InterruptedException::class)
         public fun doctor(): List<Finding> = runBlocking { asynchronous.doctor() }
 
-        /** Registers a policy, or changes the numbers of the one of that name. What was used is kept. */
+        /** Registers a policy, or changes the numbers of the one of that name. The usage is kept. */
         @Throws(PolylimitException::class)
         public fun setPolicy(
             name: String,
             quotas: String,
         ): Unit = native.setPolicy(name, quotas)
 
-        /** The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it. */
+        /** The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them. */
         public fun policy(name: String): Policy? = native.policy(name)
 
         /**

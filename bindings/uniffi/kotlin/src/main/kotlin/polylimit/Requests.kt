@@ -2,7 +2,7 @@
 
 package polylimit
 
-/** A request for a key that is text, which is counted by its bytes in UTF-8. */
+/** A request for a key that is text; its bytes in UTF-8 are the key. */
 @JvmOverloads
 @JvmName("of")
 public fun request(

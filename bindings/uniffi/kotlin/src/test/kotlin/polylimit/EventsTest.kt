@@ -66,7 +66,7 @@ class EventsTest {
     private fun Limiter.askUntil(told: () -> Boolean) = until { told().also { check(KEY) } }
 
     @Test
-    fun `an outage is told when it begins and when it ends`() {
+    fun `outage causes a started and an ended event`() {
         OwnRedis().use { redis ->
             limiter(redis.url, "deadline" to "500ms", "doctor_after" to "0").use { limiter ->
                 limiter.ready(Duration.ofSeconds(SECONDS))
@@ -92,7 +92,7 @@ class EventsTest {
     }
 
     @Test
-    fun `what the doctor finds is told`() {
+    fun `finding of the doctor causes an event`() {
         OwnRedis().use { redis ->
             limiter(redis.url, "deadline" to "10s", "doctor_after" to "1ms").use { limiter ->
                 limiter.ready(Duration.ofSeconds(SECONDS))
@@ -108,7 +108,7 @@ class EventsTest {
     }
 
     @Test
-    fun `what is thrown by a function is logged, and disturbs nothing`() {
+    fun `exception of a hook is logged and affects no call`() {
         val failing = Consumer<DegradedEvent> { throw AssertionError(it.kind) }
         Limiter.of(POLICIES, UNREACHABLE, failing).use { limiter ->
             assertEquals("fallback", limiter.check(KEY).source)
@@ -123,7 +123,7 @@ class EventsTest {
     }
 
     @Test
-    fun `a closed limiter tells nothing`() {
+    fun `closed limiter delivers no events`() {
         val closed = limiter(UNREACHABLE)
         closed.close()
         assertThrows(PolylimitException.Closed::class.java) { closed.check(KEY) }
@@ -144,7 +144,7 @@ class EventsTest {
     private fun hookOf(use: (Hook) -> Unit): WeakReference<Hook> = Hook().also(use).let(::WeakReference)
 
     @Test
-    fun `neither closed nor collected limiters keep functions`() {
+    fun `closed and collected limiters release their hooks`() {
         val closed = mutableListOf<Limiter>()
         val hooks =
             List(100) { hookOf { hook -> Limiter.of(POLICIES, null, hook).check(KEY) } } +
@@ -157,7 +157,7 @@ class EventsTest {
     }
 
     @Test
-    fun `the asynchronous face tells when nothing else is left`() {
+    fun `asynchronous limiter delivers events when it is the only reference`() {
         val asynchronous = limiter(UNREACHABLE).asynchronous
         repeat(3) {
             System.gc()

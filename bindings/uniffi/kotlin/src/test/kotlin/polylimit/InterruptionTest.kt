@@ -35,7 +35,7 @@ class InterruptionTest {
 
     @ParameterizedTest
     @MethodSource("polylimit.LimiterTest#stores")
-    fun `an interrupted acquire ends, and neither keeps its place nor what it would have been admitted`(store: String) {
+    fun `interrupted acquire leaves the queue and spends nothing`(store: String) {
         val clock = ManualClock(1_700_000_000_000_000)
         val key = request("interruption ${System.nanoTime()}")
         val settings = Settings(store, listOf(Policy("api", "1/minute fixed_window")), clock = clock)
@@ -51,7 +51,7 @@ class InterruptionTest {
     }
 
     @Test
-    fun `waiting for a store ends as well`() {
+    fun `interruption ends ready and doctor`() {
         Limiter.of(mapOf("api" to "1/s"), "redis://127.0.0.1:1").use { limiter ->
             val end = interrupted { limiter.ready(Duration.ofHours(1)) }
             assertEquals(InterruptedException::class.java, end.javaClass, "$end")
@@ -59,7 +59,7 @@ class InterruptionTest {
     }
 
     @Test
-    fun `a thread that was interrupted before does not begin to wait`() {
+    fun `thread interrupted before acquire does not wait`() {
         Limiter.of(mapOf("api" to "1/hour")).use { limiter ->
             limiter.check("key")
             Thread.currentThread().interrupt()

@@ -37,7 +37,7 @@ class LifeTest {
 
     @ParameterizedTest
     @MethodSource("polylimit.LimiterTest#stores")
-    fun `closed limiters hold nothing`(store: String) {
+    fun `closed limiters release their resources`(store: String) {
         repeat(500) { openCheckClose(store) }
         System.gc()
         val before = held()
@@ -61,7 +61,7 @@ class LifeTest {
     }
 
     @Test
-    fun `closed limiters lock no other process out`() {
+    fun `closed limiters release the shared file for other processes`() {
         val store = "local:kotlin-life-${ProcessHandle.current().pid()}?size=1MiB"
         val kept = List(KEPT) { openCheckClose(store) }
         val java = ProcessHandle.current().info().command().get()
@@ -75,7 +75,7 @@ class LifeTest {
 
     @ParameterizedTest
     @MethodSource("polylimit.LimiterTest#stores")
-    fun `after closing, every operation fails with closed`(store: String) {
+    fun `every operation on a closed limiter fails with closed`(store: String) {
         val limiter = Limiter.of(mapOf("api" to "9/hour"), store)
         limiter.check("life")
         repeat(2) { limiter.close() }
@@ -110,7 +110,7 @@ class LifeTest {
 
     @ParameterizedTest
     @MethodSource("polylimit.LimiterTest#stores")
-    fun `closing ends waiting`(store: String) {
+    fun `close ends a waiting acquire`(store: String) {
         val limiter = Limiter.of(mapOf("api" to "1/hour"), store)
         val key = request("closing ${System.nanoTime()}")
         assertTrue(limiter.check(key).allowed)

@@ -28,7 +28,7 @@ class LimiterTest {
 
     @ParameterizedTest
     @MethodSource("stores")
-    fun `exactly the limit passes, whoever asks`(store: String) {
+    fun `concurrent callers get exactly the limit`(store: String) {
         Limiter.of(mapOf("api" to "40/hour"), store).use { limiter ->
             val key = "key ${System.nanoTime()}"
             val threads = Executors.newFixedThreadPool(4)
@@ -44,7 +44,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `every operation is there`() {
+    fun `every operation works`() {
         limiter("10/minute").use { limiter ->
             assertEquals(9L, limiter.check("key").remaining)
             assertEquals(9L, limiter.peek("key").remaining)
@@ -68,7 +68,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `what is not allowed is refused`() {
+    fun `invalid arguments are refused`() {
         limiter("10/minute").use { limiter ->
             for (cost in listOf(-1L, Long.MIN_VALUE, Long.MAX_VALUE, 1_000_000_000_001L)) {
                 val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.check("key", cost = cost) }
@@ -93,7 +93,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `what is checked together has one key`() {
+    fun `checkTogether refuses several keys`() {
         Limiter.of(mapOf("a" to "5/hour", "b" to "5/hour")).use { limiter ->
             val refused =
                 assertThrows(PolylimitException.InvalidArgument::class.java) {
@@ -107,7 +107,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `a scope has a budget of its own`() {
+    fun `unnamed quotas have separate states in each scope`() {
         limiter("10/minute").use { limiter ->
             assertEquals("api", limiter.policyFor().name)
             assertEquals("api", limiter.policyFor("api", "/login").name)
@@ -121,7 +121,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `no secret is shown`() {
+    fun `text form shows no secret`() {
         val settings = Settings("redis://user:hunter2@h", listOf(Policy("api", "1/s")), mapOf("password" to "hunter2"))
         val shown = "$settings ${request("hunter2", "api")} ${request("hunter2").copy(cost = 5)}"
         assertFalse(shown.contains("hunter2") || shown.contains("104, 117"), shown)
@@ -137,7 +137,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `a store that is not there is unavailable, and a closed limiter says so`() {
+    fun `absent store is unavailable and closed limiter throws Closed`() {
         val limiter = Limiter.of(mapOf("api" to "1/minute"), "redis://127.0.0.1:1?deadline=50ms")
         limiter.use {
             assertThrows(PolylimitException.StoreUnavailable::class.java) { it.ready(Duration.ofMillis(50)) }
@@ -149,7 +149,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `who is cancelled gives up the place`() {
+    fun `cancelled acquire leaves the queue`() {
         val clock = ManualClock(1_700_000_000_000_000)
         limiter("1/minute fixed_window", clock).use { limiter ->
             runBlocking {
@@ -168,7 +168,7 @@ class LimiterTest {
     }
 
     @Test
-    fun `handles and futures do not stay`() {
+    fun `native handles and futures are released`() {
         limiter("1000000/minute").use { limiter ->
             val many = {
                 repeat(HANDLES) { ManualClock(0).close() }

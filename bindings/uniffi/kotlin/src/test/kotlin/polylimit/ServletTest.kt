@@ -82,7 +82,7 @@ class ServletTest {
     private fun HttpResponse<*>.field(name: String) = headers().firstValue(name).orElse(null)
 
     @Test
-    fun `exactly the limit passes, and the fields say so`() {
+    fun `exactly the limit passes and header fields show it`() {
         for (store in LimiterTest.stores()) {
             val quotas = "20/hour fixed_window"
             Limiter.of(mapOf("api${System.nanoTime()}" to quotas), store).use { limiter ->
@@ -110,7 +110,7 @@ class ServletTest {
     }
 
     @Test
-    fun `several policies and several filters are told together`() {
+    fun `header fields of several policies and filters are merged`() {
         Limiter.of(mapOf("a" to "1/hour", "b" to "5/hour", "c" to "9/hour")).use { limiter ->
             serve(RateLimitOptions(limiter).policy("a", "b"), RateLimitOptions(limiter).policy("c")) { get ->
                 assertEquals(3, get("/", emptyList()).field("ratelimit-policy").split(", ").size)
@@ -122,7 +122,7 @@ class ServletTest {
     }
 
     @Test
-    fun `a request may be skipped, cost more, be somebody else's, or not count`() {
+    fun `skip, cost, key and count apply to each request`() {
         Limiter.of(mapOf("api" to "5/hour")).use { limiter ->
             val options =
                 RateLimitOptions(limiter)
@@ -142,7 +142,7 @@ class ServletTest {
     }
 
     @Test
-    fun `a denial may be answered otherwise, and proxies are believed when they are trusted`() {
+    fun `onDenied makes the response and trusted proxies name the client`() {
         Limiter.of(mapOf("api" to "1/hour")).use { limiter ->
             val rules = ClientAddressRules(listOf("loopback"), "x-forwarded-for")
             val options =
@@ -161,7 +161,7 @@ class ServletTest {
     }
 
     @Test
-    fun `an outage is heard of, is 503, and may be let through`() {
+    fun `outage responds with 503 unless onOutage allows the request`() {
         val settings = Settings("redis://127.0.0.1:1?deadline=50ms", listOf(Policy("api", "1/hour", outage = "deny")))
         Limiter(settings).use { limiter ->
             val heard = CopyOnWriteArrayList<OutageEvent>()
@@ -185,7 +185,7 @@ class ServletTest {
     }
 
     @Test
-    fun `what an outage denied and is let through spends nothing, and gives nothing back`() {
+    fun `overruled outage denial spends and refunds nothing`() {
         lost("api").use { limiter ->
             serve(RateLimitOptions(limiter).key { "k" }.count { _, _ -> false }.onOutage { true }) { get ->
                 assertEquals(200, get("/", emptyList()).statusCode())
@@ -195,7 +195,7 @@ class ServletTest {
     }
 
     @Test
-    fun `what is overruled neither denies further in nor tells the client anything`() {
+    fun `overruled denial is hidden from inner filters and the client`() {
         val inner = Limiter.of(mapOf("in" to "3/hour"))
         val lost = lost("out")
         val outer = RateLimitOptions(lost).key { "k" }.onOutage { true }
@@ -248,7 +248,7 @@ class ServletTest {
     }
 
     @Test
-    fun `an outage overrules no denial of the store`() {
+    fun `onOutage does not overrule a denial of the store`() {
         val store = ReachedOnce()
         val policies = listOf(Policy("a", "0/hour", outage = "deny"), Policy("b", "5/hour", outage = "deny"))
         Limiter(Settings(store.url, policies)).use { limiter ->
@@ -268,7 +268,7 @@ class ServletTest {
     }
 
     @Test
-    fun `what an outer one spent is given back once, when an inner one denies or cannot decide`() {
+    fun `outer filter refunds once when an inner one denies or fails`() {
         for ((quotas, status) in mapOf("0/hour" to 429, "1/hour" to 500)) {
             val inner = Limiter.of(mapOf("in" to quotas))
             Limiter.of(mapOf("out" to "9/hour", "between" to "9/hour")).use { limiter ->
@@ -284,7 +284,7 @@ class ServletTest {
     }
 
     @Test
-    fun `a peer without an address is this host`() {
+    fun `peer without an address counts as this host`() {
         for (address in listOf(null, "")) {
             val unix =
                 Filter { request, response, chain ->
@@ -304,7 +304,7 @@ class ServletTest {
     }
 
     @Test
-    fun `what throws counts as what answers 500`() {
+    fun `handler that throws counts as status 500`() {
         for ((counted, left) in mapOf(500 to 4L, 401 to 5L)) {
             Limiter.of(mapOf("api" to "5/hour")).use { limiter ->
                 serve(RateLimitOptions(limiter).key { "k" }.count { _, response -> response.status == counted }) { get ->
@@ -316,7 +316,7 @@ class ServletTest {
     }
 
     @Test
-    fun `mistakes are refused at once`() {
+    fun `invalid options are refused when the filter is built`() {
         Limiter.of(mapOf("a" to "1/hour", "b" to "1/hour")).use { limiter ->
             assertThrows(PolylimitException.InvalidArgument::class.java) { RateLimitFilter(RateLimitOptions(limiter)) }
             val style = RateLimitOptions(limiter).policy("a").headers("IETF")
@@ -338,7 +338,7 @@ class ServletTest {
     }
 
     @Test
-    fun `a request without a key counts for its address`() {
+    fun `request without a key counts for its address`() {
         Limiter.of(mapOf("api" to "5/hour")).use { limiter ->
             serve(RateLimitOptions(limiter).key { it.getHeader("user") }) { get ->
                 assertEquals(200, get("/", emptyList()).statusCode())
@@ -350,7 +350,7 @@ class ServletTest {
     }
 
     @Test
-    fun `quotas without a name have a budget for each scope`() {
+    fun `unnamed quotas have separate states in each scope`() {
         Limiter.of(mapOf("api" to "9/hour")).use { limiter ->
             val left = { policy: String, scope: String? ->
                 val options = RateLimitOptions(limiter).policy(policy).apply { scope?.let(::scope) }
@@ -369,7 +369,7 @@ class ServletTest {
     }
 
     @Test
-    fun `the same policy and key are charged once a request`() {
+    fun `policy and key are charged once a request`() {
         Limiter.of(mapOf("a" to "9/hour", "b" to "9/hour")).use { limiter ->
             val outer = RateLimitOptions(limiter).policy("a", "5/hour")
             val inner = RateLimitOptions(limiter).policy("b", "a").count { _, _ -> false }
@@ -388,7 +388,7 @@ class ServletTest {
     }
 
     @Test
-    fun `a denial further in shows what is left after giving back`() {
+    fun `denial of an inner filter includes the refund`() {
         Limiter.of(mapOf("out" to "2/hour fixed_window", "in" to "0/hour")).use { limiter ->
             serve(RateLimitOptions(limiter).policy("out"), RateLimitOptions(limiter).policy("in")) { get ->
                 val denied = get("/", emptyList())

@@ -60,7 +60,7 @@ public class RateLimitFilter
             try {
                 limit(request, response, chain)
             } finally {
-                // Whoever asks after this is not further in, unless it goes on elsewhere.
+                // Later filters are not nested in this one, unless the request continues asynchronously.
                 if (!request.isAsyncStarted) request.setAttribute(SPENDING, before)
             }
         }
@@ -74,7 +74,7 @@ public class RateLimitFilter
                 try {
                     decide(request, response)
                 } catch (failure: Throwable) {
-                    spent(request)?.giveBack()
+                    spent(request)?.refundAll()
                     throw failure
                 }
             if (verdict?.problem != null) {
@@ -93,13 +93,13 @@ public class RateLimitFilter
                 throw failure
             }
             if (request.isAsyncStarted) {
-                request.asyncContext.addListener(Completed { finish(spending, request, response) })
+                request.asyncContext.addListener(CompletionListener { finish(spending, request, response) })
             } else {
                 finish(spending, request, response)
             }
         }
 
-        /** Null when nobody could decide and the request is let through. */
+        /** Null when no decision could be made and the request is let through. */
         private fun decide(
             request: HttpServletRequest,
             response: HttpServletResponse,
@@ -120,14 +120,14 @@ public class RateLimitFilter
             val decisions = known.map { it ?: rest.next() }
             val rateLimit = RateLimit(policies.zip(decisions).mapNotNull(::outcome))
             request.setAttribute(ATTRIBUTE, rateLimit)
-            // Nothing was spent if one of them denied.
+            // A denied policy spends nothing under any.
             val isSpent = new.isNotEmpty() && decisions.all(Decision::allowed)
             val spending = if (isSpent) spend(request, rateLimit, new.zip(made, ::Spent)) else null
             val isOverruled = isOverruled(request, rateLimit, decisions)
-            // What is overruled tells the client nothing.
+            // Overruled denials are not shown to the client.
             val shown = rateLimit.outcomes.filter { it.decision.allowed || !isOverruled }
-            var all = together(request, shown)
-            if (!shown.all { it.decision.allowed }) all = givenBack(request, all)
+            var all = mergeOutcomes(request, shown)
+            if (!shown.all { it.decision.allowed }) all = refundOuter(request, all)
             val said = respond(all, cost, options.headers, options.resetForm, request.getHeader("Accept"))
             for ((name, value) in said.fields) response.setHeader(name, value)
             return Verdict(rateLimit, said.problem, spending)
@@ -144,7 +144,7 @@ public class RateLimitFilter
             return spending
         }
 
-        /** Whether denials are let through: those that come from an outage. One by the store stands, with all beside it. */
+        /** Whether denials of the outage policy are let through. A denial of the store keeps all others in force, too. */
         private fun isOverruled(
             request: HttpServletRequest,
             rateLimit: RateLimit,
@@ -180,7 +180,7 @@ public class RateLimitFilter
             response.outputStream.write(problem.body.encodeToByteArray())
         }
 
-        /** Gives back what the request has spent if its response does not count. */
+        /** Refunds the units of the request if its response does not count. */
         private fun finish(
             spending: Spending,
             request: HttpServletRequest,
@@ -189,7 +189,7 @@ public class RateLimitFilter
             if (options.count?.test(request, response) == false) spending.refund()
         }
 
-        /** The same for what failed, which is answered further out. */
+        /** The same for a request whose handler failed, before the container sets the status. */
         private fun finishFailed(
             spending: Spending,
             request: HttpServletRequest,
@@ -219,7 +219,7 @@ public class RateLimitFilter
             /** The peer of a Unix socket. */
             private const val THIS_HOST = "127.0.0.1"
 
-            /** The names of the policies. Refuses what would limit nothing, or spend twice. */
+            /** The names of the policies. Refuses an empty list and duplicates. */
             private fun policiesOf(options: RateLimitOptions): List<String> {
                 val texts = options.policies
                 if (texts != null && texts.isEmpty()) {
@@ -234,8 +234,8 @@ public class RateLimitFilter
 
             private fun spent(request: HttpServletRequest): Spending? = request.getAttribute(SPENDING) as? Spending
 
-            /** The outcomes with those of other filters on the same request; each policy has one, the newest. */
-            private fun together(
+            /** The outcomes with those of other filters on the same request; the newest of each policy. */
+            private fun mergeOutcomes(
                 request: HttpServletRequest,
                 outcomes: List<Outcome>,
             ): List<Outcome> {
@@ -244,19 +244,19 @@ public class RateLimitFilter
                 return (others + outcomes).also { request.setAttribute(OUTCOMES, it) }
             }
 
-            /** The same after what was spent further out was given back, since the request is denied here. */
-            private fun givenBack(
+            /** Refunds the units of the outer filters, since the request is denied here, and returns the outcomes after that. */
+            private fun refundOuter(
                 request: HttpServletRequest,
                 outcomes: List<Outcome>,
             ): List<Outcome> {
-                val said = spent(request)?.giveBack().orEmpty()
+                val said = spent(request)?.refundAll().orEmpty()
                 return outcomes.map { one -> said[one.decision]?.let { Outcome(one.policy, it) } ?: one }
             }
         }
     }
 
-/** Runs something when an asynchronous request is over. */
-private class Completed(
+/** Runs a function when an asynchronous request is complete. */
+private class CompletionListener(
     private val run: () -> Unit,
 ) : AsyncListener {
     override fun onComplete(event: AsyncEvent) = run()

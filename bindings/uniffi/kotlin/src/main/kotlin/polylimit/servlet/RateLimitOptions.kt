@@ -12,7 +12,7 @@ import java.util.function.Function
 import java.util.function.Predicate
 import java.util.function.ToLongFunction
 
-/** What was decided about a request: its policies with their decisions, in order. */
+/** The decisions about a request, with their policies, in order. */
 public class RateLimit(
     public val outcomes: List<Outcome>,
 ) {
@@ -21,13 +21,13 @@ public class RateLimit(
         get() = (outcomes.firstOrNull { !it.decision.allowed } ?: outcomes.minBy { it.decision.remaining }).decision
 }
 
-/** A request that was denied, and what is answered unless told otherwise. The response has its fields already. */
+/** A denied request, and the default response. The response already has its header fields. */
 public class Denial(
     public val rateLimit: RateLimit,
     public val problem: Problem,
 )
 
-/** A request that the store did not decide: [rateLimit] did in its place, or nobody could, for the reason in [error]. */
+/** A request that the store did not decide. The outage policy did in [rateLimit], or none could because of [error]. */
 public class OutageEvent(
     public val request: HttpServletRequest,
     public val rateLimit: RateLimit?,
@@ -44,7 +44,7 @@ public fun interface DenialHandler {
     )
 }
 
-/** What is to be limited, and how. What is not set is as its setter says. */
+/** The options of the filter. Each setter documents its default. */
 public class RateLimitOptions(
     internal val limiter: Limiter,
 ) {
@@ -62,25 +62,25 @@ public class RateLimitOptions(
 
     /**
      * Policies by name, or quotas such as `100/minute`, which are decided together: a request that one of them denies
-     * spends nothing from any. One or more, none twice. The limiter's only policy unless told otherwise.
+     * spends nothing from any. One or more, none twice. The limiter's only policy by default.
      */
     public fun policy(vararg policies: String): RateLimitOptions = apply { this.policies = policies.toList() }
 
     /**
-     * Gives quotas without a name a budget of their own, shared by all filters of this scope: 1 to 256 bytes of text. Without
-     * one, all that name the same quotas share theirs. A policy that has a name is shared in any case.
+     * Gives quotas without a name states of their own, shared by all filters of this scope: 1 to 256 bytes of text. Without
+     * one, all filters with the same quotas share theirs. A policy that has a name is shared in any case.
      */
     public fun scope(scope: String): RateLimitOptions = apply { this.scope = scope }
 
-    /** Whom to count; the client's address unless told otherwise, and where it gives `null`. */
+    /** The key of a request; the client's address by default, and where the function returns `null`. */
     public fun key(key: Function<HttpServletRequest, String?>): RateLimitOptions = apply { this.key = key }
 
-    /** The units that a request spends; 1 unless told otherwise. */
+    /** The units that a request spends; 1 by default. */
     public fun cost(cost: ToLongFunction<HttpServletRequest>): RateLimitOptions = apply { this.cost = cost }
 
     /**
-     * Which requests count, told from their response; every one unless told otherwise. What a request costs is reserved
-     * before it is handled, and given back when its response does not count. Where what handles it throws, the response
+     * Which requests count, by their response; all by default. The cost of a request is spent
+     * before it is handled, and refunded when its response does not count. If the handler throws, the response
      * has the status 500 meanwhile, unless it was sent before.
      */
     public fun count(count: BiPredicate<HttpServletRequest, HttpServletResponse>): RateLimitOptions = apply { this.count = count }
@@ -92,17 +92,17 @@ public class RateLimitOptions(
     public fun onDenied(onDenied: DenialHandler): RateLimitOptions = apply { this.onDenied = onDenied }
 
     /**
-     * Hears of each request that the store did not decide; `true` lets the request through, unless the store itself has
-     * denied it under another policy. Otherwise what was decided in the store's place holds, and an error is thrown.
+     * Called for each request that the store did not decide; `true` lets the request through, unless the store itself has
+     * denied it under another policy. Otherwise the decision of the outage policy holds, and an error is thrown.
      */
     public fun onOutage(onOutage: Predicate<OutageEvent>): RateLimitOptions = apply { this.onOutage = onOutage }
 
     /** Which fields the response has: `ietf`, `legacy`, `both` or `none`. */
     public fun headers(style: String): RateLimitOptions = apply { headers = style }
 
-    /** How `x-ratelimit-reset` tells a time: `seconds` or `epoch`. */
+    /** The form of `x-ratelimit-reset`: `seconds` or `epoch`. */
     public fun resetForm(form: String): RateLimitOptions = apply { resetForm = form }
 
-    /** Whose word about the client's address is taken; nobody's unless told otherwise. */
+    /** The proxies that may name the client's address; none by default. */
     public fun clientAddress(rules: ClientAddressRules): RateLimitOptions = apply { clientAddress = rules }
 }

@@ -14,47 +14,47 @@ internal class Spent(
     val decision: Decision,
 )
 
-/** What a request has spent in one filter, so that it can be given back: once, whatever the reasons. */
+/** The units that a request has spent in one filter, so that they can be refunded once. */
 internal class Spending(
     private val limiter: Limiter,
     private val spent: List<Spent>,
-    /** What was spent further out; null when that is nothing. */
-    private val before: Spending?,
-    /** Hears of an error of giving back. */
+    /** The units spent by the outer filters; null if none. */
+    private val outer: Spending?,
+    /** Called with the error of a refund. */
     private val failed: (PolylimitException) -> Unit,
 ) {
-    private val isGiven = AtomicBoolean()
+    private val isRefunded = AtomicBoolean()
 
-    /** The decision by which the same key was charged under the same policy already, here or further out; null if it was not. */
+    /** The decision by which the same key was charged under the same policy already, by this or an outer filter; null if it was not. */
     fun decision(
         limiter: Limiter,
         request: Request,
     ): Decision? {
-        val here = if (limiter === this.limiter && !isGiven.get()) spent.firstOrNull { it.isLike(request) } else null
-        return here?.decision ?: before?.decision(limiter, request)
+        val here = if (limiter === this.limiter && !isRefunded.get()) spent.firstOrNull { it.isLike(request) } else null
+        return here?.decision ?: outer?.decision(limiter, request)
     }
 
     private fun Spent.isLike(other: Request) = request.policy == other.policy && request.key.contentEquals(other.key)
 
-    /** This and all that was spent further out. Gives what the decisions say then, each by what it said before. */
-    fun giveBack(): Map<Decision, Decision> = refund().apply { before?.let { putAll(it.giveBack()) } }
+    /** Refunds the units of this filter and all outer ones. Returns the refunded decision for each decision. */
+    fun refundAll(): Map<Decision, Decision> = refund().apply { outer?.let { putAll(it.refundAll()) } }
 
-    /** Under every policy, also when it fails under one of them. */
+    /** Refunds the units under every policy, also when the refund under one of them fails. */
     fun refund(): MutableMap<Decision, Decision> {
-        val said = IdentityHashMap<Decision, Decision>()
-        if (isGiven.getAndSet(true)) return said
-        // The response is on its way: there is nobody else to tell.
-        spent.mapNotNull { errorOf(it, said) }.firstOrNull()?.let(failed)
-        return said
+        val refunds = IdentityHashMap<Decision, Decision>()
+        if (isRefunded.getAndSet(true)) return refunds
+        // The response is already being sent, so the error cannot change it.
+        spent.mapNotNull { errorOf(it, refunds) }.firstOrNull()?.let(failed)
+        return refunds
     }
 
-    /** Why giving back fails, if it does. */
+    /** The error of the refund, if it fails. */
     private fun errorOf(
         one: Spent,
-        said: MutableMap<Decision, Decision>,
+        refunds: MutableMap<Decision, Decision>,
     ): PolylimitException? =
         try {
-            said[one.decision] = refunded(one.decision, limiter.refund(one.request))
+            refunds[one.decision] = refunded(one.decision, limiter.refund(one.request))
             null
         } catch (error: PolylimitException) {
             error
