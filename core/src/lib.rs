@@ -83,6 +83,9 @@ pub use store::lease_size::Lease;
 pub use store::option::{OptionKind, StoreOption};
 pub use store::outage::Outage;
 pub use store::redis::RedisOptions;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use store::redis::script::testing;
 pub use store::stats::Stats;
 pub use store::suggestion::Suggestion;
 

@@ -15,14 +15,11 @@
 //! that stay find their states, and the others are skipped. Changed numbers are taken into account when a record is
 //! read: a debt names the limit and the tick that it was counted with, or is a time where it names none.
 //!
-//! The state of a lone bucket is by far the most frequent, and takes [12 bytes](lone).
-//!
 //! A log is bytes of its own: see [`log`].
 
 mod bucket;
 mod fixed_window;
 pub(crate) mod log;
-mod lone;
 mod policy;
 pub(crate) mod reader;
 mod sliding_window;
@@ -32,7 +29,6 @@ mod tag;
 mod tests;
 
 pub(crate) use bucket::is_short;
-pub(crate) use lone::{LENGTH as LONE_LENGTH, is_lone};
 pub(crate) use policy::{PolicyCodec, States};
 pub(crate) use tag::Tag;
 

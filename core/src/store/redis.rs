@@ -8,7 +8,6 @@
 //! - `transport`: sockets, TLS, the handshake, sentinels and the protocol.
 //! - `fallback`: the answer while Redis cannot be asked.
 
-mod call;
 pub(crate) mod config;
 pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
@@ -17,12 +16,10 @@ pub(crate) mod fallback;
 pub(crate) mod invalidation;
 pub(crate) mod keys;
 pub(crate) mod lease;
-mod numbers;
 pub(crate) mod pipeline;
 mod policies;
-mod reply;
 pub(crate) mod routing;
-mod script;
+pub(crate) mod script;
 pub(crate) mod transport;
 
 use std::future::Future;

@@ -24,7 +24,13 @@ pub(crate) fn read(form: Form, mut record: Reader<'_>, quota: &Quota, past: &[Pa
     match form {
         Form::ShortBucket => {
             let (at_us, debt) = (record.number(7)?, record.number(5)?);
-            (at_us <= MAX_US).then(|| of_time(at_us, debt, quota, past))
+            if at_us > MAX_US {
+                return None;
+            }
+            // With a limit of 1 a microsecond repays 1, whatever the period.
+            let limit = if repays_one(quota) { quota.limit() } else { 1 };
+            let parts = Parts { debt, at: at_us, limit, tick_us: 1 };
+            Some(state(parts, quota, past, past.iter().any(|past| past.repays_one)))
         }
         Form::Bucket => {
             let parts = read_long(record)?;
@@ -33,14 +39,6 @@ pub(crate) fn read(form: Form, mut record: Reader<'_>, quota: &Quota, past: &[Pa
         }
         _ => None,
     }
-}
-
-/// The state whose debt is a time under whatever numbers.
-pub(crate) fn of_time(at_us: u64, debt: u64, quota: &Quota, past: &[PastNumbers]) -> State {
-    // With a limit of 1 a microsecond repays 1, whatever the period.
-    let limit = if repays_one(quota) { quota.limit() } else { 1 };
-    let parts = Parts { debt, at: at_us, limit, tick_us: 1 };
-    state(parts, quota, past, past.iter().any(|past| past.repays_one))
 }
 
 fn read_long(mut record: Reader<'_>) -> Option<Parts> {

@@ -3,9 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::rules::algorithm::State;
-use crate::rules::algorithm::token_bucket;
 use crate::rules::codec::reader::Reader;
-use crate::rules::codec::{Bytes, Form, Tag, bucket, fixed_window, lone, sliding_window, stepped_bucket};
+use crate::rules::codec::{Bytes, Form, Tag, bucket, fixed_window, sliding_window, stepped_bucket};
 use crate::rules::history::{PastNumbers, Superseded, past_of};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -18,7 +17,6 @@ pub(crate) type States = SmallVec<[State; 1]>;
 pub(crate) struct PolicyCodec {
     policy: Policy,
     quotas: Box<[QuotaCodec]>,
-    is_lone: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -35,15 +33,12 @@ impl PolicyCodec {
     pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
         let quotas = policy.quotas().iter();
         let quotas = quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, superseded) });
-        Self { policy: policy.clone(), quotas: quotas.collect(), is_lone: lone::is_lone(policy.quotas()) }
+        Self { policy: policy.clone(), quotas: quotas.collect() }
     }
 
     /// The states that bytes mean; `None` when they are malformed. No bytes are a key that was never seen, and so are
     /// the logs here: they have bytes of their own.
     pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
-        if bytes.len() == lone::LENGTH {
-            return self.read_lone(bytes);
-        }
         let mut records = SmallVec::<[Record<'_>; 4]>::new();
         let mut rest = Reader(bytes);
         while !rest.is_empty() {
@@ -58,43 +53,27 @@ impl PolicyCodec {
         each.collect()
     }
 
-    fn read_lone(&self, bytes: &[u8]) -> Option<States> {
-        let (tag, at_us, debt) = lone::read(bytes)?;
-        let mut found = false;
+    /// The states at the beginning of bytes that hold a record of every quota, in their order, and go on after them;
+    /// `None` when they do not.
+    pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>) -> Option<States> {
         let each = self.policy.quotas().iter().zip(&self.quotas).map(|(quota, codec)| {
-            if found || codec.tag.0[0] != tag || !quota.algorithm().is_bucket() || quota.step().is_some() {
-                return State::fresh(quota);
-            }
-            found = true;
-            codec.read_time(at_us, debt, quota)
+            let (form, tag, record) = next_record(bytes)?;
+            if tag == codec.tag { codec.read(form, record, quota) } else { None }
         });
-        Some(each.collect())
+        each.collect()
     }
 
     /// Appends the bytes of states; none when nothing is used. Logs are left out.
     pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, codec), state) in self.policy.quotas().iter().zip(&self.quotas).zip(states) {
             match state {
-                State::TokenBucket(state) => {
-                    if let Some(bytes) = self.lone_bytes(*state, codec.tag) {
-                        out.extend_from_slice(&bytes);
-                        continue;
-                    }
-                    bucket::write(out, *state, quota, codec.tag);
-                }
+                State::TokenBucket(state) => bucket::write(out, *state, quota, codec.tag),
                 State::SteppedBucket(state) => stepped_bucket::write(out, *state, quota, codec.tag),
                 State::FixedWindow(state) => fixed_window::write(out, *state, codec.tag),
                 State::SlidingWindow(state) => sliding_window::write(out, state, codec.tag),
                 State::SlidingLog(_) => {}
             }
         }
-    }
-
-    fn lone_bytes(&self, state: token_bucket::State, tag: Tag) -> Option<[u8; lone::LENGTH]> {
-        let parts = state.parts();
-        let is_time = |quota: &Quota| quota.limit() == parts.limit && parts.tick_us == 1;
-        let fits = self.is_lone && parts.debt > 0 && self.policy.quotas().iter().any(is_time);
-        fits.then(|| lone::write(tag.0[0], parts.at, parts.debt)).flatten()
     }
 }
 
@@ -133,9 +112,5 @@ impl QuotaCodec {
             Algorithm::SlidingWindow => sliding_window::read(form, record, quota),
             Algorithm::SlidingLog => None,
         }
-    }
-
-    fn read_time(&self, at_us: u64, debt: u64, quota: &Quota) -> State {
-        bucket::of_time(at_us, debt, quota, &self.past)
     }
 }

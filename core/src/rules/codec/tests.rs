@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use crate::Policy;
 use crate::rules::algorithm::{Rules, State};
+use crate::rules::codec::reader::Reader;
 use crate::rules::codec::{Bytes, PolicyCodec, States, log};
 use crate::rules::history::Superseded;
 use crate::rules::transition::{Operation, PolicyRules};
@@ -115,9 +116,6 @@ proptest! {
             record.truncate(lengths[usize::from(form) - 1]);
             try_bytes(&policy, &superseded, &record, &operations)?;
         }
-        let mut lone = bytes[..12].to_vec();
-        lone[6] |= 0x80;
-        try_bytes(&policy, &superseded, &lone, &operations)?;
     }
 }
 
@@ -142,13 +140,35 @@ fn try_bytes(
 }
 
 #[test]
-fn a_lone_bucket_takes_twelve_bytes() {
-    let (policy, long) = (policy("100/m token_bucket; 7/m sliding_log"), policy("100/day token_bucket"));
-    for (policy, length) in [(&policy, 12), (&long, 17)] {
+fn bucket_record_is_short_where_a_microsecond_repays_one_and_debt_fits() {
+    for (quotas, length) in [
+        ("100/m token_bucket; 7/m sliding_log", 17),
+        ("100/day token_bucket", 17),
+        ("100/week token_bucket", 25),
+        ("7/s token_bucket", 25),
+    ] {
+        let policy = policy(quotas);
         let mut states: States = policy.quotas().iter().map(State::fresh).collect();
-        PolicyRules::new(policy).apply(&mut states, NOW_US, Operation::Check, 1);
-        assert_eq!(written(&PolicyCodec::new(policy, &[]), &states).len(), length);
+        // Saturates.
+        PolicyRules::new(&policy).apply(&mut states, NOW_US, Operation::Charge, 10_000);
+        assert_eq!(written(&PolicyCodec::new(&policy, &[]), &states).len(), length, "{quotas}");
     }
+}
+
+#[test]
+fn records_in_order_are_read_from_the_front_and_others_are_refused() {
+    let policy = policy("5/m token_bucket; 5/m; 4/m fixed_window");
+    let (rules, codec) = (PolicyRules::new(&policy), PolicyCodec::new(&policy, &[]));
+    let mut states: States = policy.quotas().iter().map(State::fresh).collect();
+    rules.apply(&mut states, NOW_US, Operation::Check, 3);
+    let bytes = written(&codec, &states);
+    let followed = [&bytes[..], b"more"].concat();
+    let mut rest = Reader(&followed);
+    let read = codec.read_in_order(&mut rest).unwrap();
+    assert_eq!((written(&codec, &read), rest.0), (bytes.clone(), b"more".as_slice()));
+    assert!(codec.read_in_order(&mut Reader(&bytes[..bytes.len() - 1])).is_none());
+    let other = PolicyCodec::new(&self::policy("4/m fixed_window; 5/m token_bucket; 5/m"), &[]);
+    assert!(other.read_in_order(&mut Reader(&bytes)).is_none());
 }
 
 #[test]

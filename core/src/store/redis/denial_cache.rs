@@ -25,8 +25,8 @@ use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::redis::call::PolicyCall;
-use crate::store::redis::pipeline::pending::Denied;
+use crate::store::redis::script::call::PolicyCall;
+use crate::store::redis::script::reply::Denied;
 use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 

@@ -13,10 +13,11 @@ use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::{Replied, Reply};
+use crate::store::redis::pipeline::pending::Reply;
 use crate::store::redis::policies::RedisPolicy;
 use crate::store::redis::routing::submission::{PendingReply, Until};
 use crate::store::redis::routing::topology::Topology;
+use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 

@@ -10,8 +10,8 @@ use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
-use crate::store::redis::call::PolicyCall;
 use crate::store::redis::keys::KeyEncoder;
+use crate::store::redis::script::call::PolicyCall;
 use crate::store::request::{PolicyId, PolicyOptions};
 
 #[derive(Debug)]

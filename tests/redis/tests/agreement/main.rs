@@ -13,4 +13,5 @@ mod differential;
 mod edge_cases;
 mod generators;
 mod leases;
+mod scripts;
 mod servers;

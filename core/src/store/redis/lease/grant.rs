@@ -15,7 +15,7 @@
 
 use crate::rules::decision::Decision;
 use crate::rules::quota::{Algorithm, Quota};
-use crate::store::redis::pipeline::pending::Replied;
+use crate::store::redis::script::reply::Replied;
 
 /// Parts of a unit, so that what is repaid is counted finely.
 const PARTS: u32 = 16;

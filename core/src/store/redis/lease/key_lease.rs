@@ -6,7 +6,7 @@ use crate::rules::decision::{Decision, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_us};
-use crate::store::redis::pipeline::pending::Replied;
+use crate::store::redis::script::reply::Replied;
 use crate::store::request::{PolicyId, StoreRequest};
 
 /// A lease that lasts for less than this is too small, and one that lasts for more than twice as long is too large.

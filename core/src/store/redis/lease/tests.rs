@@ -10,7 +10,7 @@ use crate::runtime::clock::ManualClock;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
-use crate::store::redis::pipeline::pending::Replied;
+use crate::store::redis::script::reply::Replied;
 use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 

@@ -11,8 +11,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::rules::transition::Operation;
-use crate::store::redis::call::{self, PolicyCall};
 use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
+use crate::store::redis::script::call::{self, PolicyCall};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 use crate::store::stats::Counters;
@@ -56,7 +56,7 @@ impl Entry {
         operation.action == Action::Apply(Operation::Check)
             && first.action == operation.action
             && first.cost == operation.cost
-            && first.call.counts()
+            && first.call.can_coalesce()
             && self.count() < MAX_IN_ENTRY
     }
 }

@@ -16,13 +16,13 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::rules::decision::Degradation;
 use crate::runtime::clock::ManualClock;
-use crate::store::redis::call::{Head, Naming};
 use crate::store::redis::pipeline::batch::{self, Command};
 use crate::store::redis::pipeline::in_flight::InFlight;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::pipeline::server::ServerState;
-use crate::store::redis::reply::{self, read_reply};
+use crate::store::redis::script::call::{CallHeader, ScriptReference};
+use crate::store::redis::script::reply::{self, read_reply};
 use crate::store::redis::transport::failure::{Failure, Refusal};
 use crate::store::redis::transport::resp::{self, Reply};
 use crate::store::redis::transport::stream::Stream;
@@ -252,7 +252,7 @@ impl Connection {
             }
             self.batches += 1;
             for command in batch::commands(&mut operations) {
-                self.send(command, Naming::ByHash);
+                self.send(command, ScriptReference::Hash);
             }
             self.operations = operations;
         }
@@ -262,11 +262,11 @@ impl Connection {
         self.flights.front().map_or(0, |oldest| self.batches - oldest.batch + 1)
     }
 
-    fn send(&mut self, command: Command, naming: Naming) {
+    fn send(&mut self, command: Command, script: ScriptReference) {
         let nonce = nonce(self.next_nonce);
         self.next_nonce = self.next_nonce.wrapping_add(1);
         let deadline_us = command.deadline().and_then(|deadline| self.server.time.at(deadline));
-        let head = Head {
+        let header = CallHeader {
             nonce,
             deadline_us: deadline_us.unwrap_or(0),
             manual_now_us: self.server.context.manual.as_ref().map(ManualClock::now_us),
@@ -275,7 +275,7 @@ impl Connection {
             redis::cmd("ASKING").write_packed_command(&mut self.write);
         }
         let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
-        command.call.write_call(&mut self.write, naming, &head, &entries);
+        command.call.write_call(&mut self.write, script, &header, &entries);
         command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;
         self.flights.push_back(InFlight::new(command, nonce, ends_at, self.batches));

@@ -9,34 +9,16 @@ use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
 
-use crate::rules::codec::States;
-use crate::rules::decision::{Decision, Degradation};
+use crate::rules::decision::Degradation;
 use crate::runtime::park;
-use crate::store::redis::call::PolicyCall;
 use crate::store::redis::pipeline::limits::{Member, Permit};
+use crate::store::redis::script::call::PolicyCall;
+use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 
 /// What the store answered, or why it did not.
 pub(crate) type Reply = Result<Replied, Failure>;
-
-/// What the store decided.
-#[derive(Clone, Debug)]
-pub(crate) struct Replied {
-    pub(crate) decision: Decision,
-    pub(crate) spent: u64,
-    /// When, by the store's clock.
-    pub(crate) now_us: u64,
-    /// The states in which a check was denied that leaves no trace.
-    pub(crate) denied: Option<Arc<Denied>>,
-}
-
-/// In which states a check was denied, and when by the store's clock.
-#[derive(Debug)]
-pub(crate) struct Denied {
-    pub(crate) states: States,
-    pub(crate) now_us: u64,
-}
 
 /// What is asked, of which key.
 #[derive(Debug)]

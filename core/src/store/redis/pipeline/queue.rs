@@ -121,8 +121,8 @@ mod tests {
     use crate::rules::decision::Degradation;
     use crate::rules::policy::Policy;
     use crate::rules::transition::Operation;
-    use crate::store::redis::call::PolicyCall;
     use crate::store::redis::pipeline::pending::{OperationHandle, ScriptRequest};
+    use crate::store::redis::script::call::PolicyCall;
     use crate::store::request::Action;
 
     const MS: Duration = Duration::from_millis(1);

@@ -7,10 +7,10 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use crate::rules::decision::Degradation;
-use crate::store::redis::call::PolicyCall;
 use crate::store::redis::pipeline::pending::{OperationHandle, PendingOperation, Reply, ScriptRequest};
 use crate::store::redis::routing::access::Access;
 use crate::store::redis::routing::topology::Topology;
+use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::slot;
 use crate::store::request::Action;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
-use crate::store::redis::call::Naming;
 use crate::store::redis::pipeline::batch::Command;
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::reply::{Answers, Found};
+use crate::store::redis::script::call::ScriptReference;
+use crate::store::redis::script::reply::{Answers, Found};
 use crate::store::redis::transport::failure::{Class, Failure, Refusal};
 
 /// So many calls in a row without a reply in time make a connection suspect.
@@ -57,7 +57,7 @@ impl Connection {
         match refusal {
             Refusal::NoScript => {
                 command.count(|counters| counters.scripts_sent.add(1));
-                self.send(command, Naming::BySource);
+                self.send(command, ScriptReference::Source);
             }
             Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address),
             Refusal::Ask { address } => self.redirect(command, None, &address),
@@ -109,7 +109,7 @@ impl Connection {
         if command.entries.len() > 1 {
             command.count(|counters| counters.retried.add(command.operations().count() as u64));
             for command in command.split() {
-                self.send(command, Naming::ByHash);
+                self.send(command, ScriptReference::Hash);
             }
             return;
         }

@@ -1,9 +1,10 @@
--- The transition of a whole policy, all or nothing; see transition.rs.
+-- The last part of the general transition: decides an entry by all quotas of the policy, all or nothing; see
+-- rules/transition.rs.
 local CHECK, PEEK, TAKE, CHARGE, REFUND, RESET = 0, 1, 2, 3, 4, 5
 -- The forms of records with their lengths; a sliding window's depends on itself.
 local LENGTH = { 17, 25, 23, 18 }
 
--- Where the records of each quota are in `body`, and how many there are; nothing when it is malformed.
+-- The places of the records in `body` by their tags, and the number of records; nothing when `body` is malformed.
 local function records()
   local places, count, p, length = {}, 0, 1, #body
   while p <= length do
@@ -30,45 +31,21 @@ local function records()
   return places, count
 end
 
--- The state of a lone bucket is kept in 12 bytes: the low 48 bits of its time (6), then the bit 2^47, the time's high
--- bits, a byte of the tag, and the debt (35 bits) (6). Here it becomes a record.
-local function lone_record()
-  local low, high = read('>I6I6', body)
-  if high < 140737488355328 then
-    return false
-  end
-  high = high - 140737488355328
-  local debt, tag = high % 34359738368, under(high, 34359738368) % 256
-  local at = under(high, 8796093022208) * 281474976710656 + low
-  body = ''
-  for i = 1, how_many do
-    local q = quotas[i]
-    if q.kind == 1 and string.byte(q.tag) == tag then
-      body = pack('>Bc4I7I5', 1, q.tag, at, debt)
-      break
-    end
-  end
-  return true
-end
-
 -- Reads the states of the quotas that share the main key; false when that is malformed.
 local function load_main(xs, raw)
   body = raw or ''
-  if #body == 12 and not lone_record() then
-    return false
-  end
   local places, count = records()
   if not places then
     return false
   end
   local until_us = 0
-  for i = 1, how_many do
+  for i = 1, quota_count do
     local q, x = quotas[i], xs[i]
-    if q.kind ~= 5 then
+    if q.algorithm ~= 5 then
       local place = places[q.tag]
       x.kept, x.known_until = '', 0
       if place then
-        if not load[q.kind](q, x, place[1], place[2]) then
+        if not load[q.algorithm](q, x, place[1], place[2]) then
           return false
         end
         count = count - 1
@@ -78,31 +55,26 @@ local function load_main(xs, raw)
           x.kept = sub(body, place[2], place[2] + place[3] - 1)
         end
       elseif q.limit > 0 then
-        load[q.kind](q, x)
+        load[q.algorithm](q, x)
       end
       if x.known_until > until_us then
         until_us = x.known_until
       end
     end
   end
-  -- Whether there are records that go with the next write, and how long the key lives at least.
+  -- Whether the next write drops records, and the time until which the key lives at least.
   return true, count > 0, until_us
 end
 
--- The records of all quotas, and how long the key has to live.
+-- The records of all quotas, and the time until which the key has to live.
 local function packed(xs)
   local value, until_us = '', 0
-  for i = 1, how_many do
+  for i = 1, quota_count do
     local q, x = quotas[i], xs[i]
-    if q.kind ~= 5 then
+    if q.algorithm ~= 5 then
       local record, needed_us = x.kept, x.known_until
       if x.dirty then
-        record, needed_us = write[q.kind](q, x)
-        if has_main == 2 and record ~= '' and x.debt < 34359738368 and x.now < 4503599627370496 then
-          local low = x.now % 281474976710656
-          local high = 16 + (x.now - low) / 281474976710656
-          record = pack('>I6I6', low, (high * 256 + string.byte(q.tag)) * 34359738368 + x.debt)
-        end
+        record, needed_us = write[q.algorithm](q, x)
       end
       value = value .. record
       if needed_us > until_us then
@@ -129,20 +101,21 @@ local function store_main(key, xs, raw, known_until)
     if until_us > 9007199254740992 then
       until_us = 9007199254740992000
     end
-    call('SET', key, value, 'PXAT', string.format('%d', over(until_us, 1000) + 1))
+    call('SET', key, value, 'PXAT', string.format('%d', ceil_div(until_us, 1000) + 1))
   end
   return value
 end
 
--- Has those who know the key to be denied ask again. Nothing rests on it, so it may be refused.
-local function given_back(key)
+-- Tells the denial caches of other processes that the key may be admitted again. The server may refuse it: no decision
+-- depends on it.
+local function publish_invalidation(key)
   local main, space = string.match(key, '^((.+):[^:]+:{[^}]*})')
   if main then
     try('PUBLISH', space .. ':given_back', main)
   end
 end
 
--- A key of the entry holds something else than a string: it stays as it is, and nothing is decided.
+-- The answer for a key of another type than a string. The key stays as it is, and the entry is not decided.
 local function foreign(refusal)
   if sub(refusal.err, 1, 9) ~= 'WRONGTYPE' then
     error(refusal)
@@ -150,19 +123,19 @@ local function foreign(refusal)
   return pack('>I6BH', 0, 2, 0) .. string.rep('\0', 26 * logs)
 end
 
--- Decides one entry: the units spent, what was found (1 healed, 2 foreign), the main key from before, and the views of
--- the logs.
+-- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
+-- length (2) and the value of the main key before the call, and the views of the logs (26 each).
 local function decide(i, op, cost, count, broken)
   local k = (i - 1) * stride
   if op == RESET then
     for at = k + 1, k + stride do
       call('DEL', keys[at])
     end
-    given_back(keys[k + 1])
+    publish_invalidation(keys[k + 1])
     return pack('>I6BH', 0, 0, 0) .. string.rep('\0', 26 * logs)
   end
   local xs = {}
-  for j = 1, how_many do
+  for j = 1, quota_count do
     xs[j] = {}
   end
   local raw, stale, known_until, healed = false, false, 0, 0
@@ -175,27 +148,27 @@ local function decide(i, op, cost, count, broken)
     local good
     good, stale, known_until = load_main(xs, raw)
     if not good or raw == '' then
-      -- Not a state: everything is used up from now on. Nothing of ours leaves an empty one.
+      -- Not a state: everything counts as used from now on. An empty string is none of ours either.
       healed = 1
-      for j = 1, how_many do
+      for j = 1, quota_count do
         local q, x = quotas[j], {}
         xs[j], x.kept, x.known_until = x, '', 0
-        if q.limit > 0 and q.kind ~= 5 then
-          fill[q.kind](q, x)
+        if q.limit > 0 and q.algorithm ~= 5 then
+          fill[q.algorithm](q, x)
           x.dirty = true
         end
       end
       raw = store_main(keys[k], xs, raw, 0)
-      for j = 1, how_many do
+      for j = 1, quota_count do
         xs[j] = {}
       end
       good, stale, known_until = load_main(xs, raw)
     end
   end
   local main = k
-  for j = 1, how_many do
+  for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
-    if q.kind == 5 then
+    if q.algorithm == 5 then
       k = k + 1
       x.key = keys[k]
       if q.limit > 0 and (broken and broken[j] or not load_log(q, x)) then
@@ -210,7 +183,7 @@ local function decide(i, op, cost, count, broken)
   end
 
   local left, largest = cost, true
-  for j = 1, how_many do
+  for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if q.limit == 0 then
       left, largest = 0, false
@@ -232,7 +205,7 @@ local function decide(i, op, cost, count, broken)
         spent = cost
       else
         left = count * cost
-        for j = 1, how_many do
+        for j = 1, quota_count do
           if xs[j].left < left then
             left = xs[j].left
           end
@@ -246,54 +219,54 @@ local function decide(i, op, cost, count, broken)
     end
   end
   local wrote, views = cost > 0 and (op == CHARGE or op == REFUND), ''
-  for j = 1, how_many do
+  for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if q.limit > 0 then
-      local kind, wanted = q.kind, 0
+      local algorithm, wanted = q.algorithm, 0
       if cost == 0 or op == PEEK then
         wanted = denied and x.used and x.used + cost - q.limit or 0
       elseif spent > 0 then
-        spend[kind](q, x, spent)
+        spend[algorithm](q, x, spent)
         x.dirty = true
       elseif op == CHARGE or denied and q.count_denied then
         local units = cost
         if x.room < units then
           units = x.room
         end
-        wanted = denied and kind == 5 and x.used + units + cost - q.limit or 0
-        spend[kind](q, x, units)
+        wanted = denied and algorithm == 5 and x.used + units + cost - q.limit or 0
+        spend[algorithm](q, x, units)
         x.dirty = true
       elseif op == REFUND then
-        wanted = kind == 5 and x.used - cost or 0
-        refund[kind](q, x, cost)
+        wanted = algorithm == 5 and x.used - cost or 0
+        refund[algorithm](q, x, cost)
         x.dirty = true
       elseif denied or op == TAKE then
-        wanted = denied and kind == 5 and x.used + cost - q.limit or 0
+        wanted = denied and algorithm == 5 and x.used + cost - q.limit or 0
         if x.ahead then
-          rewind[kind](q, x)
+          rewind[algorithm](q, x)
           x.dirty = true
         end
       end
       wrote = wrote or x.dirty
-      if kind == 5 then
+      if algorithm == 5 then
         x.view = view(x, wanted)
         if not x.view then
-          -- The entries are not in order. Nothing has been written yet.
+          -- The entries of the log are not in order. Nothing has been written yet.
           broken = broken or {}
           broken[j] = true
           return decide(i, op, cost, count, broken)
         end
       end
     end
-    if q.kind == 5 then
+    if q.algorithm == 5 then
       views = views .. (x.view or pack('>I6I7I7I6', 0, 0, 0, 0))
     end
   end
   local dirty = wrote and stale
-  for j = 1, how_many do
+  for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if x.dirty then
-      if q.kind == 5 then
+      if q.algorithm == 5 then
         write[5](q, x)
       else
         dirty = true
@@ -309,7 +282,7 @@ local function decide(i, op, cost, count, broken)
     end
   end
   if wrote and op == REFUND then
-    given_back(keys[(i - 1) * stride + 1])
+    publish_invalidation(keys[(i - 1) * stride + 1])
   end
   raw = raw or ''
   return pack('>I6BH', spent, healed, #raw) .. raw .. views

@@ -1,4 +1,4 @@
--- A bucket that is refilled continuously, as a debt; see algorithm/token_bucket.rs.
+-- A bucket that is refilled continuously, as a debt; see rules/algorithm/token_bucket.rs.
 -- Records: 1 at (7, us) debt (5, us); 2 at (7, ticks) debt (7) limit (5) power of ten of the tick (1).
 local function gcd(a, b)
   while b ~= 0 do
@@ -22,7 +22,7 @@ local function scaled(whole, rest, factor, divisor)
       quotient, left = quotient + whole, left + rest
     end
     if left >= divisor then
-      quotient, left = quotient + under(left, divisor), left % divisor
+      quotient, left = quotient + floor_div(left, divisor), left % divisor
     end
   end
   if left > 0 then
@@ -33,7 +33,7 @@ end
 
 load[1] = function(q, x, form, p)
   local token, rate, tick = q.a, q.b, q.tick
-  local now_ticks = under(now, tick)
+  local now_ticks = floor_div(now, tick)
   x.empty, x.now = q.capacity * token, now_ticks
   local debt, at, saturated = 0, now_ticks, 8 * x.empty
   if form then
@@ -51,23 +51,23 @@ load[1] = function(q, x, form, p)
         return false
       end
       debt, tick_then = high * 4294967296 + low, 10 ^ exponent
-      rate_then = limit / gcd(limit, under(q.period, tick_then))
+      rate_then = limit / gcd(limit, floor_div(q.period, tick_then))
     else
       return false
     end
     if at * tick_then >= 9007199254740992 then
       return false
     end
-    local repaid = over(debt, rate_then)
+    local repaid = ceil_div(debt, rate_then)
     local full_us = (at + repaid) * tick_then
-    x.known_until = lives(q, full_us)
+    x.known_until = lives_until(q, full_us)
     if q.limit == 0 then
       return true
     end
     if form == 1 and short or limit == q.limit and tick_then == tick then
       x.ahead = at > now_ticks
     else
-      -- Written under other numbers: what had run out when these were superseded is forgotten.
+      -- Written under other numbers. A state that had run out when they were superseded is dropped.
       for i = #q.past, 1, -1 do
         local h = q.past[i]
         if form == 1 and h.capacity == 1 or form == 2 and h.limit == limit and h.interval == tick_then then
@@ -79,15 +79,15 @@ load[1] = function(q, x, form, p)
         end
       end
       x.ahead = not x.forgotten and at * tick_then > now
-      local at_now = under(at * tick_then, tick)
+      local at_now = floor_div(at * tick_then, tick)
       if debt > 0 then
-        -- As long to repay as before.
+        -- The debt takes as long to repay as before.
         local rest = at * tick_then - at_now * tick
         if tick_then >= tick then
           debt = scaled(repaid * (tick_then / tick), 0, rate, 1)
         else
           local factor = tick / tick_then
-          debt = scaled(under(repaid, factor), repaid % factor + rest / tick_then, rate, factor)
+          debt = scaled(floor_div(repaid, factor), repaid % factor + rest / tick_then, rate, factor)
         end
       end
       at = at_now
@@ -102,15 +102,15 @@ load[1] = function(q, x, form, p)
       end
     end
   end
-  x.debt, x.left, x.room = debt, 0, under(saturated - debt, token)
+  x.debt, x.left, x.room = debt, 0, floor_div(saturated - debt, token)
   if debt < x.empty then
-    x.left = under(x.empty - debt, token)
+    x.left = floor_div(x.empty - debt, token)
   end
   return true
 end
 
 fill[1] = function(q, x)
-  x.now = under(now, q.tick)
+  x.now = floor_div(now, q.tick)
   x.debt = q.capacity * q.a
 end
 
@@ -132,8 +132,8 @@ write[1] = function(q, x)
   if debt == 0 then
     return '', 0
   end
-  local full_us = (at + over(debt, q.b)) * q.tick
-  local until_us = lives(q, full_us)
+  local full_us = (at + ceil_div(debt, q.b)) * q.tick
+  local until_us = lives_until(q, full_us)
   if q.b == 1 and q.tick == 1 and debt < 1099511627776 then
     return pack('>Bc4I7I5', 1, q.tag, at, debt), until_us
   end

@@ -1,4 +1,4 @@
--- The time of every admitted unit, in a key of its own; see algorithm/sliding_log.rs.
+-- The time of every admitted unit, in a key of its own; see rules/algorithm/sliding_log.rs.
 -- Value: origin (7, us) bytes of a total w (1) total before the first entry (w), then for each entry: time since the
 -- origin (6, us), running total (w). Totals wrap around; only differences count.
 -- A short log is read and written as a whole; of a long one only what is needed.
@@ -40,7 +40,7 @@ end
 local function entry_with(x, units)
   local low, high = x.first, x.length - 1
   while low < high do
-    local middle = under(low + high, 2)
+    local middle = floor_div(low + high, 2)
     if units_at(x, middle) >= units then
       high = middle
     else
@@ -92,7 +92,7 @@ local function load_log(q, x)
       high = high - 1
     end
     while low < high do
-      local middle = under(low + high, 2)
+      local middle = floor_div(low + high, 2)
       if entry_at(x, middle) <= expired_us then
         low = middle + 1
       else
@@ -155,7 +155,7 @@ rewind[5] = function(q, x)
   if x.ahead then
     local low, high = x.first, x.length - 1
     while low < high do
-      local middle = under(low + high, 2)
+      local middle = floor_div(low + high, 2)
       if entry_at(x, middle) >= now then
         high = middle
       else
@@ -216,7 +216,7 @@ write[5] = function(q, x)
   end
   local expires = q.period + newest - newest % q.period + q.period
   local renew = not manual and (not x.existed or expires > (x.expires or 0))
-  local until_ms = renew and string.format('%d', over(expires, 1000) + 1)
+  local until_ms = renew and string.format('%d', ceil_div(expires, 1000) + 1)
   local bytes = total_bytes(q)
   if bytes < x.bytes and (live > 0 or x.tail and x.tail >= 2147483648) then
     bytes = x.bytes

@@ -1,11 +1,11 @@
--- Counters of sub-windows; see algorithm/sliding_window.rs.
+-- Counters of sub-windows; see rules/algorithm/sliding_window.rs.
 -- Record: 5 bytes of a count (1) how many (1) number of the newest sub-window (7), sum of all counts but the oldest (6),
 -- then all counts but the newest, newest first.
 load[4] = function(q, x, form, p)
   local width, buckets, tick = q.a, q.b, q.tick
   local most = 8 * q.limit
-  local ticks = under(now, tick)
-  local current = under(ticks, width)
+  local ticks = floor_div(now, tick)
+  local current = floor_div(ticks, width)
   local counts = {}
   if form then
     if form ~= 5 then
@@ -15,7 +15,7 @@ load[4] = function(q, x, form, p)
     if length ~= buckets or newest * width * tick >= 9007199254740992 then
       return false
     end
-    x.known_until = lives(q, (newest + buckets + 1) * width * tick)
+    x.known_until = lives_until(q, (newest + buckets + 1) * width * tick)
     x.ahead = newest > current
     local shift, format = current - newest, '>I' .. bytes
     -- The newest is what the sum has more than the others.
@@ -57,7 +57,7 @@ load[4] = function(q, x, form, p)
     used = used + (counts[age] or 0)
   end
   if counts[buckets] then
-    used = used + over(counts[buckets] * (width - ticks % width), width)
+    used = used + ceil_div(counts[buckets] * (width - ticks % width), width)
   end
   x.counts, x.current, x.left, x.room = counts, current, q.limit - used, most - used
   if x.left < 0 then
@@ -70,7 +70,7 @@ load[4] = function(q, x, form, p)
 end
 
 fill[4] = function(q, x)
-  x.counts, x.current = { [0] = q.limit }, under(under(now, q.tick), q.a)
+  x.counts, x.current = { [0] = q.limit }, floor_div(floor_div(now, q.tick), q.a)
 end
 
 spend[4] = function(q, x, units)
@@ -111,5 +111,5 @@ write[4] = function(q, x)
   end
   local format = '>' .. string.rep('I' .. bytes, q.b)
   local record = pack('>Bc4BBI7I6', 5, q.tag, bytes, q.b, x.current, sum)
-  return record .. pack(format, unpack(counts, 1, q.b)), lives(q, (x.current + q.b + 1) * q.a * q.tick)
+  return record .. pack(format, unpack(counts, 1, q.b)), lives_until(q, (x.current + q.b + 1) * q.a * q.tick)
 end

@@ -6,32 +6,33 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
+use super::arguments::policy_arguments;
+use super::assembly::Script;
+use super::fast_path::FastPath;
 use crate::rules::codec::PolicyCodec;
 use crate::rules::history::Superseded;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Operation, PolicyRules};
-use crate::store::redis::numbers::numbers;
-use crate::store::redis::script::{Ordinary, Script};
 use crate::store::request::Action;
 
-/// How the script is named.
+/// How a call refers to its script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Naming {
-    /// By its hash: the server has to know it.
-    ByHash,
-    /// By its source, from which the server learns it.
-    BySource,
+pub(crate) enum ScriptReference {
+    /// `EVALSHA`: the server has to know the script.
+    Hash,
+    /// `EVAL`: the server learns the script.
+    Source,
 }
 
-/// What holds for the whole call.
+/// What all entries of a call have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    /// Comes back with the reply.
+pub(crate) struct CallHeader {
+    /// The reply repeats it.
     pub(crate) nonce: [u8; 6],
-    /// By the server's clock in microseconds: what comes later is not applied. 0 is none.
+    /// The server's time in microseconds after which the script refuses the call; 0: none.
     pub(crate) deadline_us: u64,
-    /// What a manual clock shows; otherwise the server's clock is used.
+    /// The time of a manual clock in place of the server's.
     pub(crate) manual_now_us: Option<u64>,
 }
 
@@ -42,8 +43,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) action: Action,
     pub(crate) cost: u64,
-    /// How many times it is checked, one after the other: 1 for every other action, and where
-    /// [`counts`](PolicyCall::counts) says so.
+    /// The number of checks, one after the other: 1 for every other action, and for policies that
+    /// [cannot coalesce](PolicyCall::can_coalesce).
     pub(crate) count: u16,
 }
 
@@ -54,77 +55,89 @@ pub(crate) struct PolicyCall {
     pub(crate) codec: PolicyCodec,
     pub(crate) policy: Policy,
     script: Arc<Script>,
-    numbers: Box<[u8]>,
-    /// What follows the main key in the name of each key of an entry; nothing for the main key itself.
-    keys: Box<[Box<[u8]>]>,
+    fast_path_arguments: Box<[u8]>,
+    policy_arguments: Box<[u8]>,
+    /// The suffixes that make the keys of an entry of its main key; empty for the main key itself.
+    suffixes: Box<[Box<[u8]>]>,
     /// Whether a denial leaves a trace.
     pub(crate) counts_denied: bool,
 }
 
-/// The head before the entries.
-const HEAD: usize = 24;
-/// The head of a plain call.
-const PLAIN_HEAD: usize = 19;
-const ENTRY: usize = 8;
+/// The length of the header before the entries.
+const HEADER_BYTES: usize = 24;
+/// The length of the header of a single check, with its cost.
+const SINGLE_CHECK_BYTES: usize = 19;
+const ENTRY_BYTES: usize = 8;
 const SERVER_CLOCK: u64 = u64::MAX;
 
 impl PolicyCall {
     /// For a policy of which this process knows these past numbers, oldest first.
     pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
-        let mut keys = keys(policy);
-        let used = keys.len();
-        // What the quotas that are gone used goes with the next write.
+        let mut suffixes = suffixes(policy);
+        let used = suffixes.len();
+        // The next write deletes the keys that only past quotas used.
         for past in superseded {
-            for key in self::keys(&past.policy) {
-                if !keys.contains(&key) {
-                    keys.push(key);
+            for suffix in self::suffixes(&past.policy) {
+                if !suffixes.contains(&suffix) {
+                    suffixes.push(suffix);
                 }
             }
         }
-        keys.truncate(used + usize::from(u8::MAX));
-        let dropped = u8::try_from(keys.len() - used).unwrap_or(u8::MAX);
-        let ordinary = if dropped == 0 { Ordinary::of(policy) } else { Ordinary::None };
+        suffixes.truncate(used + usize::from(u8::MAX));
+        let dropped = u8::try_from(suffixes.len() - used).unwrap_or(u8::MAX);
+        let fast_path = if dropped == 0 { FastPath::of(policy) } else { FastPath::default() };
         Self {
             rules: PolicyRules::new(policy),
             codec: PolicyCodec::new(policy, superseded),
             policy: policy.clone(),
-            script: Script::of(policy, &ordinary),
-            numbers: numbers(policy, superseded, &ordinary, dropped),
-            keys: keys.into(),
-            counts_denied: policy.quotas().iter().any(crate::Quota::count_denied),
+            script: Script::of(policy, &fast_path),
+            fast_path_arguments: fast_path.arguments_of(policy),
+            policy_arguments: policy_arguments(policy, superseded, dropped),
+            suffixes: suffixes.into(),
+            counts_denied: policy.quotas().iter().any(crate::rules::quota::Quota::count_denied),
         }
     }
 
-    /// Whether an entry can stand for several checks: not where each leaves a trace of its own.
-    pub(crate) fn counts(&self) -> bool {
+    /// Whether an entry can stand for several checks. It cannot where each check leaves a trace of its own.
+    pub(crate) fn can_coalesce(&self) -> bool {
         let one_by_one = |quota: &crate::rules::quota::Quota| {
             quota.count_denied() || quota.algorithm() == Algorithm::SlidingLog
         };
         !self.policy.quotas().iter().any(one_by_one)
     }
 
-    /// How many bytes a call of these entries takes at most.
-    pub(crate) fn call_length(&self, naming: Naming, entries: &[Entry<'_>]) -> usize {
-        let keys: usize = self.keys.iter().map(|key| key.len() + 16).sum();
-        let names: usize = entries.iter().map(|entry| keys + self.keys.len() * entry.key.len()).sum();
-        let script = match naming {
-            Naming::ByHash => self.script.hash.len(),
-            Naming::BySource => self.script.source.len(),
+    /// The length of a call of these entries in bytes, at most.
+    pub(crate) fn call_length(&self, script: ScriptReference, entries: &[Entry<'_>]) -> usize {
+        let suffixes: usize = self.suffixes.iter().map(|suffix| suffix.len() + 16).sum();
+        let keys: usize = entries.iter().map(|entry| suffixes + self.suffixes.len() * entry.key.len()).sum();
+        let script = match script {
+            ScriptReference::Hash => self.script.hash.len(),
+            ScriptReference::Source => self.script.source.len(),
         };
-        128 + script + self.numbers.len() + names + entries.len() * ENTRY
+        128 + script + self.arguments_length() + keys + entries.len() * ENTRY_BYTES
+    }
+
+    fn arguments_length(&self) -> usize {
+        self.fast_path_arguments.len() + self.policy_arguments.len()
     }
 
     /// Appends the command.
-    pub(crate) fn write_call(&self, out: &mut Vec<u8>, naming: Naming, head: &Head, entries: &[Entry<'_>]) {
-        out.reserve(self.call_length(naming, entries));
-        let keys = entries.len() * self.keys.len();
+    pub(crate) fn write_call(
+        &self,
+        out: &mut Vec<u8>,
+        script: ScriptReference,
+        header: &CallHeader,
+        entries: &[Entry<'_>],
+    ) {
+        out.reserve(self.call_length(script, entries));
+        let keys = entries.len() * self.suffixes.len();
         put_count(out, b'*', 4 + keys);
-        match naming {
-            Naming::ByHash => {
+        match script {
+            ScriptReference::Hash => {
                 put_text(out, b"EVALSHA");
                 put_text(out, &self.script.hash);
             }
-            Naming::BySource => {
+            ScriptReference::Source => {
                 put_text(out, b"EVAL");
                 put_text(out, self.script.source.as_bytes());
             }
@@ -132,23 +145,26 @@ impl PolicyCall {
         let (digits, from) = decimal(keys);
         put_text(out, &digits[from..]);
         for entry in entries {
-            for suffix in &self.keys {
+            for suffix in &self.suffixes {
                 put_count(out, b'$', entry.key.len() + suffix.len());
                 out.extend_from_slice(entry.key);
                 out.extend_from_slice(suffix);
                 out.extend_from_slice(b"\r\n");
             }
         }
-        let head_length = if is_plain(head, entries) { PLAIN_HEAD } else { HEAD + ENTRY * entries.len() };
-        put_count(out, b'$', head_length + self.numbers.len());
-        put_head(out, head, entries);
-        out.extend_from_slice(&self.numbers);
+        let is_single_check = is_single_check(header, entries);
+        let length =
+            if is_single_check { SINGLE_CHECK_BYTES } else { HEADER_BYTES + ENTRY_BYTES * entries.len() };
+        put_count(out, b'$', length + self.arguments_length());
+        out.extend_from_slice(&self.fast_path_arguments);
+        put_header(out, header, entries, is_single_check);
+        out.extend_from_slice(&self.policy_arguments);
         out.extend_from_slice(b"\r\n");
     }
 }
 
-/// What follows the main key in the names of the keys of a policy, in their order.
-fn keys(policy: &Policy) -> Vec<Box<[u8]>> {
+/// The suffixes of the keys of a policy, in their order.
+fn suffixes(policy: &Policy) -> Vec<Box<[u8]>> {
     let (mut main, mut logs) = (None, Vec::new());
     for quota in policy.quotas() {
         if quota.algorithm() == Algorithm::SlidingLog {
@@ -160,21 +176,21 @@ fn keys(policy: &Policy) -> Vec<Box<[u8]>> {
     main.into_iter().chain(logs).collect()
 }
 
-/// Whether it is one check by the server's clock, which is most of what is called.
-fn is_plain(head: &Head, entries: &[Entry<'_>]) -> bool {
+/// Whether the call is one check by the server's clock, as most calls are.
+fn is_single_check(header: &CallHeader, entries: &[Entry<'_>]) -> bool {
     let is_check = |entry: &Entry<'_>| entry.action == Action::Apply(Operation::Check) && entry.count == 1;
-    head.manual_now_us.is_none() && entries.len() == 1 && entries.iter().all(is_check)
+    header.manual_now_us.is_none() && entries.len() == 1 && entries.iter().all(is_check)
 }
 
-fn put_head(out: &mut Vec<u8>, head: &Head, entries: &[Entry<'_>]) {
-    out.extend_from_slice(&head.nonce);
-    out.extend_from_slice(&head.deadline_us.min(crate::units::MAX_US).to_be_bytes()[1..]);
-    if is_plain(head, entries) {
+fn put_header(out: &mut Vec<u8>, header: &CallHeader, entries: &[Entry<'_>], is_single_check: bool) {
+    out.extend_from_slice(&header.nonce);
+    out.extend_from_slice(&header.deadline_us.min(crate::units::MAX_US).to_be_bytes()[1..]);
+    if is_single_check {
         out.push(0);
         return out.extend_from_slice(&entries[0].cost.to_be_bytes()[3..]);
     }
     out.push(1);
-    out.extend_from_slice(&head.manual_now_us.unwrap_or(SERVER_CLOCK).to_be_bytes()[1..]);
+    out.extend_from_slice(&header.manual_now_us.unwrap_or(SERVER_CLOCK).to_be_bytes()[1..]);
     out.push(u8::from(all_differ(entries)) | u8::from(all_ask_the_same(entries)) << 1);
     let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&count.to_be_bytes());
@@ -185,7 +201,7 @@ fn put_head(out: &mut Vec<u8>, head: &Head, entries: &[Entry<'_>]) {
     }
 }
 
-/// Whether no key is there twice; it may say no where none is.
+/// Whether no key occurs twice. The answer may be no although none does.
 fn all_differ(entries: &[Entry<'_>]) -> bool {
     if entries.len() < 2 {
         return true;
@@ -196,7 +212,7 @@ fn all_differ(entries: &[Entry<'_>]) -> bool {
     hashes.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Whether the same is done to every key.
+/// Whether all entries ask for the same.
 fn all_ask_the_same(entries: &[Entry<'_>]) -> bool {
     let what = |entry: &Entry<'_>| (entry.action, entry.cost, entry.count);
     entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))
@@ -228,7 +244,7 @@ fn decimal(mut number: usize) -> ([u8; 20], usize) {
     }
 }
 
-/// How the script is told what to do.
+/// The number of an action in the scripts.
 fn code(action: Action) -> u8 {
     match action {
         Action::Apply(Operation::Check) => 0,

@@ -1,13 +1,14 @@
 //! Random operations on the memory store and on the script, which have to answer the same.
+//!
+//! `POLYLIMIT_DIFFERENTIAL_OPERATIONS` sets the number of operations, `POLYLIMIT_DIFFERENTIAL_SEED` the first case.
 
-use crate::rules::transition::Operation;
-use crate::store::redis::call::Entry;
-use crate::store::redis::script::tests::policies::{changed, random_policy};
-use crate::store::redis::script::tests::random::Random;
-use crate::store::redis::script::tests::server::{Connection, Server};
-use crate::store::redis::script::tests::session::{Session, ask};
-use crate::store::request::Action;
-use crate::{Limiter, ManualClock, Policy, Request, blocking};
+use polylimit::testing::{Item, Operation};
+use polylimit::{Limiter, ManualClock, Policy, Quota, Request, blocking};
+use polylimit_test_servers::redis::Connection;
+use polylimit_test_servers::{Kind, Server};
+
+use super::session::{Session, ask, connect};
+use crate::generators::{Identity, Random, change_policy, random_policy};
 
 /// Mostly checks.
 const OPERATIONS: [Operation; 10] = [
@@ -29,8 +30,8 @@ struct Case<'a> {
     seed: u64,
     random: Random,
     clock: ManualClock,
-    /// One for each key, so that none is cleaned up while another is used: what has run out counts again when the clock
-    /// goes back, as long as it is kept.
+    /// One for each key: a limiter of several keys may drop a state that has run out, which would count again when the
+    /// clock goes back.
     memory: [blocking::Limiter; KEYS.len()],
     redis: Session<'a>,
     policy: Policy,
@@ -42,7 +43,7 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(connection: &'a mut Connection, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let policy = random_policy(&mut random);
+        let policy = random_policy("p", &mut random);
         let near_epoch = random.once_in(20);
         let now_us = if near_epoch {
             random.below(10_000_000)
@@ -64,7 +65,7 @@ impl<'a> Case<'a> {
 
     fn move_clock(&mut self) {
         let quotas = self.policy.quotas();
-        let period = self.random.pick(&quotas.iter().collect::<Vec<_>>()).period_us();
+        let period = u64::try_from(self.random.pick(quotas).period().as_micros()).unwrap();
         let now = self.clock.now_us();
         let part = self.random.pick(&[0, 0, 0, 1, period / 97, period / 10, period / 3, period, period + 1]);
         let mut then = now + if self.random.once_in(12) { self.random.below(period * 2) } else { part };
@@ -76,58 +77,46 @@ impl<'a> Case<'a> {
     }
 
     fn cost(&mut self, operation: Operation) -> u64 {
-        let quotas: Vec<_> = self.policy.quotas().iter().collect();
-        let capacity = self.random.pick(&quotas).capacity();
-        let least = quotas.iter().map(|quota| quota.capacity()).min().unwrap();
+        let quotas = self.policy.quotas();
+        let capacity = self.random.pick(quotas).capacity();
+        let least = quotas.iter().map(Quota::capacity).min().unwrap();
         let large = if operation == Operation::Charge { 5 * capacity + 1 } else { least };
-        self.random.pick(&[
-            0,
-            1,
-            1,
-            1,
-            2,
-            3,
-            capacity / 2,
-            capacity,
-            capacity + 1,
-            capacity / 3,
-            large,
-            least / 2,
-        ])
+        let costs = [0, 1, 1, 1, 2, 3, capacity / 2, capacity, capacity + 1, capacity / 3, large, least / 2];
+        self.random.pick(&costs).min(Request::MAX_COST)
     }
 
     fn step(&mut self) -> usize {
         self.move_clock();
         let entries = if self.random.once_in(3) { 1 + self.random.below(6) } else { 1 };
-        let chosen: Vec<(&str, Action, u64, u16)> = (0..entries)
+        let chosen: Vec<(&str, Operation, u64, u16)> = (0..entries)
             .map(|_| {
                 let operation = self.random.pick(&OPERATIONS);
-                let action = if self.random.once_in(40) { Action::Reset } else { Action::Apply(operation) };
-                let counts = action == Action::Apply(Operation::Check)
-                    && self.redis.call.counts()
+                let operation = if self.random.once_in(40) { Operation::Reset } else { operation };
+                let coalesces = operation == Operation::Check
+                    && self.redis.script.can_coalesce()
                     && self.random.once_in(3);
-                let count = if counts { 1 + self.random.below(12) } else { 1 };
-                (self.random.pick(&KEYS), action, self.cost(operation), u16::try_from(count).unwrap())
+                let count = if coalesces { 1 + self.random.below(12) } else { 1 };
+                (self.random.pick(&KEYS), operation, self.cost(operation), u16::try_from(count).unwrap())
             })
             .collect();
         self.apply(&chosen)
     }
 
-    fn apply(&mut self, chosen: &[(&str, Action, u64, u16)]) -> usize {
+    fn apply(&mut self, chosen: &[(&str, Operation, u64, u16)]) -> usize {
         let now_us = self.clock.now_us();
         self.log.push(format!("{now_us} {chosen:?}"));
         let keys: Vec<Vec<u8>> = chosen.iter().map(|(key, ..)| self.key(key)).collect();
-        let entries: Vec<Entry<'_>> = keys
+        let items: Vec<Item<'_>> = keys
             .iter()
             .zip(chosen)
-            .map(|(key, &(_, action, cost, count))| Entry { key, action, cost, count })
+            .map(|(key, &(_, operation, cost, count))| (key.as_slice(), operation, cost, count))
             .collect();
-        let got = self.redis.run(Some(now_us), &entries);
+        let (_, got) = self.redis.run(Some(now_us), &items);
         let mut expected = Vec::new();
-        for &(key, action, cost, count) in chosen {
+        for &(key, operation, cost, count) in chosen {
             let memory = &self.memory[KEYS.iter().position(|known| *known == key).unwrap()];
             for _ in 0..count {
-                expected.push(ask(memory, Request::new(key).cost(cost), action));
+                expected.push(ask(memory, Request::new(key).cost(cost), operation));
             }
         }
         assert!(
@@ -141,14 +130,14 @@ impl<'a> Case<'a> {
     }
 
     /// Changes the numbers.
-    fn change(&mut self, known: &mut Vec<crate::store::redis::script::tests::policies::Identity>) {
-        let policy = changed(&self.policy, known, &mut self.random);
+    fn change(&mut self, known: &mut Vec<Identity>) {
+        let policy = change_policy(&self.policy, known, &mut self.random);
         let now_us = self.clock.now_us();
         self.log.push(format!("{now_us} change to {policy}"));
         for memory in &self.memory {
             memory.asynchronous().set_policy(policy.clone()).unwrap();
         }
-        self.redis.change(&policy, now_us);
+        self.redis.script.change(&policy, now_us);
         self.policy = policy;
         self.floor_us = now_us;
     }
@@ -173,17 +162,17 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn the_script_answers_as_the_memory_store() {
+fn script_answers_random_operations_as_memory_store_does() {
     let (operations, mut seed) =
         (number("POLYLIMIT_DIFFERENTIAL_OPERATIONS", 20_000), number("POLYLIMIT_DIFFERENTIAL_SEED", 1));
-    let server = Server::start();
-    let mut connection = server.connect();
+    let server = Server::start(Kind::Redis, &[]);
+    let mut connection = connect(&server);
     let mut done = 0;
     while done < operations {
         done += run(&mut connection, seed) as u64;
         seed += 1;
         if seed.is_multiple_of(500) {
-            connection.command(&[b"FLUSHALL"]);
+            server.command(&["FLUSHALL"]);
         }
     }
 }

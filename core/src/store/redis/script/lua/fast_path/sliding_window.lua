@@ -1,23 +1,18 @@
 -- Counters of sub-windows: the sum of all but the oldest, and all but the newest one by one.
--- numbers: I5 id$ I5 limit$ I6 width$ B buckets$ I7 tick$ I6 unit$
--- record: 20 I5 found$ B bytes$ B length$ I7 newest$ I6 sum$
--- packed: I5BBI7I6c0 id$, bytes$, buckets$, current$, sum$, older$
--- found
+--[load]
 local elapsed$ = (now - now % tick$) / tick$
 current$ = elapsed$
 elapsed$ = elapsed$ % width$
 current$ = (current$ - elapsed$) / width$
 local past$, first$ = current$ - newest$, p
 p = p + bytes$ * buckets$
-if found$ ~= id$ or length$ ~= buckets$ or past$ < 0 or sum$ > 8 * limit$ then
+if length$ ~= buckets$ or past$ < 0 or sum$ > 8 * limit$ then
   break
 end
 if bytes$ == 0 or bytes$ > 6 or p > size + 1 then
   break
 end
-if past$ > 0 then
-  renew = true
-end
+until_before$ = (newest$ + buckets$ + 1) * width$ * tick$
 if past$ > buckets$ then
   -- All have slid out.
   sum$, inside$, bytes$, older$ = 0, 0, 1, string.rep('\0', buckets$)
@@ -60,25 +55,14 @@ else
     inside$ = inside$ + 1
   end
 end
--- fresh
+--[fresh]
 sum$, inside$, bytes$, older$ = 0, 0, 1, string.rep('\0', buckets$)
 current$ = (now - now % tick$) / tick$
 current$ = (current$ - current$ % width$) / width$
--- spend
+--[spend]
 sum$ = sum$ + want
 if sum$ + inside$ > limit$ then
   denied = true
+  denies_one = denies_one or sum$ + inside$ - (want - cost) > limit$
 end
--- known
-full = (newest$ + buckets$ + 1) * width$ * tick$
-full = full - full % unit$ + unit$
-if full > known then
-  known = full
-end
--- lives
-full = (current$ + buckets$ + 1) * width$ * tick$
-full = full - full % unit$ + unit$
-if full > lives then
-  lives = full
-end
--- more locals: current$ inside$ older$
+until_after$ = (current$ + buckets$ + 1) * width$ * tick$

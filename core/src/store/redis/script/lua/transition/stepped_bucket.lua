@@ -1,4 +1,4 @@
--- A bucket that gets `step` units at a time; see algorithm/stepped_bucket.rs.
+-- A bucket that gets `step` units at a time; see rules/algorithm/stepped_bucket.rs.
 -- Record: 3 used (6) at (7, us) limit (5).
 load[2] = function(q, x, form, p)
   local step, interval = q.a, q.b
@@ -12,12 +12,12 @@ load[2] = function(q, x, form, p)
     if at >= 9007199254740992 or limit == 0 or limit > 1000000000000 then
       return false
     end
-    x.known_until = lives(q, at + over(used, step) * (step * q.period / limit))
+    x.known_until = lives_until(q, at + ceil_div(used, step) * (step * q.period / limit))
     if q.limit == 0 then
       return true
     end
     if limit ~= q.limit then
-      -- Written under other numbers: what had run out when these were superseded, or those after them, is forgotten.
+      -- Written under other numbers. A state that had run out when these, or later ones, were superseded is dropped.
       local past, from = q.past, nil
       for i = #past, 1, -1 do
         if past[i].limit == limit then
@@ -32,7 +32,7 @@ load[2] = function(q, x, form, p)
           left = 8 * h.capacity
         end
         if h.at > at then
-          left = left - under(h.at - at, h.interval) * step
+          left = left - floor_div(h.at - at, h.interval) * step
         end
         if h.limit > 0 and left <= 0 then
           used = 0
@@ -51,7 +51,7 @@ load[2] = function(q, x, form, p)
   if used > saturated then
     used = saturated
   end
-  local strikes = under(now - at, interval)
+  local strikes = floor_div(now - at, interval)
   used = used - strikes * step
   if used <= 0 then
     used, at = 0, now
@@ -90,5 +90,5 @@ write[2] = function(q, x)
   if used == 0 then
     return '', 0
   end
-  return pack('>Bc4I6I7I5', 3, q.tag, used, at, q.limit), lives(q, at + over(used, q.a) * q.b)
+  return pack('>Bc4I6I7I5', 3, q.tag, used, at, q.limit), lives_until(q, at + ceil_div(used, q.a) * q.b)
 end

@@ -1,128 +1,163 @@
-//! What a script replies, and what it means.
+//! The reply of a script, and the decisions that follow from it.
 //!
-//! The script says what it saw and what it spent; the decisions are made of that here, by the same code as in every
-//! other store. What that spends has to be what the script says it spent.
+//! The script reports the states that it found and the units that it spent. [`PolicyCall::decide`] makes the decisions of
+//! the states, by the same code as in every other store, and compares what these spend with what the script spent.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::call::{Entry, PolicyCall};
 use crate::error::{Error, ErrorKind};
 use crate::rules::algorithm::{State, sliding_log};
+use crate::rules::codec::States;
 use crate::rules::codec::reader::Reader;
-use crate::rules::codec::{LONE_LENGTH, States};
+use crate::rules::decision::Decision;
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
-use crate::store::redis::call::{Entry, PolicyCall};
-use crate::store::redis::pipeline::pending::Denied;
-use crate::store::redis::pipeline::pending::Replied;
 use crate::store::request::Action;
 
-/// What stands for the code of a single answer is more than that by this.
-const SINGLE: u8 = 16;
+/// The status of a reply to a single entry is the entry's code and this.
+const SINGLE_ENTRY: u8 = 16;
 
-/// A reply that is not one to this call, or not one at all.
+/// The decision of one check or other operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Replied {
+    pub(crate) decision: Decision,
+    pub(crate) spent: u64,
+    /// The time of the decision, by the store's clock.
+    pub(crate) now_us: u64,
+    /// The states that denied a check, if a denial leaves no trace.
+    pub(crate) denied: Option<Arc<Denied>>,
+}
+
+/// The states that denied a check, and the time by the store's clock.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub(crate) states: States,
+    pub(crate) now_us: u64,
+}
+
+/// The bytes are no reply to this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// What became of a call.
+/// The reply to a call.
 #[derive(Debug)]
 pub(crate) enum Reply<'a> {
-    /// It came after its deadline, and nothing was applied.
+    /// The call came after its deadline, and the script applied nothing.
     Late { server_now_us: u64 },
-    /// Each entry was decided, at this time.
+    /// The script decided every entry, at this time.
     Decided { now_us: u64, entries: Answers<'a> },
 }
 
-/// The answers to the entries of a call, in their order; to be read with [`PolicyCall::next_answer`].
+/// The answers to the entries of a call, in their order. [`PolicyCall::next_answer`] reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers<'a> {
     rest: Reader<'a>,
-    /// The code of every answer, where they do not say it themselves.
-    code: Option<u8>,
+    codes: Codes<'a>,
+}
+
+/// The codes of answers: the same for all, or those of the answers to come.
+#[derive(Clone, Debug)]
+enum Codes<'a> {
+    All(u8),
+    Each(Reader<'a>),
 }
 
 impl Answers<'_> {
-    /// Nothing must be left when every entry has its answer.
+    /// # Errors
+    /// When bytes are left after the last answer.
     pub(crate) fn finish(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
+        let has_codes = matches!(self.codes, Codes::Each(codes) if !codes.is_empty());
+        if self.rest.is_empty() && !has_codes { Ok(()) } else { Err(Malformed) }
     }
 }
 
-/// How an entry was found, and what the script did.
+/// What the script found for an entry, and what it did.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// The states from before, in the order of the quotas.
+    /// The states before the call, in the order of the quotas.
     pub(crate) states: States,
-    /// What the script has spent.
+    /// The units that the script spent.
     pub(crate) spent: u64,
     pub(crate) found: Found,
 }
 
-/// What was stored for an entry.
+/// What the keys of an entry held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Its states, or nothing.
+    /// States, or nothing.
     States,
-    /// A string that is not a state; it was replaced by one in which everything is used.
+    /// A string that is not a state. The script replaced it by a state in which everything is used.
     Malformed,
-    /// Not even a string. It was left as it is, and the entry is not decided.
+    /// Another type than a string. The script left it as it is and did not decide the entry.
     Foreign,
 }
 
 /// Reads the bulk string of a reply to a call with this nonce.
 pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malformed> {
     let mut rest = Reader(reply);
-    let head = read_head(&mut rest).filter(|head| head.nonce == nonce && head.now_us <= crate::units::MAX_US);
-    match head {
-        Some(Head { now_us, status, .. }) if status != 1 => {
-            let code = match status {
-                0 => None,
-                2 => Some(1),
-                status => Some(status.wrapping_sub(SINGLE)),
+    let header = read_header(&mut rest)
+        .filter(|header| header.nonce == nonce && header.now_us <= crate::units::MAX_US);
+    match header {
+        Some(ReplyHeader { now_us, status, .. }) if status != 1 => {
+            let codes = match status {
+                0 => {
+                    rest.length(2).and_then(|count| rest.bytes(count)).map(|codes| Codes::Each(Reader(codes)))
+                }
+                2 => Some(Codes::All(1)),
+                status => Some(Codes::All(status.wrapping_sub(SINGLE_ENTRY))),
             };
-            Ok(Reply::Decided { now_us, entries: Answers { rest, code } })
+            let codes = codes.ok_or(Malformed)?;
+            Ok(Reply::Decided { now_us, entries: Answers { rest, codes } })
         }
-        Some(Head { now_us, status: 1, .. }) if rest.is_empty() => Ok(Reply::Late { server_now_us: now_us }),
+        Some(ReplyHeader { now_us, status: 1, .. }) if rest.is_empty() => {
+            Ok(Reply::Late { server_now_us: now_us })
+        }
         _ => Err(Malformed),
     }
 }
 
-struct Head<'a> {
+struct ReplyHeader<'a> {
     nonce: &'a [u8],
     now_us: u64,
     status: u8,
 }
 
-fn read_head<'a>(reply: &mut Reader<'a>) -> Option<Head<'a>> {
-    Some(Head { nonce: reply.bytes(6)?, now_us: reply.number(7)?, status: reply.byte()? })
+fn read_header<'a>(reply: &mut Reader<'a>) -> Option<ReplyHeader<'a>> {
+    Some(ReplyHeader { nonce: reply.bytes(6)?, now_us: reply.number(7)?, status: reply.byte()? })
 }
 
 impl PolicyCall {
-    /// The next answer, which is that to this entry.
+    /// The next answer, to this entry.
+    ///
+    /// # Errors
+    /// When the bytes are no answer to it.
     pub(crate) fn next_answer(
         &self,
         answers: &mut Answers<'_>,
         entry: &Entry<'_>,
     ) -> Result<Answer, Malformed> {
-        let code = answers.code.or_else(|| answers.rest.byte());
+        let code = match &mut answers.codes {
+            Codes::All(code) => Some(*code),
+            Codes::Each(codes) => codes.byte(),
+        };
         let answer = code.and_then(|code| match code {
             5 => self.read_general(&mut answers.rest),
-            _ => self.read_check(&mut answers.rest, code, entry),
+            _ => self.read_fast_path(&mut answers.rest, code, entry),
         });
         answer.ok_or(Malformed)
     }
 
-    /// The answer to a check that has spent all or nothing.
-    fn read_check(&self, reply: &mut Reader<'_>, code: u8, entry: &Entry<'_>) -> Option<Answer> {
-        let length = match code {
-            1 | 2 => LONE_LENGTH,
-            3 | 4 => 0,
-            6 | 7 => reply.length(2)?,
+    /// The answer of the fast path to a check, which spent all or nothing.
+    fn read_fast_path(&self, reply: &mut Reader<'_>, code: u8, entry: &Entry<'_>) -> Option<Answer> {
+        let states = match code {
+            1 | 2 => self.codec.read_in_order(reply)?,
+            3 | 4 => self.codec.read(&[])?,
             _ => return None,
         };
-        let states = self.codec.read(reply.bytes(length)?)?;
-        let spent = if matches!(code, 1 | 3 | 6) { entry.cost.checked_mul(entry.count.into())? } else { 0 };
+        let spent = if code % 2 == 1 { entry.cost.checked_mul(entry.count.into())? } else { 0 };
         Some(Answer { states, spent, found: Found::States })
     }
 
@@ -144,10 +179,10 @@ impl PolicyCall {
         Some(Answer { states, spent, found })
     }
 
-    /// Decides an entry as the script has, once for each check that it stands for, in their order.
+    /// Decides an entry as the script did, once for each of its checks, and hands each decision to `each`.
     ///
     /// # Errors
-    /// When that spends something else than the script has spent; then nothing is given out.
+    /// When the decisions spend something else than the script spent. Then `each` gets none.
     pub(crate) fn decide(
         &self,
         answer: Answer,
@@ -173,7 +208,7 @@ impl PolicyCall {
             })
             .collect();
         if spent == stored {
-            // Once one is denied all are, and nothing is written any more.
+            // All checks after a denied one are denied as well, and write nothing.
             let is_denied = decided.last().is_some_and(|(decision, _)| !decision.allowed);
             let is_known = is_denied && operation == Operation::Check && !self.counts_denied;
             let known = is_known.then(|| Arc::new(Denied { states, now_us }));
@@ -190,7 +225,7 @@ impl PolicyCall {
     }
 }
 
-/// A log of which only what decides is known: the units that count, when the newest was, and one entry.
+/// A log as far as a decision needs it: the units that count, the time of the newest, and one entry.
 fn read_view(reply: &mut Reader<'_>) -> Option<sliding_log::State> {
     let (used, newest_us) = (reply.number(6)?, reply.number(7)?);
     let (at_us, units) = (reply.number(7)?, reply.number(6)?);

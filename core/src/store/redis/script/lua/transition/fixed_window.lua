@@ -1,4 +1,4 @@
--- A counter that starts anew every period; see algorithm/fixed_window.rs.
+-- A counter that starts anew every period; see rules/algorithm/fixed_window.rs.
 -- Record: 4 count (6) start (7, us).
 local function start_us(q)
   if q.aligned then

@@ -1,0 +1,81 @@
+//! The arguments by which a script is told about a policy.
+
+use crate::rules::codec::Tag;
+use crate::rules::history::{PastNumbers, Superseded, past_of};
+use crate::rules::policy::Policy;
+use crate::rules::quota::tick::gcd;
+use crate::rules::quota::{Algorithm, Quota};
+
+/// The number of a quota's algorithm in the scripts, from 1: the place of its Lua.
+pub(super) fn algorithm_number(quota: &Quota) -> u8 {
+    match quota.algorithm() {
+        Algorithm::TokenBucket if quota.step().is_some() => 2,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => 1,
+        Algorithm::FixedWindow => 3,
+        Algorithm::SlidingWindow => 4,
+        Algorithm::SlidingLog => 5,
+    }
+}
+
+/// The arguments of the general transition, with the past numbers that this process knows. `dropped` is the number of
+/// keys per entry that only past quotas used.
+pub(super) fn policy_arguments(policy: &Policy, superseded: &[Superseded], dropped: u8) -> Box<[u8]> {
+    let count = u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX);
+    let has_main_key = policy.quotas().iter().any(|quota| quota.algorithm() != Algorithm::SlidingLog);
+    let mut out = vec![count, has_main_key.into(), dropped];
+    for quota in policy.quotas() {
+        put_quota(&mut out, quota);
+    }
+    for quota in policy.quotas() {
+        let past = past_of(quota, superseded);
+        // The oldest are of the least use.
+        let past = &past[past.len().saturating_sub(usize::from(u8::MAX))..];
+        out.push(u8::try_from(past.len()).unwrap_or(u8::MAX));
+        for numbers in past {
+            put_past(&mut out, quota, numbers);
+        }
+    }
+    out.into()
+}
+
+/// The debt of a token, and the debt that a tick repays.
+pub(super) fn token_and_rate(quota: &Quota) -> (u64, u64) {
+    let ticks = quota.period_us() / quota.tick_us();
+    let divisor = gcd(quota.limit(), ticks);
+    (ticks / divisor, quota.limit() / divisor)
+}
+
+/// The last bytes of a number, big-endian.
+pub(super) fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
+    out.extend_from_slice(&number.to_be_bytes()[8 - bytes..]);
+}
+
+fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
+    let (limit, period_us) = (quota.limit(), quota.period_us());
+    let (a, b) = match (quota.algorithm(), quota.step()) {
+        (Algorithm::TokenBucket, Some(step)) => (step, quota.step_interval_us()),
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => token_and_rate(quota),
+        (Algorithm::SlidingWindow, _) => {
+            let buckets = u64::from(quota.buckets().unwrap_or(1));
+            (period_us / buckets / quota.tick_us(), buckets)
+        }
+        (Algorithm::FixedWindow | Algorithm::SlidingLog, _) => (0, 0),
+    };
+    out.push(algorithm_number(quota));
+    out.push(u8::from(quota.count_denied()) | u8::from(quota.aligned()) << 1);
+    put(out, u64::from(quota.tick_us().ilog10()), 1);
+    out.extend_from_slice(&Tag::of(quota).0);
+    put(out, limit, 5);
+    put(out, quota.capacity(), 5);
+    put(out, a, 7);
+    put(out, b, 7);
+    put(out, period_us, 6);
+}
+
+fn put_past(out: &mut Vec<u8>, quota: &Quota, past: &PastNumbers) {
+    let is_stepped = quota.step().is_some();
+    put(out, past.limit, 5);
+    put(out, if is_stepped { past.capacity } else { u64::from(past.repays_one) }, 5);
+    put(out, if is_stepped { past.interval_us } else { past.tick_us }, 7);
+    put(out, past.superseded_at_us, 7);
+}

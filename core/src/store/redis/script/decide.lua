@@ -1,3 +1,0 @@
-decide = decide or (function()
-  @general
-end)()

@@ -1,0 +1,374 @@
+//! The fast path: checks by states that are found as expected, without tables, functions and loops over quotas.
+//!
+//! It is written out for the sequence of a policy's quotas: all arguments are read at once, and all records are written
+//! at once. A [`Part`] says how one form of record is read, spent from and written; in its Lua, `$` stands for the
+//! number of the quota in the policy.
+//!
+//! The gain, as the server's microseconds for a check by a policy of one quota (`usec_per_call` of Redis 7.0; the 10th
+//! percentile of interleaved rounds on a busy machine of 2 cores):
+//!
+//! | quota | alone, with | without | of 128 at once, with | without |
+//! |---|---:|---:|---:|---:|
+//! | short bucket | 12.0 | 32.7 | 2.8 | 11.1 |
+//! | long bucket | 12.8 | 34.8 | 3.6 | 12.8 |
+//! | stepped bucket | 13.1 | 34.8 | 3.6 | 12.1 |
+//! | fixed window | 13.9 | 32.7 | 4.4 | 10.0 |
+//! | sliding window of 10 | 13.2 | 41.8 | 3.8 | 24.7 |
+
+use super::arguments::{put, token_and_rate};
+use super::template::Template;
+use crate::rules::codec::{Form, Tag, is_short};
+use crate::rules::policy::Policy;
+use crate::rules::quota::{Algorithm, Quota};
+
+const CHECK: Template<7> = Template::cut(
+    include_str!("lua/fast_path/check.lua"),
+    ["locals", "load", "fresh", "spend", "value", "renew", "lives"],
+);
+/// Reads all states of a call at once, where that can be.
+pub(super) const PREFETCH: &str = include_str!("lua/fast_path/prefetch.lua");
+/// Whether the key has to live longer for a quota than for what was found.
+const RENEW: &str =
+    "if until_after$ >= until_before$ - until_before$ % unit$ + unit$ then\nrenew = true\nend\n";
+/// How long the key has to live for a quota.
+const LIVES: &str = "until_us = math.max(until_us, until_after$ - until_after$ % unit$ + unit$)\n";
+
+/// More quotas would need more variables than Lua has.
+const MAX_QUOTAS: usize = 8;
+
+/// Keys live until a multiple of their quota's period or of this, whichever is longer, so that their time to live is
+/// seldom renewed.
+const MIN_EXPIRY_UNIT_US: u64 = 10_000_000;
+
+/// A number of a quota that the script is told: its variable, its length in bytes, and its value.
+type Argument = (&'static str, usize, fn(&Quota) -> u64);
+
+/// A number in a record: its length in bytes, the variable that it is read into, and what is written in its place.
+type Field = (usize, &'static str, &'static str);
+
+/// How records of one form are handled.
+struct Part {
+    arguments: &'static [Argument],
+    /// What follows form and tag.
+    fields: &'static [Field],
+    /// The variable with the bytes that follow the fields, where there are some.
+    tail: Option<&'static str>,
+    /// Further variables.
+    locals: &'static [&'static str],
+    /// A comment, then how a record is loaded, what takes its place where there is none, and how units are spent.
+    lua: Template<3>,
+}
+
+const SECTIONS: [&str; 3] = ["load", "fresh", "spend"];
+
+const SHORT_BUCKET: Part = Part {
+    arguments: &[
+        ("token$", 7, |quota| token_and_rate(quota).0),
+        ("empty$", 7, empty),
+        ("unit$", 6, expiry_unit_us),
+    ],
+    fields: &[(7, "at$", "now"), (5, "debt$", "debt$")],
+    tail: None,
+    locals: &[],
+    lua: Template::cut(include_str!("lua/fast_path/short_bucket.lua"), SECTIONS),
+};
+
+const LONG_BUCKET: Part = Part {
+    arguments: &[
+        ("token$", 7, |quota| token_and_rate(quota).0),
+        ("empty$", 7, empty),
+        ("rate$", 5, |quota| token_and_rate(quota).1),
+        ("limit$", 5, Quota::limit),
+        ("exponent$", 1, |quota| quota.tick_us().ilog10().into()),
+        ("tick$", 7, Quota::tick_us),
+        ("unit$", 6, expiry_unit_us),
+    ],
+    fields: &[
+        (7, "at$", "ticks$"),
+        (7, "debt$", "debt$"),
+        (5, "limit_then$", "limit$"),
+        (1, "exponent_then$", "exponent$"),
+    ],
+    tail: None,
+    locals: &["ticks$"],
+    lua: Template::cut(include_str!("lua/fast_path/long_bucket.lua"), SECTIONS),
+};
+
+const STEPPED_BUCKET: Part = Part {
+    arguments: &[
+        ("step$", 5, |quota| quota.step().unwrap_or(1)),
+        ("interval$", 7, Quota::step_interval_us),
+        ("capacity$", 5, Quota::capacity),
+        ("limit$", 5, Quota::limit),
+        ("unit$", 6, expiry_unit_us),
+    ],
+    fields: &[(6, "used$", "used$"), (7, "at$", "at$"), (5, "limit_then$", "limit$")],
+    tail: None,
+    locals: &[],
+    lua: Template::cut(include_str!("lua/fast_path/stepped_bucket.lua"), SECTIONS),
+};
+
+const FIXED_WINDOW: Part = Part {
+    arguments: &[
+        ("limit$", 5, Quota::limit),
+        ("period$", 6, Quota::period_us),
+        ("aligned$", 1, |quota| quota.aligned().into()),
+        // Its key lives until the window ends.
+        ("unit$", 1, |_| 1),
+    ],
+    fields: &[(6, "used$", "used$"), (7, "start$", "start$")],
+    tail: None,
+    locals: &[],
+    lua: Template::cut(include_str!("lua/fast_path/fixed_window.lua"), SECTIONS),
+};
+
+const SLIDING_WINDOW: Part = Part {
+    arguments: &[
+        ("limit$", 5, Quota::limit),
+        ("width$", 6, |quota| quota.period_us() / buckets(quota) / quota.tick_us()),
+        ("buckets$", 1, buckets),
+        ("tick$", 7, Quota::tick_us),
+        ("unit$", 6, expiry_unit_us),
+    ],
+    fields: &[
+        (1, "bytes$", "bytes$"),
+        (1, "length$", "buckets$"),
+        (7, "newest$", "current$"),
+        (6, "sum$", "sum$"),
+    ],
+    tail: Some("older$"),
+    locals: &["current$", "inside$"],
+    lua: Template::cut(include_str!("lua/fast_path/sliding_window.lua"), SECTIONS),
+};
+
+/// What an empty bucket owes.
+fn empty(quota: &Quota) -> u64 {
+    quota.capacity() * token_and_rate(quota).0
+}
+
+fn buckets(quota: &Quota) -> u64 {
+    quota.buckets().unwrap_or(1).into()
+}
+
+fn expiry_unit_us(quota: &Quota) -> u64 {
+    quota.period_us().max(MIN_EXPIRY_UNIT_US)
+}
+
+impl Part {
+    fn of(form: Form) -> &'static Self {
+        match form {
+            Form::ShortBucket => &SHORT_BUCKET,
+            Form::Bucket => &LONG_BUCKET,
+            Form::SteppedBucket => &STEPPED_BUCKET,
+            Form::FixedWindow => &FIXED_WINDOW,
+            Form::SlidingWindow => &SLIDING_WINDOW,
+        }
+    }
+}
+
+/// The fast path of a policy: the forms of its quotas' records, in their order; empty where it has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FastPath(Box<[Form]>);
+
+impl FastPath {
+    /// Empty where a quota is a log, counts denied requests or admits nothing, and for many quotas.
+    pub(crate) fn of(policy: &Policy) -> Self {
+        if policy.quotas().len() > MAX_QUOTAS {
+            return Self::default();
+        }
+        Self(policy.quotas().iter().map(form).collect::<Option<_>>().unwrap_or_default())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each part, with the number of its quota.
+    fn parts(&self) -> impl Iterator<Item = (String, &'static Part)> {
+        (1_usize..).zip(&self.0).map(|(number, form)| (number.to_string(), Part::of(*form)))
+    }
+
+    /// The arguments of the quotas of a policy with this fast path: what comes first in a call.
+    pub(super) fn arguments_of(&self, policy: &Policy) -> Box<[u8]> {
+        let mut out = Vec::new();
+        for ((form, (_, part)), quota) in self.0.iter().zip(self.parts()).zip(policy.quotas()) {
+            out.push(*form as u8);
+            out.extend_from_slice(&Tag::of(quota).0);
+            for (_, bytes, value) in part.arguments {
+                put(&mut out, value(quota), *bytes);
+            }
+        }
+        out.into()
+    }
+
+    /// The format and the variables of the arguments.
+    pub(super) fn arguments(&self) -> (String, String) {
+        let (mut format, mut names) = (String::new(), String::new());
+        for (number, part) in self.parts() {
+            let arguments = part.arguments.iter().map(|(name, bytes, _)| (*name, *bytes));
+            for (name, bytes) in [("id$", 5)].into_iter().chain(arguments) {
+                format.extend(["I", &bytes.to_string()]);
+                names.extend([&name.replace('$', &number), ", "]);
+            }
+        }
+        (format, names)
+    }
+
+    /// The Lua that tries to decide an entry.
+    pub(super) fn check(&self) -> String {
+        let each = |lua: fn(&'static Part) -> &'static str| -> String {
+            self.parts().map(|(number, part)| lua(part).replace('$', &number)).collect()
+        };
+        let fresh = each(|part| part.lua.before[2]);
+        let spend = each(|part| part.lua.rest);
+        let (renew, lives) = (each(|_| RENEW), each(|_| LIVES));
+        CHECK.fill([&self.locals(), &self.load(), &fresh, &spend, &self.value(), &renew, &lives])
+    }
+
+    fn locals(&self) -> String {
+        let each = self.parts().map(|(number, part)| {
+            let fields = part.fields.iter().map(|(_, name, _)| name);
+            let names = ["found$", "until_before$", "until_after$"].iter().chain(fields);
+            let names: Vec<&str> = names.chain(part.locals).chain(&part.tail).copied().collect();
+            format!("local {}\n", names.join(", ").replace('$', &number))
+        });
+        each.collect()
+    }
+
+    /// Reads the records with as few calls as their lengths allow: what follows a tail is where the tail ends.
+    fn load(&self) -> String {
+        let (mut lua, mut loads, mut length) = (String::new(), String::new(), 0);
+        let (mut names, mut format) = (Vec::new(), String::new());
+        let has_tail = self.parts().any(|(_, part)| part.tail.is_some());
+        for (at, (number, part)) in self.parts().enumerate() {
+            let fields = part.fields.iter().map(|(bytes, name, _)| (*bytes, *name));
+            for (bytes, name) in [(5, "found$")].into_iter().chain(fields) {
+                names.push(name.replace('$', &number));
+                format.extend(["I", &bytes.to_string()]);
+                length += bytes;
+            }
+            loads.extend(["if found", &number, " ~= id", &number, " then\nbreak\nend\n"]);
+            loads += &part.lua.before[1].replace('$', &number);
+            let is_last = at + 1 == self.0.len();
+            if is_last && !has_tail {
+                return format!(
+                    "if size ~= {length} then\nbreak\nend\n{} = read('>{format}', raw)\n{loads}",
+                    names.join(", ")
+                );
+            }
+            if is_last || part.tail.is_some() {
+                let (names, bytes) = (std::mem::take(&mut names).join(", "), (length - 1).to_string());
+                lua.extend(["if size < p + ", &bytes, " then\nbreak\nend\n"]);
+                lua.extend([&names, ", p = read('>", &format, "', raw, p)\n", &loads]);
+                (loads, format, length) = (String::new(), String::new(), 0);
+            }
+        }
+        lua + "if p <= size then\nbreak\nend\n"
+    }
+
+    /// The new value of the key.
+    fn value(&self) -> String {
+        let (mut format, mut names) = (String::new(), String::new());
+        for (number, part) in self.parts() {
+            let fields = part.fields.iter().map(|(bytes, _, written)| (*bytes, *written));
+            for (bytes, written) in [(5, "id$")].into_iter().chain(fields) {
+                format.extend(["I", &bytes.to_string()]);
+                names.extend([", ", &written.replace('$', &number)]);
+            }
+            if let Some(tail) = part.tail {
+                format += "c0";
+                names.extend([", ", &tail.replace('$', &number)]);
+            }
+        }
+        format!("local value = pack('>{format}'{names})\n")
+    }
+}
+
+/// The form of a quota's records, where the fast path knows it.
+fn form(quota: &Quota) -> Option<Form> {
+    let form = match quota.algorithm() {
+        _ if quota.limit() == 0 || quota.count_denied() => return None,
+        Algorithm::TokenBucket if quota.step().is_some() => Form::SteppedBucket,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if is_short(quota) => Form::ShortBucket,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => Form::Bucket,
+        Algorithm::FixedWindow => Form::FixedWindow,
+        Algorithm::SlidingWindow => Form::SlidingWindow,
+        Algorithm::SlidingLog => return None,
+    };
+    Some(form)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMS: [Form; 5] =
+        [Form::ShortBucket, Form::Bucket, Form::SteppedBucket, Form::FixedWindow, Form::SlidingWindow];
+
+    /// The names in Lua that end in `$`.
+    fn names(lua: &str) -> impl Iterator<Item = &str> {
+        lua.split_inclusive('$').filter(|text| text.ends_with('$')).map(|text| {
+            let name = text.trim_end_matches('$');
+            let start = name.rfind(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+            &text[start.map_or(0, |at| at + 1)..]
+        })
+    }
+
+    #[test]
+    fn every_variable_of_a_part_is_declared_and_every_argument_and_local_is_used() {
+        for form in FORMS {
+            let part = Part::of(form);
+            let sections = [part.lua.before[1], part.lua.before[2], part.lua.rest].concat();
+            let written: Vec<&str> = part.fields.iter().map(|(_, _, written)| *written).collect();
+            let lua = [&sections, written.join(" ").as_str(), RENEW, LIVES].concat();
+            let arguments = part.arguments.iter().map(|(name, ..)| *name);
+            let fields = part.fields.iter().map(|(_, name, _)| *name);
+            let outside: Vec<&str> = arguments.clone().chain(part.locals.iter().copied()).collect();
+            let declared: Vec<&str> = outside
+                .iter()
+                .copied()
+                .chain(fields)
+                .chain(part.tail)
+                .chain(["until_before$", "until_after$"])
+                .collect();
+            let declarations = sections.lines().filter_map(|line| line.trim().strip_prefix("local "));
+            let own: Vec<&str> =
+                declarations.flat_map(|line| names(line.split('=').next().unwrap())).collect();
+            for name in names(&lua) {
+                assert!(declared.contains(&name) || own.contains(&name), "{form:?}: {name} is not declared");
+            }
+            for name in outside {
+                assert!(names(&lua).any(|used| used == name), "{form:?}: {name} is not used");
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_as_long_as_their_format_says() {
+        for quotas in
+            ["100/m token_bucket", "7/s leaky_bucket; 8/s token_bucket step=2; 9/m fixed_window; 10/m"]
+        {
+            let policy = Policy::parse("p", quotas).unwrap();
+            let fast_path = FastPath::of(&policy);
+            assert!(!fast_path.is_empty());
+            let arguments = fast_path.arguments_of(&policy);
+            let (format, names) = fast_path.arguments();
+            let length: u32 = format.chars().filter_map(|letter| letter.to_digit(10)).sum();
+            assert_eq!(arguments.len(), length as usize);
+            assert_eq!(format.matches('I').count(), names.matches(", ").count());
+        }
+    }
+
+    #[test]
+    fn script_of_any_sequence_has_no_open_place() {
+        let every = FORMS.iter().map(|form| vec![*form]).chain([FORMS.to_vec(), vec![]]);
+        for forms in every {
+            let source =
+                crate::store::redis::script::assembly::Script::assemble(31, &FastPath(forms.into())).source;
+            assert!(
+                !source.contains('$') && !source.contains("--") && source.starts_with("#!lua\n"),
+                "{source}"
+            );
+        }
+    }
+}

@@ -1,0 +1,81 @@
+#!lua
+-- The body of every script: reads the call, decides its entries one after the other, and replies. The line above makes a
+-- server that cannot take writes refuse the call at once; without it a replica would go on denying by what it knows.
+--
+-- KEYS are the keys of the entries, in their order. ARGV[1] is, with the length in bytes in brackets, big-endian:
+--   the arguments of the fast path (fast_path.rs)
+--   nonce (6), deadline in server time (7, 0: none), format (1)
+--   format 0, a single check by the server's clock: cost (5)
+--   format 1: manual clock (7, all ones: the server's clock), flags (1: all keys differ, 2: all entries ask the same),
+--     number of entries (2), and for each entry operation (1), cost (5), count (2)
+--   the arguments of the general transition (general.lua)
+--
+-- The reply is nonce (6), time (7), status (1) and the rest:
+--   status 1       the call came after its deadline and did nothing
+--   status 2       every entry has code 1, and what belongs to the code follows for each
+--   status 0       number of entries (2), the code (1) of each, then what belongs to the code for each
+--   status 16 + n  the only entry has code n, and what belongs to the code follows
+-- What belongs to a code:
+--   1, 2  a check that spent all, or nothing, by the fast path: the states from before
+--   3, 4  the same where there was no state: nothing
+--   5     the answer of the general transition (transition.lua)
+local call, try, keys, input, struct = redis.call, redis.pcall, KEYS, ARGV[1], struct
+local pack, read = struct.pack, struct.unpack
+--[arguments]
+local entries, op, count = 1, 0, 1
+local flags, now, manual, entries_at, decide
+if format > 0 then
+  now, flags, entries, op, cost, count = read('>I7BHBI5H', input, policy_at - 5)
+  entries_at = policy_at + 5
+  policy_at = entries_at + 8 * entries
+  manual = now < 9007199254740992
+end
+if deadline > 0 or not manual then
+  local time = call('TIME')
+  local server = time[1] * 1000000 + time[2]
+  if deadline > 0 and server > deadline then
+    return pack('>I6I7B', nonce, server, 1)
+  end
+  if not manual then
+    now = server
+  end
+end
+local states, answers, codes, letters
+if entries > 1 then
+  answers, letters = {}, { '\1', '\2', '\3', '\4', '\5' }
+  --[prefetch]
+end
+local i = 1
+while true do
+  local raw, code
+  --[check]
+  if not code then
+    decide = decide or (function()
+      --[general]
+    end)()
+    code, raw = 5, decide(i, op, cost, count)
+  end
+  raw = raw or ''
+  if entries == 1 then
+    return pack('>I6I7Bc0', nonce, now, 16 + code, raw)
+  end
+  answers[i] = raw
+  if code ~= 1 then
+    codes = codes or {}
+    codes[i] = letters[code]
+  end
+  if i == entries then
+    break
+  end
+  i = i + 1
+  if flags < 2 then
+    op, cost, count = read('>BI5H', input, entries_at + 8 * (i - 1))
+  end
+end
+if not codes then
+  return pack('>I6I7B', nonce, now, 2) .. table.concat(answers)
+end
+for j = 1, entries do
+  codes[j] = codes[j] or '\1'
+end
+return pack('>I6I7BH', nonce, now, 0, entries) .. table.concat(codes) .. table.concat(answers)

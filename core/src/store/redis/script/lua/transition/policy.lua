@@ -1,0 +1,65 @@
+-- The first part of the general transition: the arguments of the policy (arguments.rs), and what its algorithms share.
+-- 37 bytes for each quota, then the past numbers of each quota.
+local sub = string.sub
+local quotas, logs = {}, 0
+local quota_count, has_main, dropped = read('>BBB', input, policy_at)
+do
+  local p = policy_at + 3
+  for i = 1, quota_count do
+    local q = {}
+    q.algorithm, q.flags, q.exponent, q.tag, q.limit, q.capacity, q.a, q.b, q.period = read('>BBBc4I5I5I7I7I6', input, p)
+    p = p + 37
+    q.unit = q.period
+    if q.unit < 10000000 then
+      q.unit = 10000000
+    end
+    q.count_denied, q.aligned, q.tick = q.flags % 2 == 1, q.flags >= 2, 10 ^ q.exponent
+    quotas[i] = q
+    if q.algorithm == 5 then
+      logs = logs + 1
+    end
+  end
+  for i = 1, quota_count do
+    local past = {}
+    local count = read('B', input, p)
+    p = p + 1
+    for j = 1, count do
+      local h = {}
+      h.limit, h.capacity, h.interval, h.at = read('>I5I5I7I7', input, p)
+      p = p + 24
+      past[j] = h
+    end
+    quotas[i].past = past
+  end
+end
+local stride = (has_main > 0 and 1 or 0) + logs + dropped
+
+-- The functions of each algorithm, by its number. They work on the state x of a key under the quota q:
+--   load(q, x, form, at)  reads the record at that place of `body`, or sets a fresh state; false for a malformed record.
+--                         Sets left (units that fit), room (units until saturation), ahead (whether the state is ahead
+--                         of the clock), and known_until (the time until which a key with such a record lives at least)
+--   fill(q, x)            sets an empty bucket or a full window
+--   spend(q, x, units), refund(q, x, units)
+--   rewind(q, x)          moves a state that is ahead of the clock back to it
+--   write(q, x)           returns the record, and the time until which its key has to live
+local body
+local load, fill, spend, refund, rewind, write = {}, {}, {}, {}, {}, {}
+
+local function ceil_div(number, divisor)
+  local rest = number % divisor
+  number = (number - rest) / divisor
+  if rest > 0 then
+    return number + 1
+  end
+  return number
+end
+
+-- Keys live until the next multiple of a unit, so that their time to live is seldom renewed. The time depends on the
+-- record alone, so the script knows it for every record that it finds.
+local function lives_until(q, full_us)
+  return full_us - full_us % q.unit + q.unit
+end
+
+local function floor_div(number, divisor)
+  return (number - number % divisor) / divisor
+end

@@ -1,0 +1,156 @@
+//! What tests need to call the scripts of a policy on a server, without a limiter.
+
+use super::call::{CallHeader, Entry, PolicyCall, ScriptReference};
+use super::reply::{Found, Replied, Reply, read_reply};
+use crate::rules::codec::log;
+use crate::rules::decision::{Decision, QuotaUsage, Usage};
+use crate::rules::history::Superseded;
+use crate::rules::policy::Policy;
+use crate::rules::transition;
+use crate::store::request::Action;
+
+/// What a call does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the operations of a limiter")]
+pub enum Operation {
+    Check,
+    Peek,
+    Take,
+    Charge,
+    Refund,
+    Reset,
+}
+
+impl Operation {
+    fn action(self) -> Action {
+        Action::Apply(match self {
+            Self::Check => transition::Operation::Check,
+            Self::Peek => transition::Operation::Peek,
+            Self::Take => transition::Operation::Take,
+            Self::Charge => transition::Operation::Charge,
+            Self::Refund => transition::Operation::Refund,
+            Self::Reset => return Action::Reset,
+        })
+    }
+}
+
+/// An operation on a main key of Redis, with its cost and the number of checks.
+pub type Item<'a> = (&'a [u8], Operation, u64, u16);
+
+/// The answer to one operation.
+#[derive(Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the answers of a limiter")]
+pub enum Outcome {
+    Decision(Decision),
+    Usage(Usage),
+}
+
+impl Outcome {
+    /// The usage of each quota.
+    pub fn quotas(&self) -> &[QuotaUsage] {
+        match self {
+            Self::Decision(decision) => decision.quotas(),
+            Self::Usage(usage) => usage.quotas(),
+        }
+    }
+}
+
+/// What a reply says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The bytes are no reply to the call.
+    Malformed,
+    /// The call came after its deadline, by the server's time in microseconds.
+    Late(u64),
+    /// The script decided.
+    Decided {
+        /// The time by which it decided, in microseconds.
+        now_us: u64,
+        /// The answers, one for each check.
+        outcomes: Vec<Outcome>,
+        /// The number of entries with a malformed state.
+        healed: usize,
+    },
+}
+
+/// The script of a policy.
+#[derive(Debug)]
+pub struct Script {
+    call: PolicyCall,
+    superseded: Vec<Superseded>,
+}
+
+impl Script {
+    /// The script of a policy without past numbers.
+    pub fn new(policy: &Policy) -> Self {
+        Self { call: PolicyCall::new(policy, &[]), superseded: Vec::new() }
+    }
+
+    /// Changes the policy's numbers at a time in microseconds.
+    pub fn change(&mut self, policy: &Policy, at_us: u64) {
+        self.superseded.push(Superseded { policy: self.call.policy.clone(), at_us });
+        self.call = PolicyCall::new(policy, &self.superseded);
+    }
+
+    /// Whether one item can stand for several checks.
+    pub fn can_coalesce(&self) -> bool {
+        self.call.can_coalesce()
+    }
+
+    /// The command, as `EVALSHA` and as `EVAL`.
+    ///
+    /// # Panics
+    /// When it is longer than its announced length.
+    pub fn commands(
+        &self,
+        nonce: [u8; 6],
+        deadline_us: u64,
+        manual_now_us: Option<u64>,
+        items: &[Item<'_>],
+    ) -> [Vec<u8>; 2] {
+        let (header, entries) = (CallHeader { nonce, deadline_us, manual_now_us }, entries(items));
+        [ScriptReference::Hash, ScriptReference::Source].map(|script| {
+            let mut command = Vec::new();
+            self.call.write_call(&mut command, script, &header, &entries);
+            assert!(command.len() <= self.call.call_length(script, &entries));
+            command
+        })
+    }
+
+    /// Reads the reply to a command of these items.
+    ///
+    /// # Panics
+    /// When the script spent something else than the decisions.
+    pub fn read(&self, reply: &[u8], nonce: [u8; 6], items: &[Item<'_>]) -> Read {
+        let (now_us, mut answers) = match read_reply(reply, nonce) {
+            Ok(Reply::Decided { now_us, entries }) => (now_us, entries),
+            Ok(Reply::Late { server_now_us }) => return Read::Late(server_now_us),
+            Err(_) => return Read::Malformed,
+        };
+        let (mut outcomes, mut healed) = (Vec::new(), 0);
+        for (entry, (_, operation, ..)) in entries(items).iter().zip(items) {
+            let Ok(answer) = self.call.next_answer(&mut answers, entry) else { return Read::Malformed };
+            healed += usize::from(answer.found == Found::Malformed);
+            let decided = self.call.decide(answer, now_us, entry, |Replied { decision, spent, .. }| {
+                outcomes.push(match operation {
+                    Operation::Check | Operation::Peek => Outcome::Decision(decision),
+                    Operation::Take => Outcome::Usage(decision.into_usage(spent)),
+                    _ => Outcome::Usage(decision.into_usage(0)),
+                });
+            });
+            assert!(decided.is_ok(), "{decided:?}");
+        }
+        if answers.finish().is_err() { Read::Malformed } else { Read::Decided { now_us, outcomes, healed } }
+    }
+}
+
+fn entries<'a>(items: &[Item<'a>]) -> Vec<Entry<'a>> {
+    let entry =
+        |&(key, operation, cost, count): &Item<'a>| Entry { key, action: operation.action(), cost, count };
+    items.iter().map(entry).collect()
+}
+
+/// Whether bytes are a log.
+pub fn is_log(bytes: &[u8]) -> bool {
+    log::read(bytes).is_some()
+}
