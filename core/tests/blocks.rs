@@ -6,6 +6,8 @@
 mod commands;
 #[path = "blocks/pages.rs"]
 mod pages;
+#[path = "blocks/paths.rs"]
+mod paths;
 
 use std::fs;
 
@@ -96,4 +98,16 @@ fn every_documented_command_exists() {
             }
         }
     }
+}
+
+/// A page that names a file, a folder or a link names one that exists.
+#[test]
+fn every_path_exists() {
+    let known = paths::known();
+    let mut missing = Vec::new();
+    for Page { path, .. } in pages() {
+        let here = paths::missing(&path, &known).into_iter();
+        missing.extend(here.map(|(line, named)| format!("{path}:{line}: {named}")));
+    }
+    assert!(missing.is_empty(), "no such file, folder or link target:\n{}", missing.join("\n"));
 }

@@ -1,5 +1,6 @@
 //! The pages of the documentation and the blocks in them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,12 +28,17 @@ pub(crate) fn pages() -> Vec<Page> {
     files.iter().map(|file| page(file)).collect()
 }
 
+/// Whether a folder is neither hidden, nor built, nor installed.
+pub(crate) fn is_of_project(folder: &OsStr) -> bool {
+    !folder.as_encoded_bytes().starts_with(b".") && folder != "target" && folder != "node_modules"
+}
+
 fn find(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         if entry.file_type().unwrap().is_dir() {
-            if !name.starts_with('.') && !["target", "node_modules", "results"].contains(&name.as_str()) {
+            if is_of_project(&entry.file_name()) && name != "results" {
                 find(&entry.path(), files);
             }
         } else if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
