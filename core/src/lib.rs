@@ -43,11 +43,12 @@
 //! and nobody waits for longer than the quota alone can require. When a policy's numbers change, what was used is kept.
 
 #![cfg_attr(
-    not(target_os = "linux"),
+    not(all(feature = "redis", feature = "local", target_os = "linux")),
     allow(
         dead_code,
         unreachable_code,
-        reason = "the local store, which writes states as bytes, needs Linux"
+        unused_imports,
+        reason = "stores that are left out leave parts unused, such as the codec of states"
     )
 )]
 
@@ -82,6 +83,7 @@ pub use store::finding::{Finding, Severity};
 pub use store::lease_size::Lease;
 pub use store::option::{OptionKind, StoreOption};
 pub use store::outage::Outage;
+#[cfg(feature = "redis")]
 pub use store::redis::RedisOptions;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -95,7 +97,7 @@ pub use store::suggestion::Suggestion;
 struct Readme;
 
 /// Those of the local store's documentation.
-#[cfg(all(doctest, target_os = "linux"))]
+#[cfg(all(doctest, feature = "local", target_os = "linux"))]
 #[doc = include_str!("../../docs/local.md")]
 struct LocalDocs;
 

@@ -9,9 +9,10 @@ pub(crate) mod lease_size;
 pub(crate) mod memory;
 pub(crate) mod option;
 pub(crate) mod outage;
+#[cfg_attr(not(feature = "redis"), path = "store/redis/unsupported.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
-#[cfg_attr(not(target_os = "linux"), path = "shared_file/unsupported.rs")]
+#[cfg_attr(not(all(feature = "local", target_os = "linux")), path = "store/shared_file/unsupported.rs")]
 pub(crate) mod shared_file;
 pub(crate) mod stats;
 pub(crate) mod suggestion;
@@ -90,13 +91,22 @@ impl Store {
         }
     }
 
-    /// The answer to a request that needs no waiting; `None` when somebody else has to be asked.
+    /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited.
     #[inline]
-    pub(crate) fn try_ask(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
+    pub(crate) fn answer_here(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         match self {
             Self::Memory(store) => Some(Ok(store.answer(request))),
             Self::Local(store) => Some(store.answer(request)),
-            Self::Redis(store) => store.try_ask(request).map(Ok),
+            Self::Redis(_) => None,
+        }
+    }
+
+    /// What is cached in front of the store: a denial, or a lease that pays.
+    #[inline]
+    pub(crate) fn ask_caches(&self, request: StoreRequest<'_>) -> Option<Answer> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => store.ask_caches(request),
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn wait(
     call: &Call<'_>,
 ) -> PyResult<Option<Result<Answer, Error>>> {
     if !is_main_thread(py)? {
-        return call_core(py, || py.detach(|| Ok(Some(limiter.call(call)))));
+        return call_core(py, || py.detach(|| Ok(Some(limiter.call_store(call)))));
     }
     let mut interrupted = None;
     let stop = || {

@@ -185,6 +185,7 @@ impl LimiterBuilder {
     }
 
     /// Keeps the states in Redis.
+    #[cfg(feature = "redis")]
     pub fn redis(mut self, options: RedisOptions) -> Self {
         self.store = Ok(Place::Redis(Box::new(options)));
         self

@@ -98,8 +98,9 @@ impl<'a> Call<'a> {
 }
 
 impl Limiter {
-    /// Answers a call if that needs no waiting: by the memory store or the local one, or from what is known here. `None` when
-    /// it has to wait: then nothing was done, and [`call`](Self::call) does it.
+    /// Answers a call that needs no waiting: in memory, on this host, from the denial cache or from a lease. This is the entrance of
+    /// every call, and the one place where a check asks the caches. `None` when the call has to wait for a store: then nothing was
+    /// done, and [`call_store`](Self::call_store) does it.
     pub fn try_call(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
         let shared = self.shared();
         if let Call::Check(request) = call
@@ -135,6 +136,17 @@ impl Limiter {
     /// # Errors
     /// Those of the operation.
     pub async fn call(&self, call: &Call<'_>) -> Result<Answer, Error> {
+        match self.try_call(call) {
+            Some(answer) => answer,
+            None => self.call_store(call).await,
+        }
+    }
+
+    /// Does what the call says, after [`try_call`](Self::try_call) had no answer: the caches are not asked again.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub async fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
         if let Some((action, request, form)) = call.action() {
             return self.act(action, request, form).await;
         }
@@ -154,6 +166,15 @@ impl blocking::Limiter {
     /// # Errors
     /// Those of the operation.
     pub fn call(&self, call: &Call<'_>) -> Result<Answer, Error> {
+        self.asynchronous().try_call(call).unwrap_or_else(|| self.call_store(call))
+    }
+
+    /// Does what the call says and waits on this thread, after [`try_call`](Limiter::try_call) had no answer: the caches are not asked
+    /// again.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
         if let Some((action, request, form)) = call.action() {
             let answer = self.asynchronous().shared().ask_blocking(action, request)?;
             return Ok(form.of(answer));

@@ -11,7 +11,7 @@ use crate::limiter::call::{Answer, Call};
 use crate::runtime::sleep::at_most;
 
 impl blocking::Limiter {
-    /// Does what the call says and waits on this thread, as [`call`](Self::call) does, until `stop` says to stop: then the
+    /// Does what the call says and waits on this thread, as [`call_store`](Self::call_store) does, until `stop` says to stop: then the
     /// answer is `None`. `stop` is asked each time that so long has passed without an answer, on this thread, and may use
     /// the limiter.
     ///
@@ -26,14 +26,14 @@ impl blocking::Limiter {
         mut stop: impl FnMut() -> bool,
     ) -> Option<Result<Answer, Error>> {
         if Handle::try_current().is_ok() {
-            return Some(self.call(call));
+            return Some(self.call_store(call));
         }
         let limiter = self.asynchronous();
         let driver = match limiter.shared().driver_to_wait_on() {
             Ok(driver) => driver,
             Err(error) => return Some(Err(error)),
         };
-        let mut answer = pin!(limiter.call(call));
+        let mut answer = pin!(limiter.call_store(call));
         loop {
             // The runtime is left before anybody is asked, so that others, and `stop` itself, can drive it meanwhile.
             match driver.block_on(at_most(every, answer.as_mut())) {

@@ -167,7 +167,7 @@ impl Shared {
     #[inline]
     pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
         let request = self.request(action, request)?;
-        let answer = self.store.try_ask(request).transpose()?;
+        let answer = self.store.answer_here(request).transpose()?;
         if let Some((decision, _)) = &answer {
             self.see(decision);
             self.answered(request);
@@ -216,7 +216,7 @@ impl Shared {
         match &self.store {
             Store::Memory(store) => store.check_known(id, key, cost),
             Store::Redis(store) => {
-                let (decision, _) = store.try_ask(StoreRequest { id, key, action: CHECK, cost })?;
+                let (decision, _) = store.ask_caches(StoreRequest { id, key, action: CHECK, cost })?;
                 Some(decision.by_fields())
             }
             Store::Local(_) => None,
@@ -253,9 +253,9 @@ impl Shared {
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
         let checks = self.checks(requests);
-        let answers = self.store.ask_many(&valid(&checks)).await;
-        self.see_all(&answers);
-        decisions(checks, answers)
+        let (cached, asked) = self.split(&checks);
+        let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.store.ask_many(&asked).await };
+        self.decisions(checks, cached, answers)
     }
 
     pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
@@ -263,15 +263,48 @@ impl Shared {
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
         let checks = self.checks(requests);
-        let answers = self.store.ask_many_blocking(&valid(&checks));
-        self.see_all(&answers);
-        decisions(checks, answers)
+        let (cached, asked) = self.split(&checks);
+        let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.store.ask_many_blocking(&asked) };
+        self.decisions(checks, cached, answers)
     }
 
-    fn see_all(&self, answers: &Result<Vec<Answer>, Error>) {
-        for (decision, _) in answers.iter().flatten() {
-            self.see(decision);
-        }
+    /// The answers of the caches to valid checks, and the checks that are left for the store, in their order.
+    fn split<'a>(
+        &self,
+        checks: &[Result<StoreRequest<'a>, Error>],
+    ) -> (Vec<Option<Answer>>, Vec<StoreRequest<'a>>) {
+        let mut asked = Vec::with_capacity(checks.len());
+        let look_up = |check: &Result<StoreRequest<'a>, Error>| {
+            let request = *check.as_ref().ok()?;
+            let cached = self.store.ask_caches(request);
+            if cached.is_none() {
+                asked.push(request);
+            }
+            cached
+        };
+        (checks.iter().map(look_up).collect(), asked)
+    }
+
+    /// The decision on each check: that of a cache, or the next of the store's answers.
+    fn decisions(
+        &self,
+        checks: Vec<Result<StoreRequest<'_>, Error>>,
+        cached: Vec<Option<Answer>>,
+        answers: Result<Vec<Answer>, Error>,
+    ) -> Vec<Result<Decision, Error>> {
+        let mut answers = answers.map(Vec::into_iter);
+        let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
+        let decide = |(check, cached): (Result<StoreRequest<'_>, Error>, Option<Answer>)| {
+            check?;
+            let answer = match cached {
+                Some(answer) => Some(answer),
+                None => answers.as_mut().map_err(|error| error.clone())?.next(),
+            };
+            let (decision, _) = answer.ok_or_else(missing)?;
+            self.see(&decision);
+            Ok(decision)
+        };
+        checks.into_iter().zip(cached).map(decide).collect()
     }
 
     fn checks<'a, R: Into<Request<'a>>>(
@@ -298,25 +331,6 @@ impl Shared {
 }
 
 pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
-
-fn valid<'a>(checks: &[Result<StoreRequest<'a>, Error>]) -> Vec<StoreRequest<'a>> {
-    checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect()
-}
-
-/// Puts the answers to the valid ones in their places.
-fn decisions(
-    checks: Vec<Result<StoreRequest<'_>, Error>>,
-    answers: Result<Vec<Answer>, Error>,
-) -> Vec<Result<Decision, Error>> {
-    let mut answers = answers.map(Vec::into_iter);
-    let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
-    let decided = checks.into_iter().map(|check| {
-        check?;
-        let answer = answers.as_mut().map_err(|error| error.clone())?.next();
-        answer.map(|(decision, _)| decision).ok_or_else(missing)
-    });
-    decided.collect()
-}
 
 pub(crate) fn usage((decision, spent): Answer) -> Usage {
     decision.into_usage(spent)

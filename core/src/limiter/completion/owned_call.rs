@@ -71,13 +71,13 @@ impl OwnedCall {
     pub(crate) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
         match self {
             Self::One(request, action, form) => limiter.act(*action, request.request(), *form).await,
-            Self::Many(requests) => limiter.call(&Call::CheckMany(&borrowed(requests))).await,
-            Self::Together(requests) => limiter.call(&Call::CheckTogether(&borrowed(requests))).await,
+            Self::Many(requests) => limiter.call_store(&Call::CheckMany(&borrowed(requests))).await,
+            Self::Together(requests) => limiter.call_store(&Call::CheckTogether(&borrowed(requests))).await,
             Self::Acquire(request, timeout) => {
-                limiter.call(&Call::Acquire(request.request(), *timeout)).await
+                limiter.call_store(&Call::Acquire(request.request(), *timeout)).await
             }
-            Self::Ready(timeout) => limiter.call(&Call::Ready(*timeout)).await,
-            Self::Doctor => limiter.call(&Call::Doctor).await,
+            Self::Ready(timeout) => limiter.call_store(&Call::Ready(*timeout)).await,
+            Self::Doctor => limiter.call_store(&Call::Doctor).await,
         }
     }
 }

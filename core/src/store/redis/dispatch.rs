@@ -13,9 +13,9 @@ use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::Reply;
+use crate::store::redis::pipeline::pending::{PendingReply, Reply};
 use crate::store::redis::policies::RedisPolicy;
-use crate::store::redis::routing::submission::{PendingReply, Until};
+use crate::store::redis::routing::submission::{self, Until};
 use crate::store::redis::routing::topology::Topology;
 use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
@@ -35,9 +35,10 @@ enum Started<'a> {
 }
 
 impl RedisStore {
-    /// The answer to a request that is known without asking anybody.
+    /// The answer of the denial cache or of a lease, if one has it. A check asks this once, at the limiter's entrance; what follows
+    /// asks the server.
     #[inline]
-    pub(crate) fn try_ask(&self, request: StoreRequest<'_>) -> Option<Answer> {
+    pub(crate) fn ask_caches(&self, request: StoreRequest<'_>) -> Option<Answer> {
         if let Some(denial) = self.denial_cache.answer(request) {
             return Some((denial, 0));
         }
@@ -46,9 +47,6 @@ impl RedisStore {
 
     /// Asks the store, and answers without it if need be. Says as well how many units were spent.
     pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.try_ask(request) {
-            return Ok(answer);
-        }
         let here = self.access.hub()?.runtimes.here();
         match here {
             Ok(topology) => self.ask_at(&topology, request).await,
@@ -67,9 +65,6 @@ impl RedisStore {
 
     /// [`ask`](Self::ask) for a thread that waits.
     pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.try_ask(request) {
-            return Ok(answer);
-        }
         let hub = self.access.hub()?;
         let prepared =
             hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, request).await);
@@ -99,11 +94,7 @@ impl RedisStore {
         requests: &[StoreRequest<'_>],
         error: &Error,
     ) -> Result<Vec<Answer>, Error> {
-        let answer = |request: &StoreRequest<'_>| match self.try_ask(*request) {
-            Some(answer) => Ok(answer),
-            None => self.answer_without(*request, error),
-        };
-        requests.iter().map(answer).collect()
+        requests.iter().map(|request| self.answer_without(*request, error)).collect()
     }
 
     async fn ask_many_of(
@@ -113,11 +104,7 @@ impl RedisStore {
     ) -> Result<Vec<Answer>, Error> {
         let mut started = Vec::with_capacity(requests.len());
         for request in requests {
-            let one = match self.try_ask(*request) {
-                Some(answer) => Started::Known(answer),
-                None => self.start(topology, *request).await?,
-            };
-            started.push(one);
+            started.push(self.start(topology, *request).await?);
         }
         let mut answers = Vec::with_capacity(requests.len());
         for started in started {
@@ -221,7 +208,7 @@ impl RedisStore {
         self.keys.write(&policy.key_prefix, request.key, &mut key);
         let what = (request.action, request.cost);
         let until = Until::DeadlineOrFirst(deadline);
-        PendingReply::new(&self.access, topology, &policy.call, key, what, until)
+        submission::submit(&self.access, topology, &policy.call, key, what, until)
     }
 
     /// Makes of the store's answer, or of why there is none, the caller's.

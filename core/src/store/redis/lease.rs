@@ -32,10 +32,11 @@ use crate::store::redis::fallback::Fallback;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
+use crate::store::redis::pipeline::pending::PendingReply;
 use crate::store::redis::pipeline::pending::Reply;
 use crate::store::redis::policies::{Policies, RedisPolicy};
 use crate::store::redis::routing::access::Access;
-use crate::store::redis::routing::submission::{PendingReply, Until};
+use crate::store::redis::routing::submission::{self, Until};
 use crate::store::redis::transport::failure::{Class, Failure};
 use crate::store::request::{Action, StoreRequest};
 use crate::units::micros;
@@ -347,7 +348,7 @@ impl Leases {
         let mut key = Vec::new();
         keys.write(&policy.key_prefix, &lease_key.key, &mut key);
         let until = Until::Deadline(until);
-        Ok(PendingReply::new(access, &topology, &policy.call, key, (action, units), until))
+        Ok(submission::submit(access, &topology, &policy.call, key, (action, units), until))
     }
 
     /// Counts what became of an operation, and tells those who follow what the store does.

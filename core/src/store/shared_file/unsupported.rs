@@ -1,11 +1,10 @@
-//! The store of this host where there is none: so far there is one on Linux only.
+//! The shared-file store where there is none: on systems other than Linux, and without the cargo feature `local`.
 
-use crate::store::request::{Answer, PolicyId, StoreRequest};
-use crate::runtime::clock::Clock;
 use crate::error::Error;
 use crate::rules::policy::Policy;
+use crate::runtime::clock::Clock;
+use crate::store::request::{Answer, PolicyId, StoreRequest};
 
-/// There are none.
 #[derive(Clone, Debug)]
 pub(crate) enum SharedFileOptions {}
 
@@ -18,7 +17,9 @@ impl SharedFileOptions {
     }
 
     pub(crate) fn parse(_url: &str) -> Result<Self, Error> {
-        Err(Error::invalid_argument("the local store needs Linux: use memory: or Redis on this system"))
+        Err(Error::invalid_argument(
+            "the local store needs Linux and polylimit's feature local: use memory: or Redis",
+        ))
     }
 
     pub(crate) fn sized(self, _bytes: u64) -> Result<Self, Error> {
@@ -59,7 +60,7 @@ impl SharedFileStore {
         match *self {}
     }
 
-    pub(crate) fn answer(&self, _question: StoreRequest<'_>) -> Result<Answer, Error> {
+    pub(crate) fn answer(&self, _request: StoreRequest<'_>) -> Result<Answer, Error> {
         match *self {}
     }
 }

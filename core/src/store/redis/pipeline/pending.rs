@@ -135,24 +135,28 @@ impl std::ops::Deref for PendingOperation {
     }
 }
 
-/// The caller's side. Dropping it does not take back what was sent.
+/// The reply to an operation, for its caller. Dropping it does not take back what was sent.
 #[derive(Debug)]
-#[must_use = "an operation is answered only to who waits for it"]
-pub(crate) struct OperationHandle(pub(crate) Arc<PendingOperation>);
+#[must_use = "the reply arrives only where it is awaited"]
+pub(crate) struct PendingReply(pub(crate) Result<Arc<PendingOperation>, Failure>);
 
-impl Future for OperationHandle {
+impl Future for PendingReply {
     type Output = Reply;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
-        if let Some(answer) = self.0.answer.get() {
+        let operation = match &self.0 {
+            Ok(operation) => operation,
+            Err(refused) => return Poll::Ready(Err(*refused)),
+        };
+        if let Some(answer) = operation.answer.get() {
             return Poll::Ready(answer.clone());
         }
-        self.0.caller.register(cx.waker());
-        if park::is_overdue(self.0.deadline()) {
-            // The thread that drives the connection does not come to it. It may have been sent.
-            self.0.answer(Err(Failure::unknown(Degradation::Timeout)));
+        operation.caller.register(cx.waker());
+        if park::is_overdue(operation.deadline()) {
+            // The thread that drives the connection does not come to it. The operation may have been sent.
+            operation.answer(Err(Failure::unknown(Degradation::Timeout)));
         }
-        // It may have been answered in between.
-        self.0.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
+        // The answer may have arrived in between.
+        operation.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
     }
 }

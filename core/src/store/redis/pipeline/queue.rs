@@ -121,13 +121,13 @@ mod tests {
     use crate::rules::decision::Degradation;
     use crate::rules::policy::Policy;
     use crate::rules::transition::Operation;
-    use crate::store::redis::pipeline::pending::{OperationHandle, ScriptRequest};
+    use crate::store::redis::pipeline::pending::{PendingReply, ScriptRequest};
     use crate::store::redis::script::call::PolicyCall;
     use crate::store::request::Action;
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn operation(deadline: Instant) -> (Arc<PendingOperation>, OperationHandle) {
+    fn operation(deadline: Instant) -> (Arc<PendingOperation>, PendingReply) {
         let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
         let action = Action::Apply(Operation::Check);
         let wanted = ScriptRequest {
@@ -141,7 +141,7 @@ mod tests {
             in_background: false,
         };
         let operation = PendingOperation::new(wanted, Member::new(1, 1_000).permit(0).unwrap());
-        (Arc::clone(&operation), OperationHandle(operation))
+        (Arc::clone(&operation), PendingReply(Ok(operation)))
     }
 
     #[test]

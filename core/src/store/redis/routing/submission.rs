@@ -1,13 +1,10 @@
-//! An operation that was given to the connections, or was refused at once.
+//! Submits an operation to the connections, or refuses it where too many are in flight.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use crate::rules::decision::Degradation;
-use crate::store::redis::pipeline::pending::{OperationHandle, PendingOperation, Reply, ScriptRequest};
+use crate::store::redis::pipeline::pending::{PendingOperation, PendingReply, ScriptRequest};
 use crate::store::redis::routing::access::Access;
 use crate::store::redis::routing::topology::Topology;
 use crate::store::redis::script::call::PolicyCall;
@@ -24,51 +21,31 @@ pub(crate) enum Until {
     DeadlineOrFirst(Instant),
 }
 
-/// What will have its answer by its deadline.
-#[derive(Debug)]
-pub(crate) enum PendingReply {
-    OperationHandle(OperationHandle),
-    Refused(Failure),
-}
-
-impl PendingReply {
-    /// Asks something of a key, as Redis knows it, to be answered by then.
-    pub(crate) fn new(
-        access: &Access,
-        topology: &Topology,
-        call: &Arc<PolicyCall>,
-        key: Vec<u8>,
-        (action, cost): (Action, u64),
-        until: Until,
-    ) -> Self {
-        let Some(permit) = access.member.permit(key.len()) else {
-            access.member.counters.shed.add(1);
-            return Self::Refused(Failure::not_applied(Degradation::Shed));
-        };
-        let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
-        let (until, is_first, in_background) = match until {
-            Until::Deadline(until) => (until, false, true),
-            Until::DeadlineOrFirst(deadline) => match topology.first_connect_until(slot) {
-                Some(first) => (deadline.max(first + access.deadline), true, false),
-                None => (deadline, false, false),
-            },
-        };
-        let wanted =
-            ScriptRequest { call: Arc::clone(call), key, slot, action, cost, until, is_first, in_background };
-        let operation = PendingOperation::new(wanted, permit);
-        topology.submit(Arc::clone(&operation));
-        operation.end_if_closed();
-        Self::OperationHandle(OperationHandle(operation))
-    }
-}
-
-impl Future for PendingReply {
-    type Output = Reply;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Reply> {
-        match self.get_mut() {
-            Self::OperationHandle(pending) => Pin::new(pending).poll(cx),
-            Self::Refused(failure) => Poll::Ready(Err(*failure)),
-        }
-    }
+/// Sends an operation on a key, as Redis knows it, on its way; it is answered by its deadline.
+pub(crate) fn submit(
+    access: &Access,
+    topology: &Topology,
+    call: &Arc<PolicyCall>,
+    key: Vec<u8>,
+    (action, cost): (Action, u64),
+    until: Until,
+) -> PendingReply {
+    let Some(permit) = access.member.permit(key.len()) else {
+        access.member.counters.shed.add(1);
+        return PendingReply(Err(Failure::not_applied(Degradation::Shed)));
+    };
+    let slot = if topology.is_cluster() { slot::slot(&key) } else { 0 };
+    let (until, is_first, in_background) = match until {
+        Until::Deadline(until) => (until, false, true),
+        Until::DeadlineOrFirst(deadline) => match topology.first_connect_until(slot) {
+            Some(first) => (deadline.max(first + access.deadline), true, false),
+            None => (deadline, false, false),
+        },
+    };
+    let wanted =
+        ScriptRequest { call: Arc::clone(call), key, slot, action, cost, until, is_first, in_background };
+    let operation = PendingOperation::new(wanted, permit);
+    topology.submit(Arc::clone(&operation));
+    operation.end_if_closed();
+    PendingReply(Ok(operation))
 }

@@ -1,0 +1,100 @@
+//! The Redis store of a program that is built without the cargo feature `redis`: there is none, and its URL is refused.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::rules::policy::Policy;
+use crate::runtime::clock::Clock;
+use crate::runtime::driver::Driver;
+use crate::store::finding::Finding;
+use crate::store::option::StoreOption;
+use crate::store::request::{Answer, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::stats::Stats;
+
+#[derive(Clone, Debug)]
+pub(crate) enum RedisOptions {}
+
+impl RedisOptions {
+    pub(crate) const ALL: &[StoreOption] = &[];
+
+    pub(crate) fn parse(_url: &str) -> Result<Self, Error> {
+        Err(Error::invalid_argument(
+            "this program is built without Redis: use memory: or local:<name>, or build polylimit with its feature redis",
+        ))
+    }
+
+    pub(crate) fn set(self, _name: &str, _text: &str) -> Result<Self, Error> {
+        match self {}
+    }
+}
+
+pub(crate) mod doctor {
+    use crate::store::finding::Finding;
+
+    #[derive(Debug)]
+    pub(crate) enum DoctorForAll {}
+
+    impl DoctorForAll {
+        #[expect(clippy::unused_async, reason = "the Redis store's is awaited")]
+        pub(crate) async fn examine(&mut self) -> Vec<Finding> {
+            match *self {}
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum RedisStore {}
+
+/// Functions of a value that cannot exist.
+macro_rules! unreachable {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
+        $(pub(crate) fn $name(&self, $($argument: $kind),*) -> $output {
+            $(let _ = $argument;)*
+            match *self {}
+        })*
+    };
+}
+
+impl RedisStore {
+    pub(crate) fn new(options: &RedisOptions, _clock: Clock, _max_keys: usize) -> Result<Self, Error> {
+        match *options {}
+    }
+
+    unreachable! {
+        after_fork() -> Self;
+        close() -> ();
+        clock() -> &Clock;
+        stats() -> Stats;
+        set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
+        set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
+        doctor_after() -> Option<Duration>;
+        doctor_for_all() -> Option<doctor::DoctorForAll>;
+        driver() -> Result<Arc<Driver>, Error>;
+        driver_to_wait_on() -> Result<Arc<Driver>, Error>;
+        ask_caches(request: StoreRequest<'_>) -> Option<Answer>;
+        ask_blocking(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        ask_many_blocking(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
+    }
+
+    pub(crate) fn block_on<F: Future>(&self, _future: F) -> Result<F::Output, Error> {
+        match *self {}
+    }
+
+    pub(crate) async fn ask(&self, _request: StoreRequest<'_>) -> Result<Answer, Error> {
+        match *self {}
+    }
+
+    pub(crate) async fn ask_many(&self, _requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
+        match *self {}
+    }
+
+    pub(crate) async fn ready(&self, _timeout: Duration) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
+        match *self {}
+    }
+}
