@@ -1,11 +1,15 @@
 //! Generated and repeated parts of the documentation are current.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #[path = "../examples/draw_algorithms/drawing.rs"]
 mod drawing;
 #[path = "../examples/draw_algorithms/traffic.rs"]
 mod traffic;
 
 use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use polylimit::{Degradation, RedisOptions};
 
@@ -113,5 +117,66 @@ fn picture_of_the_algorithms_is_current() {
             text == drawn,
             "docs/algorithms.svg differs from what core/examples/draw_algorithms draws: run with WRITE_DOCS=1"
         );
+    }
+}
+
+/// docs/internals/deadlines.md names every constant that is a duration with its file, and every file that waits for a time.
+#[test]
+fn every_timer_is_listed() {
+    const WAITS: [&str; 7] = [
+        "sleep(",
+        "sleep_until(",
+        "timeout(",
+        "timeout_at(",
+        "park_timeout(",
+        "recv_timeout(",
+        "try_lock_for(",
+    ];
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let page = fs::read_to_string(root.join("docs/internals/deadlines.md")).unwrap();
+    let mut sources = Vec::new();
+    collect_sources(&root.join("core/src"), &mut sources);
+    for binding in ["c", "node", "python", "uniffi"] {
+        collect_sources(&root.join("bindings").join(binding).join("src"), &mut sources);
+    }
+    let mut missing = Vec::new();
+    let mut listed = 0;
+    for source in sources {
+        let path = source.strip_prefix(root).unwrap().to_str().unwrap();
+        let quoted = format!("`{}`", path.strip_prefix("core/src/").unwrap_or(path));
+        let text = fs::read_to_string(&source).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for line in code.lines().map(|line| line.split("//").next().unwrap_or_default()) {
+            let constant =
+                line.split_once(": Duration = ").and_then(|(before, _)| before.split("const ").nth(1));
+            // A public constant is a bound of what users choose.
+            let constant = constant.filter(|_| !line.trim_start().starts_with("pub const"));
+            let row = |name: &str| {
+                page.lines().any(|row| row.contains(&quoted) && row.contains(&format!("`{name}`")))
+            };
+            if let Some(name) = constant
+                && !row(name)
+            {
+                missing.push(format!("{path}: {name}"));
+            }
+            let waits = !line.contains("fn ") && WAITS.iter().any(|wait| line.contains(wait));
+            if waits && !page.contains(&quoted) {
+                missing.push(format!("{path}: {}", line.trim()));
+            }
+            listed += usize::from(constant.is_some() || waits);
+        }
+    }
+    assert!(missing.is_empty(), "docs/internals/deadlines.md does not list:\n{}", missing.join("\n"));
+    assert!(listed > 50, "only {listed} timers were found");
+}
+
+fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            collect_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" {
+            sources.push(path);
+        }
     }
 }
