@@ -21,7 +21,7 @@ use crate::store::redis::pipeline::in_flight::InFlight;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::pipeline::server::ServerState;
-use crate::store::redis::script::call::{CallHeader, ScriptReference};
+use crate::store::redis::script::call::{CallHeader, CommandBuffer, ScriptReference};
 use crate::store::redis::script::reply::{self, read_reply};
 use crate::store::redis::transport::failure::{Failure, Refusal};
 use crate::store::redis::transport::resp::{self, Reply};
@@ -68,6 +68,7 @@ pub(crate) struct Connection {
     /// Whether there may be whole replies in `read`.
     has_more: bool,
     write: Vec<u8>,
+    command: CommandBuffer,
     /// How much of `write` was written, and how many bytes were before it.
     written: usize,
     written_before: u64,
@@ -100,6 +101,7 @@ impl Connection {
             read: BytesMut::with_capacity(READ_BYTES),
             has_more: false,
             write: Vec::new(),
+            command: CommandBuffer::default(),
             written: 0,
             written_before: 0,
             is_flushed: true,
@@ -275,7 +277,7 @@ impl Connection {
             redis::cmd("ASKING").write_packed_command(&mut self.write);
         }
         let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
-        command.call.write_call(&mut self.write, script, &header, &entries);
+        command.call.write_call(&mut self.write, &mut self.command, script, &header, &entries);
         command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;
         self.flights.push_back(InFlight::new(command, nonce, ends_at, self.batches));

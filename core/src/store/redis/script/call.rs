@@ -1,9 +1,12 @@
 //! A call of a policy's script: one command that decides one or more entries of one policy, in order.
 
+use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use bytes::BufMut;
 use foldhash::fast::FixedState;
+use redis::{Cmd, RedisWrite};
 use smallvec::SmallVec;
 
 use super::arguments::policy_arguments;
@@ -63,11 +66,6 @@ pub(crate) struct PolicyCall {
     pub(crate) counts_denied: bool,
 }
 
-/// The length of the header before the entries.
-const HEADER_BYTES: usize = 24;
-/// The length of the header of a single check, with its cost.
-const SINGLE_CHECK_BYTES: usize = 19;
-const ENTRY_BYTES: usize = 8;
 const SERVER_CLOCK: u64 = u64::MAX;
 
 impl PolicyCall {
@@ -106,60 +104,44 @@ impl PolicyCall {
         !self.policy.quotas().iter().any(one_by_one)
     }
 
-    /// The length of a call of these entries in bytes, at most.
-    pub(crate) fn call_length(&self, script: ScriptReference, entries: &[Entry<'_>]) -> usize {
-        let suffixes: usize = self.suffixes.iter().map(|suffix| suffix.len() + 16).sum();
-        let keys: usize = entries.iter().map(|entry| suffixes + self.suffixes.len() * entry.key.len()).sum();
-        let script = match script {
-            ScriptReference::Hash => self.script.hash.len(),
-            ScriptReference::Source => self.script.source.len(),
-        };
-        128 + script + self.arguments_length() + keys + entries.len() * ENTRY_BYTES
-    }
-
-    fn arguments_length(&self) -> usize {
-        self.fast_path_arguments.len() + self.policy_arguments.len()
-    }
-
-    /// Appends the command.
+    /// Appends the command, which is put together in `buffer`.
     pub(crate) fn write_call(
         &self,
         out: &mut Vec<u8>,
+        CommandBuffer(command): &mut CommandBuffer,
         script: ScriptReference,
         header: &CallHeader,
         entries: &[Entry<'_>],
     ) {
-        out.reserve(self.call_length(script, entries));
-        let keys = entries.len() * self.suffixes.len();
-        put_count(out, b'*', 4 + keys);
+        command.clear();
         match script {
-            ScriptReference::Hash => {
-                put_text(out, b"EVALSHA");
-                put_text(out, &self.script.hash);
-            }
-            ScriptReference::Source => {
-                put_text(out, b"EVAL");
-                put_text(out, self.script.source.as_bytes());
-            }
-        }
-        let (digits, from) = decimal(keys);
-        put_text(out, &digits[from..]);
+            ScriptReference::Hash => command.arg("EVALSHA").arg(&self.script.hash),
+            ScriptReference::Source => command.arg("EVAL").arg(&*self.script.source),
+        };
+        command.arg(entries.len() * self.suffixes.len());
         for entry in entries {
             for suffix in &self.suffixes {
-                put_count(out, b'$', entry.key.len() + suffix.len());
-                out.extend_from_slice(entry.key);
-                out.extend_from_slice(suffix);
-                out.extend_from_slice(b"\r\n");
+                let mut key = command.bufmut_for_next_arg(entry.key.len() + suffix.len());
+                key.put_slice(entry.key);
+                key.put_slice(suffix);
             }
         }
-        let is_single_check = is_single_check(header, entries);
-        let length =
-            if is_single_check { SINGLE_CHECK_BYTES } else { HEADER_BYTES + ENTRY_BYTES * entries.len() };
-        put_count(out, b'$', length + self.arguments_length());
-        out.extend_from_slice(&self.fast_path_arguments);
-        put_header(out, header, entries, is_single_check);
-        out.extend_from_slice(&self.policy_arguments);
-        out.extend_from_slice(b"\r\n");
+        let mut arguments = command.bufmut_for_next_arg(0);
+        arguments.put_slice(&self.fast_path_arguments);
+        put_header(&mut arguments, header, entries);
+        arguments.put_slice(&self.policy_arguments);
+        drop(arguments);
+        command.write_packed_command(out);
+    }
+}
+
+/// The memory in which a connection puts its commands together. What the redis crate shows of a command has keys in it.
+#[derive(Default)]
+pub(crate) struct CommandBuffer(Cmd);
+
+impl fmt::Debug for CommandBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CommandBuffer")
     }
 }
 
@@ -182,22 +164,21 @@ fn is_single_check(header: &CallHeader, entries: &[Entry<'_>]) -> bool {
     header.manual_now_us.is_none() && entries.len() == 1 && entries.iter().all(is_check)
 }
 
-fn put_header(out: &mut Vec<u8>, header: &CallHeader, entries: &[Entry<'_>], is_single_check: bool) {
-    out.extend_from_slice(&header.nonce);
-    out.extend_from_slice(&header.deadline_us.min(crate::units::MAX_US).to_be_bytes()[1..]);
-    if is_single_check {
-        out.push(0);
-        return out.extend_from_slice(&entries[0].cost.to_be_bytes()[3..]);
+fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>]) {
+    out.put_slice(&header.nonce);
+    out.put_uint(header.deadline_us.min(crate::units::MAX_US), 7);
+    if is_single_check(header, entries) {
+        out.put_u8(0);
+        return out.put_uint(entries[0].cost, 5);
     }
-    out.push(1);
-    out.extend_from_slice(&header.manual_now_us.unwrap_or(SERVER_CLOCK).to_be_bytes()[1..]);
-    out.push(u8::from(all_differ(entries)) | u8::from(all_ask_the_same(entries)) << 1);
-    let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
-    out.extend_from_slice(&count.to_be_bytes());
+    out.put_u8(1);
+    out.put_uint(header.manual_now_us.unwrap_or(SERVER_CLOCK), 7);
+    out.put_u8(u8::from(all_differ(entries)) | u8::from(all_ask_the_same(entries)) << 1);
+    out.put_u16(u16::try_from(entries.len()).unwrap_or(u16::MAX));
     for entry in entries {
-        out.push(code(entry.action));
-        out.extend_from_slice(&entry.cost.to_be_bytes()[3..]);
-        out.extend_from_slice(&entry.count.to_be_bytes());
+        out.put_u8(code(entry.action));
+        out.put_uint(entry.cost, 5);
+        out.put_u16(entry.count);
     }
 }
 
@@ -218,32 +199,6 @@ fn all_ask_the_same(entries: &[Entry<'_>]) -> bool {
     entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))
 }
 
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    put_count(out, b'$', text.len());
-    out.extend_from_slice(text);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn put_count(out: &mut Vec<u8>, kind: u8, count: usize) {
-    let (digits, from) = decimal(count);
-    out.push(kind);
-    out.extend_from_slice(&digits[from..]);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// The decimal digits of a number, and where they start.
-fn decimal(mut number: usize) -> ([u8; 20], usize) {
-    let (mut digits, mut from) = ([b'0'; 20], 20);
-    loop {
-        from -= 1;
-        digits[from] = b"0123456789"[number % 10];
-        number /= 10;
-        if number == 0 {
-            return (digits, from);
-        }
-    }
-}
-
 /// The number of an action in the scripts.
 fn code(action: Action) -> u8 {
     match action {
@@ -253,5 +208,46 @@ fn code(action: Action) -> u8 {
         Action::Apply(Operation::Charge) => 3,
         Action::Apply(Operation::Refund) => 4,
         Action::Reset => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a command, as the protocol has them.
+    fn packed(words: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
+        }
+        bytes
+    }
+
+    #[test]
+    fn call_is_written_as_header_between_arguments() {
+        let policy = Policy::parse("api", "10/s token_bucket; 5/10s sliding_log").unwrap();
+        let call = PolicyCall::new(&policy, &[]);
+        let check = Entry { key: b"a", action: Action::Apply(Operation::Check), cost: 3, count: 1 };
+        let charge = Entry { key: b"b", action: Action::Apply(Operation::Charge), cost: 1 << 32, count: 1 };
+        let mut header = CallHeader { nonce: *b"nonce!", deadline_us: 0x0102, manual_now_us: None };
+        let arguments = |middle: &[u8]| [&call.fast_path_arguments, middle, &call.policy_arguments].concat();
+        let (mut out, mut buffer) = (b"before".to_vec(), CommandBuffer::default());
+
+        call.write_call(&mut out, &mut buffer, ScriptReference::Source, &header, &[check]);
+        let last = arguments(b"nonce!\0\0\0\0\0\x01\x02\0\0\0\0\0\x03");
+        let words: [&[u8]; 6] =
+            [b"EVAL", call.script.source.as_bytes(), b"2", b"a", b"a:log:10000000", &last];
+        assert_eq!(out, [b"before", &*packed(&words)].concat());
+
+        out.clear();
+        header.manual_now_us = Some(7);
+        call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[check, charge]);
+        let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x01\0\x02";
+        let last = arguments(&[&head[..], b"\0\0\0\0\0\x03\0\x01", b"\x03\x01\0\0\0\0\0\x01"].concat());
+        let keys: [&[u8]; 4] = [b"a", b"a:log:10000000", b"b", b"b:log:10000000"];
+        let words = [&[b"EVALSHA", &call.script.hash[..], b"4"], &keys[..], &[&last]].concat();
+        assert_eq!(out, packed(&words));
+        assert_eq!(format!("{buffer:?}"), "CommandBuffer");
     }
 }

@@ -1,6 +1,6 @@
 //! What tests need to call the scripts of a policy on a server, without a limiter.
 
-use super::call::{CallHeader, Entry, PolicyCall, ScriptReference};
+use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptReference};
 use super::reply::{Found, Replied, Reply, read_reply};
 use crate::rules::codec::log;
 use crate::rules::decision::{Decision, QuotaUsage, Usage};
@@ -111,8 +111,7 @@ impl Script {
         let (header, entries) = (CallHeader { nonce, deadline_us, manual_now_us }, entries(items));
         [ScriptReference::Hash, ScriptReference::Source].map(|script| {
             let mut command = Vec::new();
-            self.call.write_call(&mut command, script, &header, &entries);
-            assert!(command.len() <= self.call.call_length(script, &entries));
+            self.call.write_call(&mut command, &mut CommandBuffer::default(), script, &header, &entries);
             command
         })
     }
