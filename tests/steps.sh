@@ -43,6 +43,8 @@ step() {
   local name=$1 status ok bad skips=() TIMEFORMAT='%0R s, %0U s and %0S s of processor time'
   shift
   printf '== %s\n' "$name"
+  # Of steps that run side by side the output comes at the end, so that their start is told.
+  [ -z "${progress:-}" ] || printf '   ... %s\n' "$name" >&"$progress"
   { time "$@" >"$step_log" 2>&1; } 2>"$step_times"
   status=$?
   read -r ok bad < <(count_cases)
@@ -63,8 +65,9 @@ step() {
 
 # Runs functions that call `step` side by side, one process for each, and adds up what they report: side_by_side FUNCTION...
 side_by_side() {
-  local folder lane pids=() sums
+  local folder lane pids=() sums progress
   folder=$(mktemp -d)
+  exec {progress}>&1
   for lane in "$@"; do
     (
       passed=0 failed=0 skipped=() step_log=$folder/$lane.log step_times=$folder/$lane.times
@@ -74,6 +77,7 @@ side_by_side() {
     pids+=($!)
   done
   wait "${pids[@]}"
+  exec {progress}>&-
   for lane in "$@"; do
     cat "$folder/$lane.output"
     mapfile -t sums <"$folder/$lane.sums"

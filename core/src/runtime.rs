@@ -8,5 +8,6 @@ pub(crate) mod fork;
 pub(crate) mod lock;
 #[cfg(target_os = "linux")]
 pub(crate) mod mmap;
+pub(crate) mod monotonic;
 pub(crate) mod park;
 pub(crate) mod sleep;

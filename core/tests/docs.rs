@@ -180,3 +180,25 @@ fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// Paused time reaches the core through one function, so nothing else may read a clock.
+#[test]
+fn clocks_are_read_in_one_place() {
+    let mut sources = Vec::new();
+    collect_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    let readers = ["Instant::now(", "SystemTime::now(", ".elapsed()"];
+    let allowed = ["runtime/monotonic.rs", "runtime/clock/system.rs"];
+    let mut found = Vec::new();
+    for path in sources {
+        let name = path.to_string_lossy().into_owned();
+        if name.contains("tests") || allowed.iter().any(|allowed| name.ends_with(allowed)) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        found.extend(
+            readers.iter().filter(|reader| code.contains(**reader)).map(|reader| format!("{name}: {reader}")),
+        );
+    }
+    assert!(found.is_empty(), "use runtime::monotonic: {found:#?}");
+}

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::runtime::backoff::part_of;
 use crate::runtime::clock::{Clock, ManualClock};
+use crate::runtime::monotonic;
 use crate::runtime::sleep::{sleep, sleep_until};
 use crate::units::micros;
 
@@ -25,7 +26,7 @@ impl Deadline {
     pub(crate) fn after(timeout: Duration, clock: &Clock) -> Self {
         let timeout = timeout.min(MAX_WAIT);
         match clock.manual() {
-            None => Self::Monotonic(Instant::now() + timeout),
+            None => Self::Monotonic((monotonic::now() + timeout).into()),
             Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
         }
     }
@@ -33,7 +34,7 @@ impl Deadline {
     /// How long there is left, in microseconds.
     pub(crate) fn left_us(&self) -> u64 {
         match self {
-            Self::Monotonic(at) => micros(at.saturating_duration_since(Instant::now())),
+            Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now().into())),
             Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
         }
     }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::limiter::event::{DegradedEvent, Hook};
 use crate::rules::decision::{Decision, Degradation, Source};
+use crate::runtime::monotonic;
 use crate::store::finding::Severity;
 use crate::store::redis::doctor::DoctorForAll;
 
@@ -55,7 +56,7 @@ impl DegradationWatch {
     pub(crate) fn new(doctor_after: Option<Duration>, hook: Option<Hook>) -> Arc<Self> {
         Arc::new(Self {
             attention: AtomicU8::new(if doctor_after.is_some() { UNEXAMINED } else { 0 }),
-            made: Instant::now(),
+            made: monotonic::now(),
             began: Mutex::default(),
             last_us: AtomicU64::new(0),
             decisions: AtomicU64::new(0),
@@ -229,7 +230,9 @@ impl DegradationWatch {
 
     /// Microseconds since this was made; never 0.
     fn now_us(&self) -> u64 {
-        u64::try_from(self.made.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
+        u64::try_from(monotonic::now().saturating_duration_since(self.made).as_micros())
+            .unwrap_or(u64::MAX)
+            .max(1)
     }
 }
 

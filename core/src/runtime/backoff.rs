@@ -7,8 +7,9 @@
 
 mod builder;
 
+use crate::runtime::monotonic;
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use builder::BackoffBuilder;
 
@@ -100,7 +101,7 @@ pub(crate) fn part_of(whole: Duration) -> Duration {
 /// 64 random bits. The keys of the standard library's hasher are random in each thread, but a forked child
 /// has those of its parent; the process and the time tell the children apart.
 pub(crate) fn random() -> u64 {
-    RandomState::new().hash_one((std::process::id(), Instant::now()))
+    RandomState::new().hash_one((std::process::id(), monotonic::now()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use self::seat::Seat;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::close_signal::{CloseSignal, closed};
+use crate::runtime::monotonic;
 use crate::runtime::park::Waited;
 
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Driver {
         self.threads.closing.close();
         drop(self.running.swap(None));
         let started = std::mem::take(&mut *self.started.lock());
-        let until = Instant::now() + END_TIMEOUT;
+        let until = monotonic::now() + END_TIMEOUT;
         for thread in started {
             // A thread cannot wait for itself.
             while thread.thread().id() != std::thread::current().id() {
@@ -97,7 +98,7 @@ impl Driver {
                     let _ = thread.join();
                     break;
                 }
-                if Instant::now() >= until {
+                if monotonic::now() >= until {
                     break;
                 }
                 std::thread::sleep(LOOK_EVERY);
@@ -258,6 +259,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::task::Poll;
     use std::thread::scope;
+
+    use std::time::Instant;
 
     use super::*;
     use crate::runtime::park::is_overdue;

@@ -3,6 +3,7 @@
 //! What is waited for is driven by another thread, which may be late: suspended, or not let run. So a thread that only
 //! waits looks at times itself: it wakes for [`is_past`] and [`is_overdue`].
 
+use crate::runtime::monotonic;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
@@ -84,7 +85,7 @@ pub(crate) struct Waited<T> {
 pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Waited<T> {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);
-    let mut now = Instant::now();
+    let mut now = monotonic::now();
     let mut overdue = now;
     loop {
         let before = LOOK.replace(Some(Look { now, overdue, again: None, due: None, is_late: false }));
@@ -97,13 +98,13 @@ pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Wait
         }
         match due.map(|due| sooner(again, due)).or(again) {
             None => thread::park(),
-            Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),
+            Some(next) => thread::park_timeout(next.saturating_duration_since(monotonic::now())),
         }
-        now = Instant::now();
+        now = monotonic::now();
         if due.is_some_and(|due| due <= now) {
             overdue = now;
             thread::park_timeout(GRACE);
-            now = Instant::now();
+            now = monotonic::now();
         }
     }
 }
@@ -116,7 +117,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 /// [`block_on`], for so long at most.
 pub(crate) fn block_on_for<F: Future>(longest: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    let until = Instant::now() + longest;
+    let until = monotonic::now() + longest;
     let waited = wait(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending if is_past(until) => Poll::Ready(None),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::runtime::monotonic;
 use crate::runtime::park;
 
 /// A thread that only waits keeps the time itself: the one that drives may be late.
@@ -24,7 +25,7 @@ pub(crate) fn sleep_until(until: Instant) -> Sleep {
 
 /// Waits for so long.
 pub(crate) fn sleep(duration: Duration) -> Sleep {
-    sleep_until(Instant::now() + duration)
+    sleep_until((monotonic::now() + duration).into())
 }
 
 impl Future for Sleep {

@@ -24,7 +24,7 @@ pub(crate) mod transport;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::timeout_at;
 
@@ -35,6 +35,7 @@ use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
+use crate::runtime::monotonic;
 pub use crate::store::redis::config::RedisOptions;
 use crate::store::redis::config::secret::Secret;
 use crate::store::redis::config::target::Credentials;
@@ -159,10 +160,10 @@ impl RedisStore {
 
     /// Waits until the store answers.
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
-        let until = Instant::now() + timeout.min(MAX_WAIT);
+        let until = monotonic::now() + timeout.min(MAX_WAIT);
         loop {
             // The first attempt may have longer than its deadline, but not longer than there is.
-            let longest = until.max(Instant::now() + self.access.deadline);
+            let longest = until.max(monotonic::now() + self.access.deadline);
             let answer = timeout_at(longest.into(), self.try_out(Action::Apply(Operation::Peek))).await;
             let reason = match answer {
                 Ok(answer) => match answer? {
@@ -171,7 +172,7 @@ impl RedisStore {
                 },
                 Err(_) => Degradation::Unreachable,
             };
-            if Instant::now() >= until {
+            if monotonic::now() >= until {
                 return Err(Error::new(
                     ErrorKind::StoreUnavailable,
                     format!(

@@ -25,6 +25,7 @@ use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
+use crate::runtime::monotonic;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::Denied;
 use crate::store::request::{Action, PolicyId, StoreRequest};
@@ -105,7 +106,7 @@ impl DenialCache {
             return None;
         }
         let hash = self.hash(request);
-        let at = quanta::Instant::now();
+        let at = monotonic::ticks();
         let shard = self.shard(hash).lock();
         (shard.unsure_until.is_none_or(|until| until < at)).then_some(ReadVersion {
             hash,
@@ -174,7 +175,7 @@ impl DenialCache {
         let mut shard = self.shard(hash).lock();
         shard.changes += 1;
         if let Some(unsure) = unsure {
-            let until = quanta::Instant::now() + unsure;
+            let until = monotonic::ticks() + unsure;
             shard.unsure_until = shard.unsure_until.max(Some(until));
         }
         self.remove(&mut shard, hash, request);
@@ -272,7 +273,7 @@ impl Known {
 
     /// What time it is for the store, or later; `None` when that cannot be told any more.
     fn now_us(&self, clock: &Clock, longest: Duration) -> Option<u64> {
-        let passed = self.asked.elapsed();
+        let passed = monotonic::ticks().saturating_duration_since(self.asked);
         if passed >= longest {
             return None;
         }

@@ -9,6 +9,7 @@ use crate::rules::history::History;
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
 use crate::runtime::close_signal::closed;
+use crate::runtime::monotonic;
 use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
@@ -141,7 +142,7 @@ impl RedisStore {
         topology: &Topology,
         prepared: &PreparedRequest<'_>,
     ) -> Result<Answer, Error> {
-        let until = Instant::now() + self.access.deadline;
+        let until = monotonic::now() + self.access.deadline;
         let asked_us = self.leases.now_us();
         let request = prepared.request;
         let is_check = request.action == Action::Apply(Operation::Check);
@@ -194,7 +195,7 @@ impl RedisStore {
 
     /// Gives a request to the connections.
     pub(crate) fn submit(&self, topology: &Topology, prepared: &PreparedRequest<'_>) -> PendingReply {
-        self.submit_until(topology, prepared, Instant::now() + self.access.deadline)
+        self.submit_until(topology, prepared, monotonic::now() + self.access.deadline)
     }
 
     fn submit_until(

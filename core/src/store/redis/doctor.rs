@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{InfoDict, RedisResult};
 
@@ -11,6 +11,7 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
+use crate::runtime::monotonic;
 use crate::store::finding::{Finding, Severity};
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::pipeline::context::Context;
@@ -211,7 +212,7 @@ impl Doctor {
     async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let (mut round_trips, mut off_us) = (Vec::new(), u64::MAX);
         for _ in 0..TIMED {
-            let started = Instant::now();
+            let started = monotonic::now();
             let server_us = match session.ask(&redis::cmd("TIME")).await {
                 Ok(time) => server_us(time),
                 Err(error) if error.code().is_some() => None,
@@ -219,7 +220,7 @@ impl Doctor {
             };
             let Some(server_us) = server_us else { break };
             off_us = off_us.min(Clock::system().now_us().abs_diff(server_us));
-            round_trips.push(started.elapsed());
+            round_trips.push(monotonic::now().saturating_duration_since(started));
         }
         round_trips.sort_unstable();
         let Some(&median) = round_trips.get(TIMED / 2) else {

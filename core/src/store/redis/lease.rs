@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::transition::Operation;
+use crate::runtime::monotonic;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
@@ -106,7 +107,7 @@ impl Leases {
             shards,
             keys_held: AtomicUsize::new(0),
             seed: RandomState::default(),
-            started: quanta::Instant::now(),
+            started: monotonic::ticks(),
             returning: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             taking: AtomicUsize::new(0),
@@ -313,7 +314,7 @@ impl Leases {
 
     /// Gives units back to the store, if they are surely the ones that were taken.
     async fn refund(&self, lease_key: &LeaseKey, held: Grant, until: Instant) {
-        let left_us = micros(until.saturating_duration_since(Instant::now()));
+        let left_us = micros(until.saturating_duration_since(monotonic::now()));
         let lease = self.deps.policies.get(lease_key.id).and_then(|policy| policy.lease);
         let max_age = lease.map_or(Lease::LONGEST, |lease| lease.max_age());
         let units = held.refundable(self.now_us().saturating_add(left_us), micros(max_age));
@@ -332,7 +333,7 @@ impl Leases {
 
     /// Until when something that is asked now has to be answered.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.deps.access.deadline
+        monotonic::now() + self.deps.access.deadline
     }
 
     fn submit(
@@ -425,7 +426,7 @@ impl Leases {
     pub(crate) fn now_us(&self) -> u64 {
         match self.deps.access.clock.manual() {
             Some(clock) => clock.now_us(),
-            None => micros(self.started.elapsed()),
+            None => micros(monotonic::ticks().saturating_duration_since(self.started)),
         }
     }
 

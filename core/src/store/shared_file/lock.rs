@@ -6,8 +6,9 @@
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::runtime::monotonic;
 use crate::store::shared_file::owner::Token;
 
 const SPINS: u32 = 64;
@@ -55,7 +56,7 @@ fn wait(
     token: Token,
     is_gone: impl Fn(Token) -> bool,
 ) -> Result<Taken, Kept> {
-    let started = Instant::now();
+    let started = monotonic::now();
     let mut seen = (0, 0);
     let (mut since, mut looked) = (started, started);
     for round in 0_u32.. {
@@ -63,7 +64,7 @@ fn wait(
             Ok(_) => return Ok(Taken::Freely),
             Err(0) => continue,
             Err(owner) if round >= SPINS => {
-                let now = Instant::now();
+                let now = monotonic::now();
                 if seen != (owner, count.load(Ordering::Relaxed)) {
                     seen = (owner, count.load(Ordering::Relaxed));
                     since = now;

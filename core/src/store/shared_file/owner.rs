@@ -10,13 +10,14 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::runtime::monotonic;
 use crate::store::shared_file::layout::{OWNERS, owner_at};
 
 /// The byte that is locked while somebody opens the file; those of the owners come after it.
@@ -72,9 +73,9 @@ pub(crate) struct Opening<'a>(&'a File);
 impl<'a> Opening<'a> {
     /// Waits for others; `None` when they take too long.
     pub(crate) fn wait(file: &'a File) -> std::io::Result<Option<Self>> {
-        let started = Instant::now();
+        let started = monotonic::now();
         while !set(file, libc::F_WRLCK, OPENING, 1)? {
-            if started.elapsed() > LOCK_TIMEOUT {
+            if monotonic::now().saturating_duration_since(started) > LOCK_TIMEOUT {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::rules::decision::Degradation;
+use crate::runtime::monotonic;
 
 /// For how long the breaker opens at first; each failed attempt doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -55,7 +56,7 @@ impl CircuitBreaker {
             successes: 0,
             opened: 0,
             reason: Degradation::Unreachable,
-            retry_at: Instant::now(),
+            retry_at: monotonic::now(),
         };
         Self { state: AtomicU8::new(CLOSED), tolerated, record: Mutex::new(record) }
     }
@@ -70,7 +71,7 @@ impl CircuitBreaker {
             return Admission::Open;
         }
         let mut record = self.record.lock();
-        let now = Instant::now();
+        let now = monotonic::now();
         if now < record.retry_at {
             return Admission::Refused(record.reason);
         }
@@ -101,7 +102,7 @@ impl CircuitBreaker {
             return false;
         }
         record.opened = record.opened.saturating_add(1);
-        record.retry_at = Instant::now() + record.pause();
+        record.retry_at = monotonic::now() + record.pause();
         self.state.swap(OPEN, Ordering::Relaxed) == CLOSED
     }
 
@@ -114,7 +115,7 @@ impl CircuitBreaker {
     /// A new connection stands: the next decision may see whether all is well again.
     pub(crate) fn reconnected(&self) {
         let mut record = self.record.lock();
-        record.retry_at = Instant::now();
+        record.retry_at = monotonic::now();
     }
 }
 

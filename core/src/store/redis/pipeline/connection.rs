@@ -16,6 +16,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::rules::decision::Degradation;
 use crate::runtime::clock::ManualClock;
+use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{self, Command};
 use crate::store::redis::pipeline::in_flight::InFlight;
 use crate::store::redis::pipeline::limits::Member;
@@ -94,7 +95,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(server: &Arc<ServerState>, stream: Stream) -> Self {
-        let now = Instant::now();
+        let now = monotonic::now();
         Self {
             server: Arc::clone(server),
             stream,
@@ -163,7 +164,7 @@ impl Connection {
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Degradation>> {
         loop {
-            let now = Instant::now();
+            let now = monotonic::now();
             if self.flights.is_empty() && now - self.last_used > IDLE && self.stream.is_finished() {
                 return Poll::Ready(Ok(End::Broken));
             }
@@ -182,7 +183,7 @@ impl Connection {
                     return Poll::Pending;
                 }
             }
-            let now = Instant::now();
+            let now = monotonic::now();
             if self.is_overdue(now) && self.read_unseen()? {
                 continue;
             }
@@ -320,7 +321,7 @@ impl Connection {
     /// woken: what comes back wakes it, and so does its timer. While something is under way, it is about to run anyway, and
     /// sends more at a time.
     pub(crate) fn send_from_caller(&mut self) -> bool {
-        let now = Instant::now();
+        let now = monotonic::now();
         let is_idle = self.flights.is_empty() && self.is_all_out();
         if !is_idle || self.leaving.is_some() || now - self.last_used > IDLE {
             return false;
@@ -343,7 +344,7 @@ impl Connection {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::ConnectionLost),
             }
-            self.last_used = Instant::now();
+            self.last_used = monotonic::now();
         }
         let mut bytes = std::mem::take(&mut self.read);
         let mut answers = 0;
@@ -373,7 +374,7 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Ok(0) | Err(_) => return Err(Degradation::ConnectionLost),
         }
-        self.last_used = Instant::now();
+        self.last_used = monotonic::now();
         self.has_more = true;
         Ok(true)
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::runtime::backoff::{self, Backoff};
 use crate::runtime::clock::ManualClock;
+use crate::runtime::monotonic;
 use crate::store::redis::config::Settings;
 use crate::store::redis::transport::connect::Connector;
 use crate::store::redis::transport::sentinel_events::Switches;
@@ -74,7 +75,7 @@ impl Context {
     /// server is known to fail.
     pub(crate) fn first_connect_until(&self) -> Instant {
         let is_failing = self.failing.load(Ordering::Relaxed);
-        Instant::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
+        monotonic::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
     }
 
     /// Notes whether a server failed.

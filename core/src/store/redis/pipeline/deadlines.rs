@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 use tokio::time::sleep_until;
 
+use crate::runtime::monotonic;
 use crate::store::redis::pipeline::queue::Queue;
 use crate::store::redis::transport::failure::Failure;
 
@@ -21,13 +22,13 @@ pub(crate) async fn with_deadlines<F: Future>(
     future: F,
 ) -> F::Output {
     let mut future = pin!(future);
-    let mut timer = pin!(sleep_until(Instant::now().into()));
+    let mut timer = pin!(sleep_until(monotonic::now().into()));
     poll_fn(|cx| {
         task.register(cx.waker());
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(output);
         }
-        while let Some(next) = queue.expire(Instant::now(), late) {
+        while let Some(next) = queue.expire(monotonic::now(), late) {
             timer.as_mut().reset(next.into());
             if timer.as_mut().poll(cx).is_pending() {
                 break;
@@ -48,18 +49,18 @@ pub(crate) struct FirstConnectWindow {
 
 impl FirstConnectWindow {
     pub(crate) fn new(until: Instant) -> Self {
-        Self { lasts: AtomicBool::new(Instant::now() < until), until }
+        Self { lasts: AtomicBool::new(monotonic::now() < until), until }
     }
 
     /// Until when callers wait at least; `None` when it is over.
     #[inline]
     pub(crate) fn until(&self) -> Option<Instant> {
-        (self.lasts() && Instant::now() < self.until).then_some(self.until)
+        (self.lasts() && monotonic::now() < self.until).then_some(self.until)
     }
 
     /// How much of it is left.
     pub(crate) fn left(&self) -> Duration {
-        self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+        self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(monotonic::now()))
     }
 
     #[inline]

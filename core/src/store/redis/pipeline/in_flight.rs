@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::Command;
 use crate::store::redis::pipeline::pending::PendingOperation;
 
@@ -25,7 +26,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     pub(crate) fn new(command: Command, nonce: [u8; 6], ends_at: u64, batch: u64) -> Self {
         let (skip, expires) = (u8::from(command.asking), command.deadline());
-        Self { command, nonce, sent: Instant::now(), ends_at, batch, skip, expires, overdue: false }
+        Self { command, nonce, sent: monotonic::now(), ends_at, batch, skip, expires, overdue: false }
     }
 
     pub(crate) fn expires(&self) -> Option<Instant> {

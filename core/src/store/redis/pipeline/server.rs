@@ -7,6 +7,7 @@ use std::time::Instant;
 use atomic_waker::AtomicWaker;
 
 use crate::rules::decision::Degradation;
+use crate::runtime::monotonic;
 use crate::store::redis::pipeline::circuit_breaker::CircuitBreaker;
 use crate::store::redis::pipeline::context::Context;
 use crate::store::redis::pipeline::deadlines::FirstConnectWindow;
@@ -63,7 +64,7 @@ impl ServerState {
 
     /// When something has to be answered that is asked now.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.context.deadline
+        monotonic::now() + self.context.deadline
     }
 
     /// Notes that the server has decided something.

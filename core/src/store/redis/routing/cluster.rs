@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::rules::decision::Degradation;
+use crate::runtime::monotonic;
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::pipeline::context::Context;
 use crate::store::redis::pipeline::deadlines::{FirstConnectWindow, with_deadlines};
@@ -160,7 +161,7 @@ impl Shared {
         if let Some(first) = first
             && !self.first_connect.lasts()
         {
-            first.bring_forward(Instant::now() + self.context.deadline);
+            first.bring_forward(monotonic::now() + self.context.deadline);
             self.task.wake();
         }
         self.outdated.notify_one();
@@ -303,7 +304,7 @@ impl Refreshing {
                     failed += 1;
                     shared.context.set_failing(true);
                     if shared.first_connect.end() {
-                        shared.unrouted.bring_forward(Instant::now() + shared.context.deadline);
+                        shared.unrouted.bring_forward(monotonic::now() + shared.context.deadline);
                     }
                     if failed >= shared.context.breaker_failures {
                         shared.unrouted.answer_all(failure);
@@ -315,7 +316,7 @@ impl Refreshing {
                 continue;
             }
             self.with_deadlines(sleep(pause)).await;
-            let paused = Instant::now();
+            let paused = monotonic::now();
             let outdated = async {
                 tokio::select! {
                     () = shared.outdated.notified() => {}
@@ -323,7 +324,7 @@ impl Refreshing {
                 }
             };
             self.with_deadlines(outdated).await;
-            in_demand = paused.elapsed() < MAX_PAUSE;
+            in_demand = monotonic::now().saturating_duration_since(paused) < MAX_PAUSE;
         }
     }
 

@@ -12,6 +12,7 @@ use redis::{Msg, Value};
 use tokio::time::{sleep, timeout_at};
 
 use crate::runtime::driver::Driver;
+use crate::runtime::monotonic;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::keys::{KeyEncoder, UserKey};
@@ -157,7 +158,7 @@ async fn listening(channel: Weak<Channel>) {
         let pause = match subscribed {
             Ok(session) => {
                 current.subscribe(true);
-                let until = current.context.retires_at(Instant::now());
+                let until = current.context.retires_at(monotonic::now());
                 drop(current);
                 serve(&channel, session, until).await;
                 if let Some(current) = channel.upgrade() {

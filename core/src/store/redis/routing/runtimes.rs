@@ -4,7 +4,7 @@
 //! ends takes its connections along.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, Id};
 use crate::error::Error;
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::{Driver, InUse};
+use crate::runtime::monotonic;
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::pipeline::context::Context;
 use crate::store::redis::pipeline::limits::Member;
@@ -91,8 +92,11 @@ impl Runtimes {
         if !topology.is_healthy() {
             let topology = Arc::clone(&topology);
             driver.run_until(async move {
-                let started = Instant::now();
-                while !topology.is_healthy() && !topology.is_dead() && started.elapsed() < RECOVERY_TIMEOUT {
+                let started = monotonic::now();
+                while !topology.is_healthy()
+                    && !topology.is_dead()
+                    && monotonic::now().saturating_duration_since(started) < RECOVERY_TIMEOUT
+                {
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
             });

@@ -1,10 +1,9 @@
 //! What is said first on a connection: who we are, which database, and what time it is there. One round trip.
 
-use std::time::Instant;
-
 use redis::{Cmd, RedisError, Value};
 
 use crate::rules::decision::Degradation;
+use crate::runtime::monotonic;
 use crate::store::redis::config::secret::Secret;
 use crate::store::redis::config::target::Credentials;
 use crate::store::redis::transport::connect::Connector;
@@ -40,7 +39,7 @@ impl Connector {
             steps.push(HandshakeStep::Name);
         }
         commands.cmd("TIME");
-        let sent = Instant::now();
+        let sent = monotonic::now();
         let mut session = Session::new(stream);
         session.send(&commands.get_packed_pipeline()).await.map_err(|_| UNREACHABLE)?;
         for step in steps {
@@ -53,7 +52,7 @@ impl Connector {
             }
         }
         let server_us = session.reply().await.map_err(|error| refused(&error)).map(server_us)?;
-        time.learn(server_us.ok_or(PROTOCOL)?, sent, Instant::now());
+        time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
         Ok(session.into_stream())
     }
 }

@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
+use crate::runtime::monotonic;
 use crate::units::MAX_US;
 
 /// How fast two clocks are assumed to drift apart at most: 500 ppm, the limit of NTP's corrections.
@@ -24,7 +25,7 @@ pub(crate) struct ServerTime {
 
 impl Default for ServerTime {
     fn default() -> Self {
-        Self { base: Instant::now(), offset_us: AtomicI64::new(i64::MIN), learnt_us: AtomicI64::new(0) }
+        Self { base: monotonic::now(), offset_us: AtomicI64::new(i64::MIN), learnt_us: AtomicI64::new(0) }
     }
 }
 

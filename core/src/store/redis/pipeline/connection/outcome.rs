@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
+use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::Command;
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
@@ -137,7 +138,7 @@ impl Connection {
     }
 
     fn in_a_moment(&mut self, operations: Vec<Arc<PendingOperation>>, failure: Failure) {
-        let at = Instant::now() + PAUSE / 2 + backoff::part_of(PAUSE / 2);
+        let at = monotonic::now() + PAUSE / 2 + backoff::part_of(PAUSE / 2);
         for operation in operations {
             if at < operation.deadline() {
                 self.later.push((at, operation));
@@ -150,7 +151,7 @@ impl Connection {
     /// The operations that may be tried again; the others are answered.
     fn retried(command: Command, failure: Failure) -> Vec<Arc<PendingOperation>> {
         let mut operations: Vec<_> = into_tickets(command).collect();
-        let now = Instant::now();
+        let now = monotonic::now();
         operations.retain(|operation| {
             let retried = !operation.is_over() && operation.deadline() > now && operation.may_retry();
             if !retried {
