@@ -370,7 +370,7 @@ fn acquire_that_is_not_interrupted_is_admitted() {
 }
 
 #[test]
-fn abandoned_acquire_is_never_delivered_and_leaves_the_queue() {
+fn cancelled_acquire_is_never_delivered_and_leaves_the_queue() {
     let clock = ManualClock::new(0).unwrap();
     let limiter = fixed_window(&clock);
     let (wake, woken) = channel();
@@ -380,8 +380,8 @@ fn abandoned_acquire_is_never_delivered_and_leaves_the_queue() {
     for tag in [1, 2] {
         assert_eq!(completions.submit(&limiter, &acquire, tag), None);
     }
-    completions.abandon(&1);
-    completions.abandon(&3);
+    completions.cancel(&1);
+    completions.cancel(&3);
     clock.advance(Duration::from_secs(60)).unwrap();
     let mut tags = Vec::new();
     while completions.pending() > 0 {
@@ -409,7 +409,7 @@ fn stopped_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
 }
 
 #[test]
-fn abandoned_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
+fn cancelled_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
     let clock = ManualClock::new(0).unwrap();
     let policy = Policy::parse("api", "2/second leaky_bucket burst=4").unwrap();
     let limiter = Limiter::builder().policy(policy).clock(clock).build().unwrap();
@@ -418,6 +418,6 @@ fn abandoned_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
     assert!(limiter.blocking().check("user").unwrap().allowed());
     assert_eq!(completions.submit(&limiter, &acquire, 1), None);
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
-    assert!(completions.abandon(&1));
+    assert!(completions.cancel(&1));
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 3);
 }

@@ -126,8 +126,8 @@ fn abandoned_call_leaves_the_queue_at_once() {
     for tag in 1..1000 {
         // The timeout allows for one waiter. A second one would be denied at once.
         assert_eq!(completions.submit(&limiter, &acquire, tag), None);
-        assert!(completions.abandon(&tag));
-        assert!(!completions.abandon(&tag));
+        assert!(completions.cancel(&tag));
+        assert!(!completions.cancel(&tag));
     }
     assert_eq!(completions.submit(&limiter, &acquire, 0), None);
     assert!(!decision(answer_of(&completions, &limiter, &acquire)).allowed());
@@ -145,7 +145,7 @@ fn call_abandoned_after_admission_returns_its_units() {
     // Another thread has admitted the call, and the loop has not drained it.
     woken.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 0);
-    assert!(completions.abandon(&1));
+    assert!(completions.cancel(&1));
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
     completions.drain(|tag, answer| panic!("{tag}: {answer:?}"));
     assert_eq!(completions.pending(), 0);
@@ -314,13 +314,13 @@ fn held_calls_are_started_together() {
     let (completions, woken) = completions();
     let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(90));
     // A call that needs no wait is answered at once.
-    assert!(completions.hold(&limiter, &Call::Check(Request::new("user")), 0).is_some());
+    assert!(completions.defer(&limiter, &Call::Check(Request::new("user")), 0).is_some());
     for tag in 1..3 {
-        assert_eq!(completions.hold(&limiter, &acquire, tag), None);
+        assert_eq!(completions.defer(&limiter, &acquire, tag), None);
     }
     assert_eq!(completions.pending(), 2);
     completions.drain(|tag, _| panic!("{tag} was not started"));
-    completions.start_held();
+    completions.flush();
     let answers = next_answers(&completions, &woken);
     assert!(
         matches!(&answers[..], [(1, Ok(Answer::Decision(decision)))] if decision.allowed()),
@@ -334,7 +334,7 @@ fn held_calls_are_started_together() {
         "{answers:?}"
     );
     assert_eq!(completions.pending(), 0);
-    completions.start_held();
+    completions.flush();
 }
 
 #[test]
@@ -347,19 +347,19 @@ fn held_calls_are_answered_when_the_limiter_is_closed() {
     let check = Call::Check(Request::new("user"));
     // The limiter is closed after the start of a call, and before it. A held call is dropped.
     let started = limiter();
-    assert!(completions.hold(&started, &check, 1).is_none());
-    completions.start_held();
+    assert!(completions.defer(&started, &check, 1).is_none());
+    completions.flush();
     started.close();
     let answers = next_answers(&completions, &woken);
     assert!(matches!(&answers[..], [(1, Err(error))] if error.kind() == ErrorKind::Closed), "{answers:?}");
     let held = limiter();
-    assert!(completions.hold(&held, &check, 2).is_none());
+    assert!(completions.defer(&held, &check, 2).is_none());
     held.close();
-    completions.start_held();
+    completions.flush();
     let answers = next_answers(&completions, &woken);
     assert!(matches!(&answers[..], [(2, Err(error))] if error.kind() == ErrorKind::Closed), "{answers:?}");
     assert_eq!(completions.pending(), 0);
-    assert!(completions.hold(&limiter(), &check, 3).is_none());
+    assert!(completions.defer(&limiter(), &check, 3).is_none());
     drop(completions);
 }
 

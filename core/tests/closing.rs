@@ -209,8 +209,8 @@ fn close_releases_threads_and_descriptors_of_waiting_calls() {
             let completions = Completions::new(|| {});
             let acquire = Call::Acquire(Request::new("user"), 100 * LONG);
             assert!(completions.submit(&limiter, &acquire, ()).is_none());
-            assert!(completions.hold(&limiter, &Call::Ready(LONG), ()).is_none() || url == "memory:");
-            completions.start_held();
+            assert!(completions.defer(&limiter, &Call::Ready(LONG), ()).is_none() || url == "memory:");
+            completions.flush();
             limiter.close();
             completions.drain(|(), _| {});
             closed.push(limiter);

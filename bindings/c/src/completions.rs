@@ -235,7 +235,7 @@ pub unsafe extern "C" fn polylimit_completions_cancel(
         // SAFETY: the caller guarantees completions and an out-parameter.
         let (completions, cancelled_out) =
             unsafe { (handle(completions, "completions")?, out_param(cancelled_out, "cancelled_out")?) };
-        *cancelled_out = u32::from(completions.completions.abandon(&tag));
+        *cancelled_out = u32::from(completions.completions.cancel(&tag));
         Ok(())
     })
 }

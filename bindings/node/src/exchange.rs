@@ -185,7 +185,7 @@ impl NativeFunction for StartFunction {
     const NAME: &'static CStr = c"start";
 
     unsafe fn call(&self, _: sys::napi_env, _: [sys::napi_value; ARGUMENT_COUNT]) -> Result<sys::napi_value> {
-        self.0.completions.start_held();
+        self.0.completions.flush();
         Ok(ptr::null_mut())
     }
 }

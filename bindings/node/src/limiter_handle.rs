@@ -175,7 +175,7 @@ impl LimiterHandle {
             // Most acquires need not wait, which shows only once they have started.
             Call::Acquire(..) => completions.submit(limiter, call, ticket),
             // Deferred: it starts together with the other calls of this turn of the event loop, in one batch.
-            _ => completions.hold(limiter, call, ticket),
+            _ => completions.defer(limiter, call, ticket),
         };
         if let Some(result) = immediate {
             return self.write_answer(result);

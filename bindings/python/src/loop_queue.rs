@@ -86,7 +86,7 @@ impl LoopQueue {
         let known = call_core(py, || {
             let Self { completions, .. } = queue;
             Ok(if is_deferred {
-                completions.hold(limiter, call, number)
+                completions.defer(limiter, call, number)
             } else {
                 completions.submit(limiter, call, number)
             })
@@ -165,7 +165,7 @@ impl LoopQueue {
     fn cancel(&self, py: Python<'_>, number: u64) {
         if self.pending.lock().by_number.remove(&number).is_some() {
             // A panic leaves the call running, as if it had not been cancelled.
-            let _ = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.completions.abandon(&number))));
+            let _ = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.completions.cancel(&number))));
         }
     }
 }
@@ -201,7 +201,7 @@ impl LoopQueue {
     fn start_deferred(&self, py: Python<'_>) -> PyResult<()> {
         self.is_scheduled.store(false, Ordering::Relaxed);
         call_core(py, || {
-            self.completions.start_held();
+            self.completions.flush();
             Ok(())
         })
     }

@@ -102,7 +102,7 @@ impl PendingCall {
     /// Cancels the call: an acquire leaves the queue, and its units are refunded unless its answer was taken.
     pub fn cancel(&self) -> Result<()> {
         guarded(|| {
-            if self.completions.abandon(&()) {
+            if self.completions.cancel(&()) {
                 return Ok(());
             }
             self.completions.drain(|(), answer| self.state().answered = Some(answer));

@@ -25,7 +25,7 @@ use self::wake_once::{Polling, WakeOnce};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
-use crate::limiter::completion::deferred::{Finished, Held};
+use crate::limiter::completion::deferred::{DeferredCalls, Finished};
 use crate::runtime::fork::ProcessGeneration;
 
 /// The calls that one event loop waits for, each with a tag that says to the loop which one it is.
@@ -57,7 +57,7 @@ pub struct Completions<T> {
 
 struct Parts<T> {
     submitted: Mutex<Calls<T>>,
-    held: Held<T>,
+    deferred: DeferredCalls<T>,
 }
 
 struct Calls<T> {
@@ -83,7 +83,7 @@ struct Over<T> {
 }
 
 impl<T: Unpin> Future for Running<T> {
-    /// Nothing for a call that was abandoned.
+    /// Nothing for a call that was cancelled.
     type Output = Option<Over<T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -137,7 +137,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         let wake = Arc::new(WakeOnce::new(wake));
         let calls = Calls { running: FuturesUnordered::new(), finished: Vec::new(), started: 0 };
         let waker = Waker::from(Arc::clone(&wake));
-        let parts = Parts { submitted: Mutex::new(calls), held: Held::new(Arc::clone(&wake)) };
+        let parts = Parts { submitted: Mutex::new(calls), deferred: DeferredCalls::new(Arc::clone(&wake)) };
         Self { calls: Some(parts), wake, waker, generation: ProcessGeneration::here() }
     }
 
@@ -147,7 +147,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         if let Some(answer) = limiter.try_call(call) {
             return Some(answer);
         }
-        let Parts { submitted, held } = match self.parts() {
+        let Parts { submitted, deferred } = match self.parts() {
             Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
@@ -158,7 +158,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         let mut calls = submitted.lock();
         let number = calls.add(tag, answering);
         let mut known = None;
-        self.poll_started(&mut calls, held, |over| {
+        self.poll_started(&mut calls, deferred, |over| {
             if over.number == number {
                 known = Some(over.answer);
                 None
@@ -174,7 +174,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     fn poll_started(
         &self,
         calls: &mut Calls<T>,
-        held: &Held<T>,
+        deferred: &DeferredCalls<T>,
         mut each: impl FnMut(Over<T>) -> Option<Finished<T>>,
     ) {
         let mut finished = Vec::new();
@@ -182,41 +182,41 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         calls.poll(&self.waker, &polling, |over| finished.extend(each(over)));
         calls.finished.append(&mut finished);
         // A wake-up for one of these may have been taken for one of what is polled.
-        if !calls.finished.is_empty() || held.has_finished() {
+        if !calls.finished.is_empty() || deferred.has_finished() {
             self.waker.wake_by_ref();
         }
     }
 
-    /// As [`submit`](Self::submit), but a call that has to wait is started by [`start_held`](Self::start_held), together
-    /// with all others that are held: for loops that know when they have no more for the moment. Many are started without
+    /// As [`submit`](Self::submit), but a call that has to wait is started by [`flush`](Self::flush), together
+    /// with all others that are deferred: for loops that know when they have no more for the moment. Many are started without
     /// that. Several run on the thread that drives the limiter's connections, which is woken once for all of them, and
-    /// cannot be abandoned. An acquire is better submitted: mostly it needs no waiting, which is seen only when it is started.
-    pub fn hold(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
+    /// cannot be cancelled. An acquire is better submitted: mostly it needs no waiting, which is seen only when it is started.
+    pub fn defer(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
         if let Some(answer) = limiter.try_call(call) {
             return Some(answer);
         }
         match self.parts() {
-            Ok(parts) => parts.held.hold(limiter, OwnedCall::of(call), tag),
+            Ok(parts) => parts.deferred.defer(limiter, OwnedCall::of(call), tag),
             Err(error) => return Some(Err(error)),
         }
         None
     }
 
-    /// Starts what is held.
-    pub fn start_held(&self) {
-        let Ok(Parts { submitted, held }) = self.parts() else { return };
+    /// Starts what is deferred.
+    pub fn flush(&self) {
+        let Ok(Parts { submitted, deferred }) = self.parts() else { return };
         // Under the lock it is pending all the time.
         let mut calls = submitted.lock();
-        let Some((limiter, tag, call)) = held.take_lone() else {
+        let Some((limiter, tag, call)) = deferred.take_single() else {
             drop(calls);
-            return held.start();
+            return deferred.start();
         };
         // Nothing goes along with it, and waking another thread takes longer than starting it here.
         match answering(&limiter, call) {
             Ok(answering) => _ = calls.add(tag, answering),
             Err(error) => calls.finished.push((tag, Err(error))),
         }
-        self.poll_started(&mut calls, held, |Over { tag, answer, .. }| Some((tag, answer)));
+        self.poll_started(&mut calls, deferred, |Over { tag, answer, .. }| Some((tag, answer)));
     }
 
     /// Hands out what has finished, each with its tag.
@@ -229,7 +229,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
             let polling = self.wake.polling(true);
             finished = std::mem::take(&mut calls.finished);
             calls.poll(&self.waker, &polling, |Over { tag, answer, .. }| finished.push((tag, answer)));
-            parts.held.take_finished(&mut finished);
+            parts.deferred.take_finished(&mut finished);
         }
         for (tag, answer) in finished {
             each(tag, answer);
@@ -239,20 +239,20 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// Forgets the call with this tag, if it has not finished. A caller that waited in [`acquire`](Limiter::acquire) gives up
     /// its place, and units that the store has spent for it are refunded; another operation may have been applied. Says
     /// whether there was such a call.
-    pub fn abandon(&self, tag: &T) -> bool
+    pub fn cancel(&self, tag: &T) -> bool
     where
         T: PartialEq,
     {
         let Ok(parts) = self.parts() else { return false };
         let mut calls = parts.submitted.lock();
-        let abandoned = calls
+        let cancelled = calls
             .running
             .iter_mut()
             .find(|running| running.rest.as_ref().is_some_and(|(other, _)| other == tag))
             .and_then(|running| running.rest.take().map(|rest| (rest, running.waker.take())));
         // Neither may be dropped or called under the lock: others wake the loop from there.
         drop(calls);
-        let Some((rest, waker)) = abandoned else { return false };
+        let Some((rest, waker)) = cancelled else { return false };
         drop(rest);
         if let Some(waker) = waker {
             waker.wake();
@@ -262,9 +262,9 @@ impl<T: Send + Unpin + 'static> Completions<T> {
 
     /// How many calls were started and not handed out yet.
     pub fn pending(&self) -> usize {
-        self.parts().map_or(0, |Parts { submitted, held }| {
+        self.parts().map_or(0, |Parts { submitted, deferred }| {
             let calls = submitted.lock();
-            calls.running.len() + calls.finished.len() + held.pending()
+            calls.running.len() + calls.finished.len() + deferred.pending()
         })
     }
 
@@ -286,7 +286,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
 impl<T> Drop for Completions<T> {
     fn drop(&mut self) {
         if !self.generation.is_here() {
-            // What they wait for is in another process; a lock may be held by a thread that is not here.
+            // What they wait for is in another process; a thread that is not here may hold a lock.
             crate::runtime::fork::leave(self.calls.take());
         }
     }

@@ -1,4 +1,4 @@
-//! Calls that are held until their loop has no more of them, and then started together, on the thread that drives the
+//! Calls that are deferred until their loop has no more of them, and then started together, on the thread that drives the
 //! connections; one alone is started by its loop.
 //!
 //! Waking that thread takes longer than a decision, and what waits together goes together: so it is woken once for all, and
@@ -27,10 +27,10 @@ pub(crate) type Finished<T> = (T, Result<Answer, Error>);
 /// So many are started without waiting for more: the server then works on them while their loop goes on asking.
 const MAX_DEFERRED: usize = 16;
 
-pub(crate) struct Held<T> {
-    waiting: Mutex<Vec<(Limiter, Owed<T>)>>,
+pub(crate) struct DeferredCalls<T> {
+    waiting: Mutex<Vec<(Limiter, DeferredCall<T>)>>,
     home: Arc<Home<T>>,
-    /// How many were held and not handed out yet.
+    /// How many were deferred and not handed out yet.
     pending: AtomicUsize,
 }
 
@@ -49,27 +49,27 @@ impl<T> Home<T> {
     }
 }
 
-impl<T: Send + 'static> Held<T> {
+impl<T: Send + 'static> DeferredCalls<T> {
     pub(crate) fn new(wake: Arc<WakeOnce>) -> Self {
         let home = Arc::new(Home { finished: Mutex::default(), wake, left: CloseSignal::default() });
         Self { waiting: Mutex::default(), home, pending: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn hold(&self, limiter: &Limiter, call: OwnedCall, tag: T) {
+    pub(crate) fn defer(&self, limiter: &Limiter, call: OwnedCall, tag: T) {
         self.pending.fetch_add(1, Ordering::Relaxed);
-        let owed = Owed { call: Some((tag, call)), home: Arc::clone(&self.home) };
-        let held = {
+        let owed = DeferredCall { call: Some((tag, call)), home: Arc::clone(&self.home) };
+        let deferred = {
             let mut waiting = self.waiting.lock();
             waiting.push((limiter.clone(), owed));
             waiting.len()
         };
-        if held >= MAX_DEFERRED {
+        if deferred >= MAX_DEFERRED {
             self.start();
         }
     }
 
-    /// The only one that is held, if no other was started that has not been handed out either.
-    pub(crate) fn take_lone(&self) -> Option<(Limiter, T, OwnedCall)> {
+    /// The only one that is deferred, if no other was started that has not been handed out either.
+    pub(crate) fn take_single(&self) -> Option<(Limiter, T, OwnedCall)> {
         if self.pending() != 1 {
             return None;
         }
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Held<T> {
         Some((limiter, tag, call))
     }
 
-    /// Starts them, those of one limiter in the order in which they were held.
+    /// Starts them, those of one limiter in the order in which they were deferred.
     pub(crate) fn start(&self) {
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
         while let Some((limiter, _)) = waiting.first() {
@@ -106,20 +106,20 @@ impl<T: Send + 'static> Held<T> {
     }
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for DeferredCalls<T> {
     fn drop(&mut self) {
         self.home.left.close();
     }
 }
 
 /// A call that is owed an answer: it has one even if it is dropped.
-struct Owed<T> {
+struct DeferredCall<T> {
     /// Not there any more once it is answered.
     call: Option<(T, OwnedCall)>,
     home: Arc<Home<T>>,
 }
 
-impl<T> Owed<T> {
+impl<T> DeferredCall<T> {
     /// Does what is asked.
     async fn run(mut self, limiter: &Limiter) -> Option<Finished<T>> {
         let (_, call) = self.call.as_ref()?;
@@ -128,7 +128,7 @@ impl<T> Owed<T> {
     }
 }
 
-impl<T> Drop for Owed<T> {
+impl<T> Drop for DeferredCall<T> {
     fn drop(&mut self) {
         if let Some((tag, _)) = self.call.take() {
             let error = if std::thread::panicking() { panicked() } else { closed() };
@@ -137,7 +137,7 @@ impl<T> Drop for Owed<T> {
     }
 }
 
-fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<Owed<T>>, home: &Arc<Home<T>>) {
+fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<DeferredCall<T>>, home: &Arc<Home<T>>) {
     match limiter.shared().driver() {
         // Where it does not run, the calls are dropped, which answers them.
         Ok(driver) => driver.spawn(run(limiter.clone(), calls, Arc::clone(home))),
@@ -149,16 +149,16 @@ fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<Owed<T>>, home: &Arc<H
 #[cold]
 fn start_without_thread<T: Send + 'static>(
     limiter: &Limiter,
-    calls: Vec<Owed<T>>,
+    calls: Vec<DeferredCall<T>>,
     home: &Arc<Home<T>>,
     error: &Error,
 ) {
-    let is_refused = |owed: &Owed<T>| {
+    let is_refused = |owed: &DeferredCall<T>| {
         let needs_timer = owed.call.as_ref().is_some_and(|(_, call)| call.needs_timer());
         error.kind() != ErrorKind::StoreUnavailable || needs_timer
     };
     let (refused, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_refused);
-    let told = |mut owed: Owed<T>| Some((owed.call.take()?.0, Err(error.clone())));
+    let told = |mut owed: DeferredCall<T>| Some((owed.call.take()?.0, Err(error.clone())));
     home.take_in(refused.into_iter().filter_map(told));
     let mut running = Box::pin(run(limiter.clone(), calls, Arc::clone(home)));
     if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
@@ -170,7 +170,7 @@ fn start_without_thread<T: Send + 'static>(
 }
 
 /// Does all of them, and hands over together what is answered at the same time.
-async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<Owed<T>>, home: Arc<Home<T>>) {
+async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<DeferredCall<T>>, home: Arc<Home<T>>) {
     let mut left = pin!(home.left.closed());
     let mut running: FuturesUnordered<_> = calls.into_iter().map(|owed| owed.run(&limiter)).collect();
     poll_fn(|cx| {

@@ -48,8 +48,8 @@ fn main() {
         })
     });
     test_completions(&limiter("held"), |completions, limiter, woken| {
-        assert!([1, 2].map(|tag| completions.hold(limiter, &check(), tag)).iter().all(Option::is_none));
-        completions.start_held();
+        assert!([1, 2].map(|tag| completions.defer(limiter, &check(), tag)).iter().all(Option::is_none));
+        completions.flush();
         drain(completions, woken, 2).try_into().unwrap()
     });
     for count in 0..ENOUGH / 4 {

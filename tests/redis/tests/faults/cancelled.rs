@@ -62,7 +62,7 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_re
                 std::thread::sleep(Duration::from_millis(1));
                 completions.drain(|tag, answer: Result<Answer, _>| panic!("{tag}: {answer:?}"));
             }
-            assert!(completions.abandon(&1));
+            assert!(completions.cancel(&1));
         }
     }
 }

@@ -138,9 +138,9 @@ impl EventLoop {
     }
 
     fn check(&self, limiter: &Limiter) -> Decision {
-        let held = self.completions.hold(limiter, &Call::Check(Request::new("user")), ());
+        let held = self.completions.defer(limiter, &Call::Check(Request::new("user")), ());
         assert!(held.is_none(), "{held:?}");
-        self.completions.start_held();
+        self.completions.flush();
         let mut answers = Vec::new();
         while answers.is_empty() {
             self.woken.recv_timeout(Duration::from_secs(30)).unwrap();

@@ -138,9 +138,9 @@ fn close_ends_pending_checks_of_its_limiter_only() {
     let check = Call::Check(Request::new("user"));
     assert!(completions.submit(&closing, &check, 1).is_none());
     for tag in 2..4 {
-        assert!(completions.hold(&closing, &check, tag).is_none());
+        assert!(completions.defer(&closing, &check, tag).is_none());
     }
-    completions.start_held();
+    completions.flush();
     thread::scope(|scope| {
         let blocks = |limiter: &Limiter| {
             let blocking = limiter.blocking();
