@@ -1,4 +1,4 @@
-//! What can go wrong, in one table that every language shares.
+//! The error kinds, shared by every language.
 //!
 //! A denial is not an error: it is a [`Decision`](crate::Decision). An error means that no decision could be
 //! made. Messages are lower case, end without a full stop, and say what was read and what is allowed; they never

@@ -1,18 +1,20 @@
 //! polylimit decides whether requests may proceed: exactly, in integers, to the microsecond, and with the same meaning in
 //! every store and language.
 //!
-//! # The words
+//! # Terms
 //!
 //! - A [`Quota`] is an algorithm with its numbers: at most `limit` units per `period`.
-//! - A [`Policy`] is a named list of quotas; all of them hold, or nothing is taken from any.
-//! - A key is whom or what a policy is applied to; a cost is the units that one [`Request`] spends.
-//! - A [`Decision`] is the answer: allowed, remaining, retry after, reset after, delay, and where it came from.
+//! - A [`Policy`] is a named list of quotas. A request spends under all of them or under none.
+//! - A key identifies the client or the resource that a policy is applied to. A cost is the number of units that one
+//!   [`Request`] spends.
+//! - A [`Decision`] is the result: allowed, remaining, retry after, reset after, delay, and its source.
 //!
-//! The states are kept in this process or in Redis ([`RedisOptions`]); the decisions are the same.
+//! Stores keep the states in this process, in a file that the processes of one host share, or in Redis
+//! ([`RedisOptions`]). Decisions are the same with each of them.
 //!
-//! [`Limiter`] has the operations, [`blocking::Limiter`] has them for callers that are not asynchronous. [`headers`] turn
-//! a decision into HTTP fields, [`ClientAddressRules`] find whom to count behind proxies, and [`Backoff`] is for those who
-//! call limited services.
+//! [`Limiter`] has the operations for asynchronous callers, [`blocking::Limiter`] for blocking ones. [`headers`] formats
+//! a decision as HTTP fields, [`ClientAddressRules`] find the client's address behind proxies, and [`Backoff`] computes
+//! how long the client of a limited service waits before a retry.
 //!
 //! # How much each algorithm can admit
 //!
@@ -39,8 +41,9 @@
 //! | [reset](Limiter::reset) | forgets the key |
 //! | [acquire](Limiter::acquire) | waits until admitted, or says at once that the timeout cannot be met |
 //!
-//! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, what was used stays used
-//! and nobody waits for longer than the quota alone can require. When a policy's numbers change, what was used is kept.
+//! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, spent units stay spent,
+//! and no wait becomes longer than the quota alone can require. When a policy's numbers change, the use of each key is
+//! kept.
 
 #![cfg_attr(
     not(all(feature = "redis", feature = "local", target_os = "linux")),
@@ -96,12 +99,12 @@ pub use store::suggestion::Suggestion;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// Those of the local store's documentation.
+/// The examples of the shared-file store's documentation, run as tests.
 #[cfg(all(doctest, feature = "local", target_os = "linux"))]
 #[doc = include_str!("../../docs/local.md")]
 struct LocalDocs;
 
-/// Those of the Redis store's documentation.
+/// The examples of the Redis store's documentation, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/redis.md")]
 struct RedisDocs;

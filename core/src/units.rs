@@ -6,7 +6,7 @@ use std::time::Duration;
 /// every time is exact in a double, which is what Redis scripts compute in.
 pub(crate) const MAX_US: u64 = (1 << 53) - 1;
 
-/// A duration in whole microseconds; what does not fit 64 bits is as good as forever.
+/// A duration in whole microseconds; `u64::MAX` when it does not fit 64 bits.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

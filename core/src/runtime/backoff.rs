@@ -1,9 +1,8 @@
 //! How long the client of a limited service waits before it tries again.
 //!
-//! Exponential backoff with full jitter, as in "Exponential Backoff And Jitter" (AWS Architecture Blog,
-//! 2015): the wait before retry n, counted from 0, is uniform from 0 to min(cap, base * 2^n). A server that
-//! says how long to wait is obeyed: its wait is a lower bound, and the jitter comes on top of it, because a
-//! crowd that was sent away until one instant would else come back in that instant.
+//! Exponential backoff with full jitter, as in "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): the wait
+//! before retry n, counted from 0, is uniform from 0 to min(cap, base * 2^n). A wait that the server asks for is a lower
+//! bound, and the jitter is added to it: otherwise all clients that were told the same time would come back at that time.
 
 mod builder;
 
@@ -69,7 +68,7 @@ impl Backoff {
         Some(server_wait + self.jitter(retry, random))
     }
 
-    /// Uniform from 0 to min(cap, base * 2^retry), both included, by as much of that as `random` is of 2^64.
+    /// A duration from 0 to min(cap, base * 2^retry), both included; `random` of 2^64 selects it.
     fn jitter(&self, retry: u32, random: u64) -> Duration {
         let factor = 1_u64.checked_shl(retry).unwrap_or(u64::MAX);
         let ceiling_ns = self.base_ns.saturating_mul(factor).min(self.cap_ns);
@@ -91,15 +90,15 @@ impl Default for Backoff {
     }
 }
 
-/// A random part of a duration, uniform from nothing to all of it.
+/// A random duration, uniform from 0 to `whole`.
 pub(crate) fn part_of(whole: Duration) -> Duration {
     let whole_ns = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX - 1);
     let (_, part_ns) = random().carrying_mul(whole_ns + 1, 0);
     Duration::from_nanos(part_ns)
 }
 
-/// 64 random bits. The keys of the standard library's hasher are random in each thread, but a forked child
-/// has those of its parent; the process and the time tell the children apart.
+/// 64 random bits. The keys of the standard library's hasher are random in each thread, but a forked child has its
+/// parent's keys; the process id and the time make the children's numbers differ.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one((std::process::id(), monotonic::now()))
 }

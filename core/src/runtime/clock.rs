@@ -1,4 +1,4 @@
-//! Where the time comes from: an integer count of microseconds since the Unix epoch.
+//! The wall clock: microseconds since the Unix epoch.
 
 mod manual;
 mod system;
@@ -26,13 +26,14 @@ enum Source {
 }
 
 impl Clock {
-    /// The system clock, in microseconds and within one or two of what the system says. The default.
+    /// The system clock in microseconds, within one or two microseconds of the operating system's own answer. The
+    /// default.
     pub fn system() -> Self {
         Self(Source::System(system::counted()))
     }
 
-    /// The system clock as of the kernel's last tick: several times as fast to read, and up to 4 ms late (on Linux;
-    /// elsewhere it is the system clock). Decisions are exact at the time that it shows.
+    /// The system clock as of the kernel's last tick: several times as fast to read, and up to 4 ms late on Linux;
+    /// elsewhere it is the system clock. Decisions are exact for the time that it shows.
     pub fn coarse() -> Self {
         Self(Source::Coarse)
     }

@@ -1,4 +1,4 @@
-//! That something was closed, for those who wait.
+//! A signal that an object was closed.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -8,10 +8,10 @@ use tokio::sync::Semaphore;
 
 use crate::error::{Error, ErrorKind};
 
-/// Closed once, for good.
+/// A one-way switch from open to closed.
 #[derive(Debug)]
 pub(crate) struct CloseSignal {
-    /// Has no permits: it answers only that it is closed.
+    /// Never has permits; only its closing is of use.
     open: Semaphore,
 }
 
@@ -30,12 +30,13 @@ impl CloseSignal {
         self.open.is_closed()
     }
 
-    /// Waits until it is closed.
+    /// Waits until the signal is closed.
     pub(crate) async fn closed(&self) {
         drop(self.open.acquire().await);
     }
 
-    /// What the future comes to, unless it is closed first. A future that is ready at once costs no more than polling it.
+    /// The output of `future`, or the `closed` error if the signal is closed first. A future that is ready at once costs
+    /// no more than polling it.
     pub(crate) async fn unless_closed<T>(
         &self,
         future: impl Future<Output = Result<T, Error>>,
@@ -54,7 +55,7 @@ impl CloseSignal {
     }
 }
 
-/// What everything fails with from then on.
+/// The error of every operation on a closed object.
 #[cold]
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the limiter is closed")

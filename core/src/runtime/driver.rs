@@ -1,15 +1,15 @@
-//! A runtime of our own, for callers that have none: those of the blocking face, and futures of other executors.
+//! A runtime for callers that have none: blocking callers, and futures that run on other executors.
 //!
-//! It has no thread. Whoever blocks on it drives it, and with it the connections: a lone caller reads and writes the
-//! socket itself, and of many callers one does it for all. When there is something to do and nobody who blocks, a
-//! thread is started that drives it: for as long as a server is out of reach, so that it is found again, or for good
-//! once a future is waited for elsewhere.
+//! The runtime has no thread of its own. A thread that blocks on it drives it, and with it the connections: a single
+//! caller reads and writes the socket itself, and of several callers one does it for all. When there is work and no
+//! thread blocks, the driver starts a thread: until a server that was out of reach is found again, or permanently once a
+//! future of another executor uses the runtime.
 //!
-//! A caller that drives may be suspended, or not let run. Those that wait meanwhile keep their deadlines themselves, and
-//! the first that has missed one in vain has another runtime take the place of the one that it waited on, driven by a
-//! thread for a while.
+//! The operating system may suspend or not schedule a thread that drives. The other waiting threads meanwhile check their
+//! own deadlines. The first thread that finds its deadline missed replaces the runtime by another one, and a thread
+//! drives the new one for a while.
 //!
-//! Closing it ends its threads and, once no caller blocks on it any more, the runtime with all its tasks.
+//! Closing the driver ends its threads and, once no caller blocks on it any more, the runtime with all its tasks.
 
 mod seat;
 
@@ -32,22 +32,22 @@ use crate::runtime::park::Waited;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
-    /// Not there any more once it is closed.
+    /// `None` once the driver is closed.
     running: ArcSwapOption<Running>,
     threads: Arc<Threads>,
     started: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The runtime, for as long as it is used.
+/// The runtime, which ends when its last user drops it.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Always there; taken when it ends.
+    /// Always `Some` until the drop.
     runtime: Option<Runtime>,
     handle: Handle,
     seat: Seat,
 }
 
-/// The runtime, for a thread that waits on it.
+/// The runtime, borrowed by a thread that blocks on it.
 #[derive(Debug)]
 pub(crate) struct InUse<'a> {
     driver: &'a Driver,
@@ -59,7 +59,7 @@ struct Threads {
     closing: CloseSignal,
     for_good: AtomicBool,
     recovering: AtomicBool,
-    /// Held while a thread is to drive for good, or another runtime takes the place of one.
+    /// Held while a permanent thread is started or the runtime is replaced.
     changing: Mutex<()>,
 }
 
@@ -69,12 +69,12 @@ impl Driver {
         Ok(Self { running, threads: Arc::default(), started: Mutex::default() })
     }
 
-    /// The runtime, for who uses it until then.
+    /// The runtime, which stays alive as long as the caller keeps the `Arc`.
     pub(crate) fn running(&self) -> Result<Arc<Running>, Error> {
         self.running.load_full().ok_or_else(closed)
     }
 
-    /// The runtime, for a thread that waits on it and must not belong to one.
+    /// The runtime, for a thread that blocks on it. The thread must not belong to a runtime.
     pub(crate) fn to_wait_on(&self) -> Result<InUse<'_>, Error> {
         Ok(InUse { driver: self, running: self.running()? })
     }
@@ -84,15 +84,15 @@ impl Driver {
         self.to_wait_on()?.block_on(future)
     }
 
-    /// Has no thread drive it any longer, and lets go of the runtime: what runs there is dropped. Waits a little until its
-    /// threads have ended, so that what they hold is given back when this returns.
+    /// Ends the threads that drive and releases the runtime, which drops its tasks. Waits up to `END_TIMEOUT` for the
+    /// threads to end, so that their resources are free when this returns.
     pub(crate) fn close(&self) {
         self.threads.closing.close();
         drop(self.running.swap(None));
         let started = std::mem::take(&mut *self.started.lock());
         let until = monotonic::now() + END_TIMEOUT;
         for thread in started {
-            // A thread cannot wait for itself.
+            // A thread cannot wait for its own end.
             while thread.thread().id() != std::thread::current().id() {
                 if thread.is_finished() {
                     let _ = thread.join();
@@ -106,14 +106,14 @@ impl Driver {
         }
     }
 
-    /// Has the thread that drives it for good do something, unless it is closed: then that is dropped.
+    /// Spawns a task on the runtime; a closed driver drops the task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Ok(running) = self.running() {
             running.handle.spawn(task);
         }
     }
 
-    /// Has a thread drive it for good.
+    /// Starts the thread that drives the runtime permanently, unless it runs already.
     pub(crate) fn run_for_good(&self) -> Result<(), Error> {
         if self.threads.for_good.load(Ordering::Acquire) {
             return Ok(());
@@ -127,23 +127,24 @@ impl Driver {
         started
     }
 
-    /// Has another runtime take the place of one on which a caller drives and is late. What waits there ends by its deadlines.
+    /// Replaces the runtime `late`, whose driving thread has missed a deadline. Operations on the old runtime end by
+    /// their deadlines.
     fn replace(&self, late: &Arc<Running>) {
         let _changing = self.threads.changing.lock();
-        // A thread of our own drives already, as soon as it is let run.
+        // A thread of ours drives the runtime already and continues as soon as it is scheduled.
         let Threads { for_good, recovering, .. } = &*self.threads;
         if for_good.load(Ordering::Acquire) || recovering.load(Ordering::Relaxed) {
             return;
         }
         let Ok(running) = Running::new() else { return };
-        // It may be closed, or replaced by another caller that waited.
+        // Meanwhile the driver may have been closed, or another waiter may have replaced the runtime.
         let before = self.running.compare_and_swap(late, Some(Arc::new(running)));
         if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, late)) {
             self.run_until(async { tokio::time::sleep(DRIVEN_FOR).await });
         }
     }
 
-    /// Has a thread drive it until something is over, if none does already.
+    /// Starts a thread that drives the runtime until `over` is ready, unless a thread drives it already.
     pub(crate) fn run_until(&self, over: impl Future<Output = ()> + Send + 'static) {
         let Threads { for_good, recovering, .. } = &*self.threads;
         if for_good.load(Ordering::Relaxed) || recovering.swap(true, Ordering::Relaxed) {
@@ -155,7 +156,7 @@ impl Driver {
             threads.recovering.store(false, Ordering::Relaxed);
         };
         if self.start_thread("polylimit-recovery", recovered).is_err() {
-            // Then it is driven a little further by each caller that blocks.
+            // From here on callers that block drive it.
             recovering.store(false, Ordering::Relaxed);
         }
     }
@@ -195,7 +196,7 @@ impl InUse<'_> {
         &self.running.handle
     }
 
-    /// Waits for a future on this thread.
+    /// Waits for a future on this thread, and replaces the runtime if its driving thread was late.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let Waited { output, is_late } = self.running.block_on(future)?;
         if is_late {
@@ -222,7 +223,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Ends the runtime without waiting for anything: that would not be allowed on a thread of another runtime.
+    /// Ends the runtime without waiting for its tasks: tokio forbids that wait on a thread of another runtime.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -230,26 +231,28 @@ impl Drop for Running {
     }
 }
 
-/// For so long a thread drives a runtime that has taken the place of another.
+/// How long a thread drives a runtime that has replaced another.
 const DRIVEN_FOR: Duration = Duration::from_secs(60);
 
 thread_local! {
     static OWN_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system does not give what waiting takes; it may later. What can be decided without is.
+/// The error for a resource that the operating system refuses at the moment. A later try may succeed; decisions that need
+/// no such resource go on.
 pub(crate) fn no_resources(what: &str, error: &std::io::Error) -> Error {
     let message =
         format!("the system gives no {what} ({error}): see its limits of descriptors, memory and threads");
     Error::new(ErrorKind::StoreUnavailable, message)
 }
 
-/// Whether this thread only drives a runtime of ours.
+/// Whether this is a thread that only drives a runtime of ours.
 pub(crate) fn is_own_thread() -> bool {
     OWN_THREAD.get()
 }
 
-/// Threads end within microseconds, unless the machine is very busy; nothing depends on having waited for them.
+/// How long `close` waits for the threads. They end within microseconds unless the machine is very busy, and nothing
+/// depends on the wait.
 const END_TIMEOUT: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
@@ -284,7 +287,7 @@ mod tests {
             let missed = poll_fn(|_| if is_overdue(deadline) { Poll::Ready(()) } else { Poll::Pending });
             driver.block_on(missed).unwrap();
             assert!(!Arc::ptr_eq(&first, &driver.running().unwrap()));
-            // It has timers that fire.
+            // The runtime's timers fire.
             driver.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await }).unwrap();
             go_on.send(()).unwrap();
         });

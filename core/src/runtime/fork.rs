@@ -1,7 +1,8 @@
-//! Tells the process that made something from those that were forked from it.
+//! Tells the process that created an object from its forked children.
 //!
-//! A fork copies memory and no threads but one: locks may be held by threads that are not there, and descriptors lead to
-//! what is the parent's. So whoever owns such things remembers in which process they were made.
+//! A fork copies the memory but only one thread: the child's locks may be held by threads that do not exist there, and
+//! its descriptors lead to the parent's files and sockets. So an owner of such objects remembers the process in which it
+//! created them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -9,12 +10,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(target_os = "linux")]
 use crate::runtime::mmap::Mapping;
 
-/// The process in which something was made.
+/// Identifies the process that created an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessGeneration {
-    /// A word that every fork wipes. Looking at it takes no call of the system, which would take longer than deciding.
+    /// A word that every fork wipes. Reading it needs no system call, which would take longer than a decision.
     word: Option<&'static AtomicU64>,
-    /// What the word was; without such a word the number of the process.
+    /// The word's value at creation; without such a word the process id.
     number: u64,
 }
 
@@ -32,7 +33,7 @@ impl ProcessGeneration {
         Self { word: Some(word), number }
     }
 
-    /// Whether this is the process that it was made in.
+    /// Whether this is the process that created the object.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         match self.word {
@@ -42,14 +43,14 @@ impl ProcessGeneration {
     }
 }
 
-/// Leaves something alone for good that belongs to the process that this one was forked from. Dropping it could take locks of
-/// threads that are not here, or what the parent has open; and it would copy pages that the two share. It stays reachable, so
-/// that tools that look for leaks do not take it for one.
+/// Leaks an object that belongs to the parent process. Dropping it could take locks of threads that do not exist in this
+/// process, or close what the parent has open, and would copy pages that the two processes share. The object stays
+/// reachable, so that leak detectors do not report it.
 pub(crate) fn leave<T>(inherited: T) {
     let what = Box::into_raw(Box::new(inherited)).cast();
     let left: &'static mut Left =
         Box::leak(Box::new(Left { _what: what, before: LEFT.load(Ordering::Relaxed) }));
-    // It may be left by several threads at a time.
+    // Several threads may leak objects at a time.
     while let Err(before) =
         LEFT.compare_exchange(left.before, &raw mut *left, Ordering::Release, Ordering::Relaxed)
     {
@@ -57,7 +58,7 @@ pub(crate) fn leave<T>(inherited: T) {
     }
 }
 
-/// What was left last, and all before it.
+/// The object that was leaked last, with a pointer to the one before.
 static LEFT: AtomicPtr<Left> = AtomicPtr::new(std::ptr::null_mut());
 
 struct Left {
@@ -65,7 +66,8 @@ struct Left {
     before: *mut Self,
 }
 
-/// Processes of one ancestry count on from each other; others never meet.
+/// The number of the newest generation. Only processes with a common ancestor are compared, and those continue each
+/// other's count.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
-//! The lock of a shard: of the memory store, and of the cached denials.
+//! The lock of one shard of the memory store or of the denial cache.
 //!
-//! A shard is locked for a few nanoseconds, of which taking the lock and giving it up is a good part. So waiters spin:
-//! giving it up is then a plain store, where a lock whose waiters sleep has to ask whether there are any. Who waits for
-//! longer, because the holder was interrupted or moves a table, lets other threads run, and then sleeps.
+//! A thread holds this lock for a few nanoseconds, and locking and unlocking are a good part of them. So waiters spin:
+//! unlocking is then a plain store, whereas a lock with sleeping waiters has to check for them. A waiter that spins for
+//! longer, because the holder was interrupted or grows a table, yields to other threads and then sleeps.
 
 use std::hint;
 use std::thread;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// How often a waiter doubles how long it spins before it looks again.
+/// How many rounds a waiter spins, each twice as long as the one before.
 const SPINS: u32 = 6;
-/// How often it lets other threads run before it sleeps.
+/// How many times a waiter then yields before it sleeps.
 const YIELDS: u32 = 16;
 const SLEEP: Duration = Duration::from_micros(100);
 
@@ -26,7 +26,7 @@ impl<T> Lock<T> {
         Self(SpinMutex::new(value))
     }
 
-    /// Waits until nobody else holds it.
+    /// Waits until no other thread holds the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         match self.0.try_lock() {
@@ -49,7 +49,7 @@ impl<T> Lock<T> {
                 thread::sleep(SLEEP);
             }
             tries = tries.saturating_add(1);
-            // Looking does not take the cache line away from the holder; trying does.
+            // A read leaves the cache line with the holder; an attempt to lock takes it away.
             if !self.0.is_locked()
                 && let Some(guard) = self.0.try_lock()
             {

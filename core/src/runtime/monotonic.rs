@@ -1,6 +1,6 @@
 //! The one place in the core that reads monotonic time; the wall clock is read in `clock/system.rs` alone.
 //!
-//! In a tokio runtime whose time is paused, as tests have it, [`now`] is that runtime's time.
+//! In a tokio runtime whose time a test has paused, [`now`] is the runtime's time.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The processor's counter as a time, for caches that are asked before every decision. It takes about 10 ns, and does not follow
+/// The processor's counter as a time, for caches that every decision reads. It takes about 10 ns and does not follow
 /// paused time.
 #[inline]
 pub(crate) fn ticks() -> quanta::Instant {

@@ -1,7 +1,7 @@
-//! Waiting for a future on a thread that drives nothing: it sleeps until it is woken.
+//! Waiting for a future on a thread that does not drive the runtime: it sleeps until it is woken.
 //!
-//! What is waited for is driven by another thread, which may be late: suspended, or not let run. So a thread that only
-//! waits looks at times itself: it wakes for [`is_past`] and [`is_overdue`].
+//! The thread that drives the runtime may be late, because it is suspended or not scheduled. So a waiting thread checks
+//! times itself: it wakes for the times that it passes to [`is_past`] and [`is_overdue`].
 
 use crate::runtime::monotonic;
 use std::cell::Cell;
@@ -12,23 +12,23 @@ use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// For so long the thread that drives may go on after a deadline: it keeps deadlines to the millisecond, and knows more of
-/// what became of an operation. It counts from when the thread that waits has seen that the deadline has passed, so that
-/// both have time after the whole process was stopped.
+/// How long a waiting thread leaves an overdue operation to the driving thread, which keeps deadlines to the millisecond
+/// and knows more about the operation's fate. The grace starts when the waiting thread sees that the deadline has passed,
+/// so that after a pause of the whole process both threads have time.
 const GRACE: Duration = Duration::from_millis(3);
 
 thread_local! {
-    /// There while something is polled on a thread that only waits.
+    /// Set while a thread that does not drive polls a future.
     static LOOK: Cell<Option<Look>> = const { Cell::new(None) };
 }
 
-/// A look at the time.
+/// The times that one poll compares with.
 #[derive(Clone, Copy)]
 struct Look {
     now: Instant,
-    /// The thread that drives has had its time for what was due then.
+    /// Deadlines up to this time are overdue: the driving thread has had its grace.
     overdue: Instant,
-    /// When to look again, whether something is past, or whether it is due.
+    /// When the thread wakes to poll again: for a time given to `is_past`, and for a deadline given to `is_overdue`.
     again: Option<Instant>,
     due: Option<Instant>,
     is_late: bool,
@@ -42,12 +42,12 @@ impl Wake for Unpark {
     }
 }
 
-/// Whether this thread only waits for what it polls.
+/// Whether this thread polls a future that another thread drives.
 pub(crate) fn is_waiting() -> bool {
     LOOK.get().is_some()
 }
 
-/// Whether a moment has passed, for a thread that only waits: it looks again at that moment. Otherwise always `false`.
+/// Whether a moment has passed; the waiting thread wakes again at that moment. On other threads always `false`.
 pub(crate) fn is_past(moment: Instant) -> bool {
     LOOK.get().is_some_and(|look| {
         let is_past = moment <= look.now;
@@ -58,7 +58,7 @@ pub(crate) fn is_past(moment: Instant) -> bool {
     })
 }
 
-/// Whether the thread that drives has missed a deadline, for a thread that only waits: it looks again in time. Otherwise
+/// Whether the driving thread has missed a deadline; the waiting thread wakes again in time to find out. On other threads
 /// always `false`.
 #[inline]
 pub(crate) fn is_overdue(deadline: Instant) -> bool {
@@ -74,14 +74,14 @@ fn sooner(moment: Option<Instant>, other: Instant) -> Instant {
     moment.map_or(other, |moment| moment.min(other))
 }
 
-/// What was waited for, and whether the thread that drives was late with it.
+/// The output of a wait, and whether the driving thread was late with it.
 #[derive(Debug)]
 pub(crate) struct Waited<T> {
     pub(crate) output: T,
     pub(crate) is_late: bool,
 }
 
-/// Sleeps, and polls whenever it is woken or a moment has come that was looked at.
+/// Polls whenever the thread is woken or a time is reached that the last poll compared with; sleeps in between.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Waited<T> {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);
@@ -114,7 +114,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     wait(|context| future.as_mut().poll(context)).output
 }
 
-/// [`block_on`], for so long at most.
+/// [`block_on`] with a timeout; `None` when it passes.
 pub(crate) fn block_on_for<F: Future>(longest: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let until = monotonic::now() + longest;

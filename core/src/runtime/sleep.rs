@@ -1,4 +1,4 @@
-//! Sleeping until a moment, on a thread that drives a runtime as well as on one that waits while another drives.
+//! Sleeping until a moment, on a thread that drives a runtime and on a thread that waits while another drives.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -9,21 +9,22 @@ use tokio::time::Instant;
 use crate::runtime::monotonic;
 use crate::runtime::park;
 
-/// A thread that only waits keeps the time itself: the one that drives may be late.
+/// Ends at a moment. On a thread that only waits, the thread checks the time itself, since the driving thread may be
+/// late.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are polled"]
 pub(crate) struct Sleep {
     until: Instant,
-    /// There where a runtime keeps the time.
+    /// Set where a runtime's timer keeps the time.
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-/// Waits until that moment.
+/// Waits until the given moment.
 pub(crate) fn sleep_until(until: Instant) -> Sleep {
     Sleep { until, timer: None }
 }
 
-/// Waits for so long.
+/// Waits for a duration.
 pub(crate) fn sleep(duration: Duration) -> Sleep {
     sleep_until((monotonic::now() + duration).into())
 }
@@ -41,7 +42,7 @@ impl Future for Sleep {
     }
 }
 
-/// Waits for a future, for so long at most.
+/// Waits for a future with a timeout; `None` when it passes.
 pub(crate) async fn at_most<F: Future>(longest: Duration, future: F) -> Option<F::Output> {
     let (mut future, mut end) = (pin!(future), sleep(longest));
     std::future::poll_fn(|cx| {

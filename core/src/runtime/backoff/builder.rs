@@ -24,27 +24,26 @@ impl Default for BackoffBuilder {
 }
 
 impl BackoffBuilder {
-    /// The longest wait before the first retry, 1 ms up to the cap; 100 ms unless told otherwise. It doubles
-    /// with each retry.
+    /// The longest wait before the first retry, from 1 ms to the cap; 100 ms by default. It doubles with each retry.
     pub fn base(mut self, base: Duration) -> Self {
         self.base = base;
         self
     }
 
-    /// Where the doubling ends, from the base up to a day; 20 s unless told otherwise.
+    /// Where the doubling ends, from the base to a day; 20 s by default.
     pub fn cap(mut self, cap: Duration) -> Self {
         self.cap = cap;
         self
     }
 
-    /// The longest wait that a server may ask for, 0 to 366 days; 5 minutes unless told otherwise. Jitter, at
-    /// most the cap, comes on top.
+    /// The longest wait that a server may ask for, 0 to 366 days; 5 minutes by default. The jitter, at most the cap, is
+    /// added to it.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;
         self
     }
 
-    /// How many retries may follow the first try; 5 unless told otherwise, 0 for none.
+    /// How many retries may follow the first try; 5 by default, 0 for none.
     pub fn max_retries(mut self, max_retries: u32) -> Self {
         self.max_retries = max_retries;
         self

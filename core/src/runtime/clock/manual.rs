@@ -1,4 +1,4 @@
-//! A clock that stands still until it is told otherwise.
+//! A clock that stands still until a test changes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,19 +33,19 @@ struct Shared {
 }
 
 impl ManualClock {
-    /// The latest time that it can show, in microseconds since the Unix epoch: 2^53 - 1, in the year 2255.
+    /// The latest time that this clock can show, in microseconds since the Unix epoch: 2^53 - 1, in the year 2255.
     pub const MAX_US: u64 = MAX_US;
 
-    /// A clock that shows so many microseconds since the Unix epoch.
+    /// A clock that shows `now_us`, in microseconds since the Unix epoch.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when that is beyond [`MAX_US`](Self::MAX_US).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when `now_us` is beyond [`MAX_US`](Self::MAX_US).
     pub fn new(now_us: u64) -> Result<Self, Error> {
         let shared = Shared { now_us: AtomicU64::new(checked(now_us)?), changed: Notify::new() };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The time it shows, in microseconds since the Unix epoch.
+    /// The time that the clock shows, in microseconds since the Unix epoch.
     pub fn now_us(&self) -> u64 {
         self.shared.now_us.load(Ordering::Acquire)
     }
@@ -72,12 +72,12 @@ impl ManualClock {
         Ok(())
     }
 
-    /// Waits until it shows that time or a later one.
+    /// Waits until the clock shows `target_us` or a later time.
     pub(crate) async fn reached(&self, target_us: u64) {
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
-            // Registered before the time is read, so that no change is missed.
+            // The waiter is registered before it reads the time, so that it misses no change.
             changed.as_mut().enable();
             if self.now_us() >= target_us {
                 return;

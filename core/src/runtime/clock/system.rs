@@ -1,9 +1,9 @@
-//! The system clock, read by way of the processor's counter.
+//! The system clock, read through the processor's counter.
 //!
-//! Asking the system for the time takes longer than a decision. So the time is asked for once a millisecond, and in
-//! between it is that time and what the processor's counter (on x86-64 the TSC) has counted since. The two drift apart by
-//! less than a tenth of a microsecond in a millisecond, and are paired to a microsecond; a step of the system clock is
-//! seen within a millisecond.
+//! A call of the operating system's clock takes longer than a decision. So this clock calls it once a millisecond and in
+//! between adds what the processor's counter (on x86-64 the TSC) has counted since. The two drift apart by less than a
+//! tenth of a microsecond in a millisecond and are paired to a microsecond. A step of the system clock shows within a
+//! millisecond.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -11,24 +11,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::units::MAX_US;
 
-/// How long the counter is trusted before the system is asked again, in microseconds.
+/// How long the counter is used before the next call of the system clock, in microseconds.
 const TRUSTED_US: u64 = 1_000;
 
-/// How long asking may take for the answer to belong to the counter's value, in nanoseconds. It takes longer when the
-/// thread was interrupted in between.
+/// How long a call of the system clock may take for its answer to belong to the counter's value, in nanoseconds. It takes
+/// longer when the thread was interrupted meanwhile.
 const PAIRED_NS: u64 = 1_000;
 
-/// The clock, of which there is one.
+/// The process-wide clock.
 pub(crate) fn counted() -> &'static Counted {
     static CLOCK: LazyLock<Counted> = LazyLock::new(Counted::default);
     &CLOCK
 }
 
-/// The same as of the kernel's last tick.
+/// The time as of the kernel's last tick.
 #[cfg(target_os = "linux")]
 pub(crate) fn coarse_now_us() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    // Never negative, and below a second.
+    // `tv_nsec` is never negative and below a second.
     let ns = u32::try_from(time.tv_nsec).unwrap_or(0);
     match u64::try_from(time.tv_sec) {
         Ok(seconds) => (seconds.min(MAX_US / 1_000_000) * 1_000_000 + u64::from(ns / 1_000)).min(MAX_US),
@@ -41,24 +41,24 @@ pub(crate) fn coarse_now_us() -> u64 {
     counted().now_us()
 }
 
-/// What the system says, in nanoseconds since the Unix epoch.
+/// The operating system's time, in nanoseconds since the Unix epoch.
 fn asked_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// When the system was last asked: what it said, and where the counter stood.
+/// The last answer of the system clock, and the counter's value at that moment.
 #[derive(Debug)]
 pub(crate) struct Counted {
     counter: quanta::Clock,
-    /// How many microseconds `2^32` counts take: one multiplication turns counts into microseconds and `2^32`ths of one.
+    /// Microseconds per `2^32` counts: one multiplication turns counts into microseconds and `2^32`ths of one.
     scale: u64,
-    /// How many counts are trusted.
+    /// For how many counts after a reading the counter is used.
     trusted: u64,
-    /// Odd while the others are being written; then readers ask the system themselves.
+    /// Odd while a thread writes the other fields; readers then call the system clock themselves.
     version: AtomicU64,
     at_us: AtomicU64,
-    /// What of a microsecond had passed since, in `2^32`ths.
+    /// The fraction of a microsecond beyond `at_us`, in `2^32`ths.
     at_fraction: AtomicU64,
     at_count: AtomicU64,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Counted {
 impl Default for Counted {
     fn default() -> Self {
         let counter = quanta::Clock::new();
-        // A counter of 1 GHz makes this 2^32 / 1000; one of less than 1 MHz is as good as none.
+        // A counter of 1 GHz makes this 2^32 / 1000. A counter below 1 MHz is not used.
         let scale = counter.delta_as_nanos(0, 1 << 32) / 1_000;
         let trusted = if (1..1 << 32).contains(&scale) { (TRUSTED_US << 32) / scale } else { 0 };
         Self {
@@ -92,7 +92,7 @@ impl Counted {
         let at_count = self.at_count.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
-        // Another core's counter may be a little behind the one that wrote: then nothing has passed.
+        // This core's counter may be a little behind the counter of the core that wrote; then no time has passed.
         let passed = count.saturating_sub(at_count);
         if whole && passed < self.trusted && at_count > 0 {
             at_us + ((at_fraction + passed * self.scale) >> 32)
@@ -101,7 +101,7 @@ impl Counted {
         }
     }
 
-    /// Asks the system, and notes what it said unless somebody else is doing so or the thread was interrupted.
+    /// Calls the system clock and stores its answer, unless another thread is storing one or this thread was interrupted.
     #[cold]
     fn ask(&self, version: u64) -> u64 {
         let even = version & !1;
@@ -112,10 +112,10 @@ impl Counted {
         let count = self.counter.raw();
         let micros = (now_ns / 1_000).min(MAX_US);
         if noting {
-            // Who sees one of the new values sees the odd version as well.
+            // A reader that sees one of the new values sees the odd version as well.
             fence(Ordering::Release);
             if self.counter.delta_as_nanos(before, count) < PAIRED_NS {
-                // What is counted from here on stays within the latest time as well.
+                // Leaves room for what the counter adds, so that the clock never passes the latest time.
                 self.at_us.store(micros.min(MAX_US - TRUSTED_US), Ordering::Relaxed);
                 self.at_fraction.store(((now_ns % 1_000) << 32) / 1_000, Ordering::Relaxed);
                 self.at_count.store(count, Ordering::Relaxed);

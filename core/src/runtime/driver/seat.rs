@@ -1,7 +1,7 @@
-//! Which of the threads that wait drives the runtime.
+//! Which of the waiting threads drives the runtime.
 //!
-//! A runtime does this by itself, but has those that do not drive it sleep until they are woken: if the one that drives
-//! is suspended, they sleep for as long. Here they look at their deadlines themselves.
+//! Tokio's `block_on` can share a runtime among threads, but a thread that does not drive then sleeps until it is woken:
+//! if the driving thread is suspended, all others sleep as long. Here the other threads check their deadlines themselves.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -16,7 +16,7 @@ use crate::runtime::park::{self, Waited};
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     is_taken: AtomicBool,
-    /// Wakes one that waits for it.
+    /// Wakes a thread that waits for the seat.
     left: Notify,
 }
 
@@ -37,17 +37,17 @@ impl Seat {
     }
 
     fn take(&self) -> Option<Taken<'_>> {
-        // Looked at first: it is mostly taken where many wait.
+        // A plain read first: under load the seat is mostly taken.
         let is_free = !self.is_taken.load(Ordering::SeqCst) && !self.is_taken.swap(true, Ordering::SeqCst);
         is_free.then(|| Taken(self))
     }
 
-    /// Waits while another thread drives; nothing when the seat is free.
+    /// Waits while another thread drives. The output is `None` when the seat is free.
     fn wait<F: Future>(&self, runtime: &Runtime, mut future: Pin<&mut F>) -> Waited<Option<F::Output>> {
         let _entered = runtime.enter();
         let mut left = pin!(self.left.notified());
         park::wait(|cx| {
-            // It is registered before it is looked at, so that it is not missed.
+            // The waiter is registered before it checks the seat, so that it does not miss its release.
             if left.as_mut().poll(cx).is_ready() || !self.is_taken.load(Ordering::SeqCst) {
                 return Poll::Ready(None);
             }
@@ -108,7 +108,7 @@ mod tests {
             scope(|scope| {
                 for thread in 0..4 {
                     let (seat, runtime) = (&seat, &runtime);
-                    // Only a thread that drives has these timers fire.
+                    // Timers fire only while a thread drives.
                     scope.spawn(move || {
                         let timers = async {
                             for _ in 0..3 {
