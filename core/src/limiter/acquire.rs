@@ -1,4 +1,4 @@
-//! Waiting until a request is admitted: in queue, without polling.
+//! The `acquire` operation: callers queue for a key and wait without polling.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -27,7 +27,7 @@ impl Limiter {
     }
 }
 
-/// `limiter` is the limiter whose `Shared` it is: what has to be done after the caller has gone owns a clone of it.
+/// `limiter` is the limiter that owns this `Shared`; work that outlives the caller needs a clone of it.
 impl Shared {
     async fn acquire_while_open(
         &self,
@@ -37,12 +37,12 @@ impl Shared {
     ) -> Result<Decision, Error> {
         let request = self.request(CHECK, request)?;
         if request.cost == 0 {
-            // Always allowed, so it stands in no queue.
+            // A cost of 0 is always allowed, so the caller does not queue.
             return Ok(self.ask_store(request).await?.0);
         }
         let deadline = Deadline::after(timeout, self.clock());
         let decision = self.acquire_in_line(limiter, request, &deadline).await?;
-        // A caller that is admitted to a leaky bucket waits for its turn there, and no longer stands in the queue here.
+        // A caller that is admitted to a leaky bucket waits out its delay after it has left the queue.
         if decision.delay_us() > 0 {
             let admission = Admission::new(limiter, request, &decision);
             deadline.sleep(decision.delay_us()).await;
@@ -61,7 +61,7 @@ impl Shared {
         let ahead = place.units_ahead();
         let turn = {
             let mut turn = pin!(place.turn());
-            // From here on nobody comes before it who came after it.
+            // The first poll joins the lock's queue: callers that arrive later get their turn later.
             match poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
                 Poll::Ready(turn) => Some(turn),
                 Poll::Pending => {
@@ -92,7 +92,8 @@ impl Shared {
                 None => ask_to_the_end(limiter, request).await?,
             };
             if decision.delay_us() > left_us {
-                // Another caller was faster: the place in the queue is given back, and the next look finds it too late.
+                // Another process was faster: the units are refunded, and the next round denies the request because its
+                // turn would come too late.
                 let refund = StoreRequest { action: Action::Apply(Operation::Refund), ..request };
                 let _ = ask_to_the_end(limiter, refund).await?;
                 continue;
@@ -101,8 +102,8 @@ impl Shared {
                 return Ok(decision);
             }
             deadline.can_wait()?;
-            // Other processes wait for the same microsecond, and timers round it up to a moment that is the same each time:
-            // without a random part, one process would come first every time.
+            // Other processes wait for the same microsecond, and timers round it up in the same way each time. Without a
+            // random part, one process would always come first.
             let spread_us =
                 if self.store.is_shared() { deadline.spread_us(left_us - decision.wait_us) } else { 0 };
             tokio::select! {
@@ -112,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// The denial when the request's turn in a leaky bucket would come too late. Waiting does not help: the queue
-    /// drains no faster than the time runs out.
+    /// The denial when the request's turn in a leaky bucket would come after the deadline. Waiting does not help: the
+    /// queue drains no faster than the caller's time runs out.
     async fn denied_turn(
         &self,
         request: StoreRequest<'_>,
@@ -126,7 +127,7 @@ impl Shared {
             return Ok(None);
         };
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
-        // Its turn comes when all that is in the queue now has drained.
+        // The turn comes when everything that is in the bucket now has drained.
         let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
         let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
         if turn_after_us > left_us && peeked.retry_after_us().is_some() {
@@ -139,7 +140,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// The denial for who stands behind so many units: it cannot be admitted recheck than after them.
+    /// The denial for a caller behind `ahead` units: the store cannot admit it sooner than those.
     async fn denied_behind(&self, request: StoreRequest<'_>, ahead: u64) -> Result<Decision, Error> {
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
         let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
@@ -150,7 +151,7 @@ impl Shared {
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
         let fitting = StoreRequest { action: PEEK, cost: total.min(capacity), ..request };
         let (fitting, _) = self.ask_store(fitting).await?;
-        // Whoever is denied has to wait, if only for those ahead.
+        // A denied caller has to wait at least for the callers ahead, so the wait is never 0.
         let wait_us = no_sooner_us(&policy, total, &fitting).max(1);
         Ok(Decision { allowed: false, wait_us, ..peeked })
     }
@@ -158,7 +159,7 @@ impl Shared {
 
 const PEEK: Action = Action::Apply(Operation::Peek);
 
-/// A time, from now, before which so many units cannot all be admitted, given what is decided on as many of them as can be
+/// A time from now before which `units` cannot all be admitted. `fitting` is the decision on as many of them as can be
 /// spent at once.
 fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
     let fitting_after_us = fitting.retry_after_us().unwrap_or(0);
@@ -167,8 +168,9 @@ fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
         let least_us = policy.quotas().iter().map(|quota| quota.least_span_us(units)).max().unwrap_or(0);
         return fitting_after_us.min(forgets_us).max(least_us);
     }
-    // A bucket never does: what it does not hold has to be refilled once it would be full. Each by itself, since those
-    // ahead may come one by one, and so begin to spend from the one before as many as that fit into the other.
+    // Buckets do not forget: units beyond the capacity have to be refilled after the time when the bucket would be full.
+    // Each quota counts separately: the callers ahead may come one by one, and then a bucket starts to refill before
+    // another quota admits all that fits into it.
     let refilled_us = policy.quotas().iter().zip(fitting.quotas()).filter_map(|(quota, view)| {
         let is_more = units > quota.capacity();
         is_more.then(|| view.reset_after_us.saturating_add(quota.least_span_us(units)))

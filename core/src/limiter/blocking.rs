@@ -1,4 +1,4 @@
-//! The synchronous face: the same operations for callers that are not asynchronous.
+//! The blocking limiter: the same operations for callers that are not asynchronous.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::runtime::driver::no_resources;
 use crate::store::finding::Finding;
 use crate::store::request::Action;
 
-/// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking).
-/// Clones share everything, and so do the two faces of one limiter.
+/// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking). Clones
+/// share everything, and so do the blocking and the asynchronous limiter.
 ///
-/// Every operation means what it means on the [asynchronous face](crate::Limiter), and fails as it does there.
+/// Every operation does what it does on the [asynchronous limiter](crate::Limiter), with the same errors.
 ///
 /// ```
 /// use polylimit::{Limiter, Policy};
@@ -30,7 +30,7 @@ pub struct Limiter {
 }
 
 impl AsyncLimiter {
-    /// The synchronous face of the same limiter.
+    /// The blocking limiter, which shares everything with this one.
     pub fn blocking(&self) -> Limiter {
         Limiter::new(self.clone())
     }
@@ -41,7 +41,8 @@ impl Limiter {
         Self { limiter }
     }
 
-    /// The asynchronous face of the same limiter, which has what does not wait: policies and their changes.
+    /// The asynchronous limiter, which shares everything with this one and also has the methods that never wait, such as
+    /// those for policies.
     pub fn asynchronous(&self) -> &AsyncLimiter {
         &self.limiter
     }
@@ -114,8 +115,8 @@ impl Limiter {
     /// an asynchronous context.
     ///
     /// # Errors
-    /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the system gives no timer,
-    /// thread or descriptor.
+    /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the operating system refuses
+    /// a timer, a thread or a descriptor.
     pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
         self.block_on(self.limiter.acquire_unless_closed(request.into(), timeout))?
     }
@@ -123,7 +124,7 @@ impl Limiter {
     /// See [`Limiter::ready`](AsyncLimiter::ready).
     ///
     /// # Errors
-    /// See [`Limiter::ready`](AsyncLimiter::ready); [`StoreUnavailable`](ErrorKind::StoreUnavailable) as well as for
+    /// See [`Limiter::ready`](AsyncLimiter::ready); [`StoreUnavailable`](ErrorKind::StoreUnavailable) also as for
     /// [`acquire`](Self::acquire).
     pub fn ready(&self, timeout: Duration) -> Result<(), Error> {
         self.block_on(self.limiter.ready(timeout))?
@@ -137,13 +138,13 @@ impl Limiter {
         self.block_on(self.limiter.doctor())?
     }
 
-    /// Waits for what may need a timer.
+    /// Blocks on a future that may need a timer.
     fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
         let store = self.limiter.shared().store();
         if tokio::runtime::Handle::try_current().is_err() {
             return store.block_on(future);
         }
-        // A thread inside a runtime must not drive another one: a thread of its own does.
+        // A thread inside a runtime must not drive another one, so a new thread drives it.
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("polylimit-waiting".to_owned());
             let waiter = thread

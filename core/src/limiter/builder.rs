@@ -19,7 +19,7 @@ use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
 use crate::store::suggestion::Suggestion;
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
-/// given as text, since that may be a secret.
+/// given as text, since it may be a secret.
 #[derive(Clone)]
 #[must_use = "a builder makes a limiter only when `build` is called"]
 pub struct LimiterBuilder {
@@ -31,7 +31,7 @@ pub struct LimiterBuilder {
     clock: Clock,
     max_keys: usize,
     hook: Option<Hook>,
-    /// By name, as text.
+    /// Names and values, as text.
     options: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for LimiterBuilder {
     }
 }
 
-/// Where the states are kept.
+/// Where the limiter keeps its states.
 #[derive(Clone, Debug)]
 enum Place {
     Memory,
@@ -77,7 +77,7 @@ impl Place {
         }))
     }
 
-    /// Refuses what is given for a policy and only a store in Redis heeds.
+    /// Refuses a per-policy setting that only the Redis store uses.
     fn has_use_for(&self, what: &str, policy: &str) -> Result<(), Error> {
         let store = match self {
             Self::Redis(_) => return Ok(()),
@@ -109,7 +109,7 @@ const LOCAL_SIZE: StoreOption = StoreOption {
     secret: false,
 };
 
-/// The policy for which something is given.
+/// The policy with the name `name`.
 fn named<'a>(
     policies: &'a [Policy],
     name: &str,
@@ -152,7 +152,7 @@ impl Default for LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// How many keys are held in this process unless told otherwise: 1,000,000.
+    /// The default of [`max_keys`](Self::max_keys): 1,000,000.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
     /// Adds a policy.
@@ -164,11 +164,12 @@ impl LimiterBuilder {
     /// Where the states are kept, as a URL: `memory:`, which is the default; `local:<name>` or `file:///path`, which all
     /// processes of a host share; or one that [`RedisOptions`] describes, such as `redis://localhost?deadline=20ms`.
     ///
-    /// A local store (on Linux) is a file in shared memory, or the one that is named. It takes 64 MiB unless its URL says
-    /// `?size=16MiB`, or [`local_size`](Self::local_size) does, when it is made. Only its owner can use it, and nothing of
-    /// it outlasts a reboot. When it is full of keys in use, new ones share one state a policy, as in the memory store.
+    /// A local store (Linux only) is a file in shared memory, or the file that the URL names. The process that creates it
+    /// chooses its size: 64 MiB, or as the URL (`?size=16MiB`) or [`local_size`](Self::local_size) says. Only the user
+    /// that owns the file can use it, and its contents do not survive a reboot. When it is full of keys in use, new keys
+    /// share one state per policy, as in the memory store.
     ///
-    /// A URL that cannot be used is reported by [`build`](Self::build).
+    /// [`build`](Self::build) reports a URL that cannot be used.
     pub fn store(mut self, url: &str) -> Self {
         self.store = match url {
             "memory:" => Ok(Place::Memory),
@@ -178,7 +179,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// How many bytes a local store takes when it is made: 1 MiB to 64 GiB. One that is there has to have that size.
+    /// The size of a new local store in bytes: 1 MiB to 64 GiB. An existing one must have this size.
     pub fn local_size(mut self, bytes: u64) -> Self {
         self.local_size = Some(bytes);
         self
@@ -191,42 +192,42 @@ impl LimiterBuilder {
         self
     }
 
-    /// What the policy of that name answers while the store cannot be asked, in place of what the store's options say. Only
-    /// a store in Redis has use for it: the others answer themselves.
+    /// The outage policy of the policy with this name, in place of the one in the store's options. Only the Redis store
+    /// has outages: the other stores are in the process or on the host.
     pub fn outage(mut self, policy: &str, outage: Outage) -> Self {
         self.outages.push((policy.into(), outage));
         self
     }
 
-    /// Leases busy keys of the policy of that name: units are taken ahead from the store and spent in this process. Only a
-    /// store in Redis has use for it: the others are asked without a network.
+    /// Leases busy keys of the policy with this name: the process takes units from the store ahead of time and spends
+    /// them itself. Redis only: the other stores need no network round trip.
     pub fn lease(mut self, policy: &str, lease: Lease) -> Self {
         self.leases.push((policy.into(), lease));
         self
     }
 
-    /// By which clock to decide: the server's for Redis and the system's otherwise, unless told otherwise. A
-    /// [`ManualClock`](crate::ManualClock) decides wherever the states are.
+    /// The clock by which the limiter decides; the default is the server's clock for Redis and the system's otherwise. A
+    /// [`ManualClock`](crate::ManualClock) decides with every store.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// The most keys that are held in this process, over all policies; at least 1. The memory store holds all states
-    /// there: those of which nothing counts as used any more make room for new keys, those in use do not. When it is
-    /// full of them, new keys share one state a policy, and their decisions are
-    /// [degraded](crate::Degradation::StoreFull). With Redis, it bounds what is followed for
-    /// [`Outage::Fallback`].
+    /// The most keys that this process keeps, over all policies; at least 1. The memory store keeps all states here:
+    /// expired states make room for new keys, states in use do not. When it is full of states in use, new keys share one
+    /// state per policy, and their decisions are [degraded](crate::Degradation::StoreFull). With Redis, this bounds the
+    /// keys that are followed for [`Outage::Fallback`].
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys;
         self
     }
 
-    /// Is called when the limiter begins to decide without its store, when it decides with it again, and with what the doctor
-    /// finds; see [`DegradedEvent`]. With the feature `tracing` these are told as events of that crate as well.
+    /// Sets a callback for events: the limiter starts to decide without its store, the store decides again, and the
+    /// doctor's findings; see [`DegradedEvent`]. With the feature `tracing` they are also emitted as events of that
+    /// crate.
     ///
-    /// It is called on the thread that notices, which may be one of the limiter's own, and holds up the decision that it was
-    /// noticed by: it must not block. If it panics, that is of no consequence but for what the panic hook prints.
+    /// The limiter calls it on the thread that detects the event, which may be one of its own, and the decision there
+    /// waits for it: it must not block. A panic has no effect beyond what the panic hook prints.
     ///
     /// ```
     /// use polylimit::Limiter;
@@ -239,9 +240,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets an option by its name and a text, for those who have it so: any of [`options`](Self::options), or
-    /// `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and [`lease`](Self::lease). A mistake is
-    /// reported by [`build`](Self::build).
+    /// Sets an option by its name from a text, for example from a configuration file: any of [`options`](Self::options),
+    /// or `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and [`lease`](Self::lease).
+    /// [`build`](Self::build) reports mistakes.
     pub fn option(mut self, name: &str, text: &str) -> Self {
         self.options.push((name.into(), text.into()));
         self
@@ -252,13 +253,13 @@ impl LimiterBuilder {
         [MAX_KEYS, LOCAL_SIZE].into_iter().chain(RedisOptions::ALL.iter().copied()).collect()
     }
 
-    /// Checks the settings and makes the limiter. Connects to nothing: a store that cannot be reached is no error
-    /// here, since it may be found later.
+    /// Checks the settings and makes the limiter. It does not connect: a store that cannot be reached is no error here,
+    /// since it may become reachable later.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage
-    /// policy or a lease is given for a policy that there is not or for a store that is not in Redis, a policy cannot be
-    /// leased, `max_keys` is 0, `local_size` is given for another store, or the store's URL or options are not valid.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage policy or a
+    /// lease is given for an unknown policy or for a store other than Redis, a policy cannot be leased, `max_keys` is 0,
+    /// `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
         let Self { policies, mut outages, mut leases, store, local_size, clock, mut max_keys, hook, options } =
             self;

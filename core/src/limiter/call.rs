@@ -1,4 +1,4 @@
-//! One operation as a value: so that who hands operations on, such as a binding, has one way for all of them.
+//! One operation as a value, so that a caller such as a binding passes all operations in the same way.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::rules::transition::Operation;
 use crate::store::finding::Finding;
 use crate::store::request::Action;
 
-/// An operation of a [`Limiter`], with what it is asked.
+/// An operation of a [`Limiter`] with its arguments.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Call<'a> {
@@ -39,19 +39,20 @@ pub enum Call<'a> {
     Doctor,
 }
 
-/// What a [`Call`] answers.
+/// The answer to a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// To a check, a peek or an acquire.
+    /// The answer to a check, a peek or an acquire.
     Decision(Decision),
-    /// To a take, a charge, a refund or a reset.
+    /// The answer to a take, a charge, a refund or a reset.
     Usage(Usage),
-    /// To checks of several requests, in their order. None of those of a [`Call::CheckTogether`] is an error.
+    /// The answers to checks of several requests, in their order. A [`Call::CheckTogether`] that succeeds has no errors
+    /// among them.
     Decisions(Vec<Result<Decision, Error>>),
     /// The store answers.
     Ready,
-    /// What was found.
+    /// What the doctor found.
     Findings(Vec<Finding>),
 }
 
@@ -61,7 +62,7 @@ impl Answer {
     }
 }
 
-/// How the answer to an action on one key is given.
+/// The form of the answer to an action on one key.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     Decision,
@@ -78,7 +79,7 @@ impl Form {
 }
 
 impl<'a> Call<'a> {
-    /// The action on one key that it is, if it is one.
+    /// The action, if the call is an action on one key.
     pub(crate) fn action(&self) -> Option<(Action, Request<'a>, Form)> {
         let apply = Action::Apply;
         Some(match *self {
@@ -98,9 +99,9 @@ impl<'a> Call<'a> {
 }
 
 impl Limiter {
-    /// Answers a call that needs no waiting: in memory, on this host, from the denial cache or from a lease. This is the entrance of
-    /// every call, and the one place where a check asks the caches. `None` when the call has to wait for a store: then nothing was
-    /// done, and [`call_store`](Self::call_store) does it.
+    /// Answers a call that need not wait: from memory, from the store of this host, from the denial cache or from a
+    /// lease. Every call enters here, and only here does a check look into the caches. `None` when the call has to wait
+    /// for a store: then nothing was done yet, and the caller goes on with [`call_store`](Self::call_store).
     pub fn try_call(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
         let shared = self.shared();
         if let Call::Check(request) = call
@@ -131,7 +132,7 @@ impl Limiter {
         self.shared().ask(action, request).await.map(|answer| form.of(answer))
     }
 
-    /// Does what the call says.
+    /// Performs the call.
     ///
     /// # Errors
     /// Those of the operation.
@@ -142,7 +143,7 @@ impl Limiter {
         }
     }
 
-    /// Does what the call says, after [`try_call`](Self::try_call) had no answer: the caches are not asked again.
+    /// Performs the call after [`try_call`](Self::try_call) returned `None`, without another look into the caches.
     ///
     /// # Errors
     /// Those of the operation.
@@ -161,7 +162,7 @@ impl Limiter {
 }
 
 impl blocking::Limiter {
-    /// Does what the call says, and waits on this thread.
+    /// Performs the call and blocks this thread until it is answered.
     ///
     /// # Errors
     /// Those of the operation.
@@ -169,8 +170,8 @@ impl blocking::Limiter {
         self.asynchronous().try_call(call).unwrap_or_else(|| self.call_store(call))
     }
 
-    /// Does what the call says and waits on this thread, after [`try_call`](Limiter::try_call) had no answer: the caches are not asked
-    /// again.
+    /// Performs the call and blocks this thread, after [`try_call`](Limiter::try_call) returned `None`, without another
+    /// look into the caches.
     ///
     /// # Errors
     /// Those of the operation.

@@ -1,16 +1,16 @@
-//! Gives back the units of an `acquire` whose caller stops waiting.
+//! Refunds the units of an `acquire` whose caller stops waiting.
 //!
-//! A caller stops waiting when it drops the future of `acquire`: by a timeout of its own, a cancelled task or an interrupted
-//! thread. By then the store may have the check already, or may have admitted it to a leaky bucket in which the caller waits out
-//! the delay. The caller then never learns that it was admitted, so its units are refunded, once:
+//! A caller stops waiting when it drops the future of `acquire`: by a timeout of its own, a cancelled task or an
+//! interrupted thread. At that time the store may be processing the check, or may have admitted it to a leaky bucket
+//! whose delay the caller waits out. The caller then never uses the admission, so its units are refunded once:
 //!
-//! - A check that the store has is awaited in the background. Its units are refunded when the store answers that it spent them.
-//!   They stay spent when no answer comes before the deadline: then it is not known whether they were spent.
-//! - Units of a caller that waits out its delay are refunded.
-//! - What was admitted without the store, in an outage, is not refunded: the store has not spent it.
+//! - A check that was sent to the store is awaited in the background. If the store answers that it spent the units, they
+//!   are refunded. If no answer comes before the deadline, they stay spent: it is unknown whether the store spent them.
+//! - The units of a caller that waits out its delay are refunded.
+//! - An admission by an outage policy is not refunded: the store has not spent it.
 //!
-//! A store of this process or host answers at once, so that the refund is applied when the future is dropped. Redis is told in
-//! the background, by the thread that drives the limiter's own runtime.
+//! A store of this process or host answers at once, so the refund is applied when the future is dropped. A refund to
+//! Redis runs in the background, on the thread that drives the limiter's own runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ const REFUND: Action = Action::Apply(Operation::Refund);
 
 type Asking = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
 
-/// A request to the store that outlives its caller's key.
+/// A request to the store that owns its key and so can outlive the caller.
 struct OwnedStoreRequest {
     id: PolicyId,
     key: Box<[u8]>,
@@ -46,8 +46,8 @@ impl OwnedStoreRequest {
     }
 }
 
-/// Asks the store a check or a refund of an `acquire`. When the caller drops the future, the operation still runs to its end,
-/// and a check that was admitted is refunded.
+/// Sends a check or a refund of an `acquire` to the store. When the caller drops the future, the operation still runs to
+/// its end, and an admitted check is refunded.
 pub(super) async fn ask_to_the_end(limiter: &Limiter, request: StoreRequest<'_>) -> Result<Answer, Error> {
     let shared = limiter.shared();
     if shared.store.is_here() {
@@ -59,11 +59,11 @@ pub(super) async fn ask_to_the_end(limiter: &Limiter, request: StoreRequest<'_>)
     InFlight { limiter, request, asking: Some(asking), is_started: false, generation }.await
 }
 
-/// An operation that Redis may have.
+/// An operation that may have been sent to Redis.
 struct InFlight<'a> {
     limiter: &'a Limiter,
     request: StoreRequest<'a>,
-    /// None once it has been answered.
+    /// `None` once it has been answered.
     asking: Option<Asking>,
     is_started: bool,
     generation: ProcessGeneration,
@@ -87,7 +87,7 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let Some(asking) = self.asking.take() else { return };
         if !self.generation.is_here() {
-            // Only the process that asked may wait for the answer, and its copy does.
+            // The parent process awaits the answer with its own copy.
             return fork::leave(asking);
         }
         if !self.is_started {
@@ -105,7 +105,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Units that the store has spent for a caller that still waits out its delay.
+/// Units that the store has spent for a caller that waits out its delay.
 pub(super) struct Admission<'a> {
     limiter: &'a Limiter,
     request: StoreRequest<'a>,
@@ -118,7 +118,7 @@ impl<'a> Admission<'a> {
         Self { limiter, request, is_spent: is_spent(decision), generation: ProcessGeneration::here() }
     }
 
-    /// The caller has waited to the end, and uses the units.
+    /// The delay is over, and the caller uses the units.
     pub(super) fn keep(mut self) {
         self.is_spent = false;
     }
@@ -126,7 +126,7 @@ impl<'a> Admission<'a> {
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        // A process that was forked meanwhile holds a copy of this, and the units are the parent's.
+        // In a forked child this is a copy, and the units belong to the parent.
         if !self.is_spent || !self.generation.is_here() {
             return;
         }
@@ -136,7 +136,7 @@ impl Drop for Admission<'_> {
         }
         if shared.store.is_here() {
             let refund = StoreRequest { action: REFUND, ..self.request };
-            // What a store cannot give back stays spent, as with any refund.
+            // If the store cannot refund, the units stay spent.
             if shared.store.ask_blocking(refund).is_ok() {
                 shared.answered(refund);
             }
@@ -158,7 +158,7 @@ async fn refund(limiter: &Limiter, request: StoreRequest<'_>) {
     }
 }
 
-/// Runs on the limiter's own thread, unless the limiter is closed.
+/// Runs a task on the limiter's own thread; a closed limiter drops it.
 fn in_background(shared: &Shared, task: impl Future<Output = ()> + Send + 'static) {
     if let Ok(driver) = shared.driver() {
         driver.spawn(task);

@@ -8,9 +8,10 @@ use crate::rules::request::Request;
 
 impl Limiter {
     /// Checks several requests that belong together, such as one client under several policies. When one of them is
-    /// denied or fails, what the others have spent is given back, and their decisions show what is left then.
+    /// denied or fails, the units of the others are refunded, and their decisions show what is left afterwards.
     ///
-    /// Each is decided on its own, so that for a moment others may find units missing that are then given back.
+    /// The store decides each request separately, so for a moment other callers may find units missing that are refunded
+    /// right after.
     ///
     /// # Errors
     /// The first error of any of them.
@@ -39,7 +40,7 @@ impl blocking::Limiter {
     }
 }
 
-/// The decisions whose units have to be given back, since another one is not admitted.
+/// The admitted decisions whose units must be refunded because another request was not admitted.
 fn spent_in_vain<'answers, 'a>(
     answers: &'answers mut [Result<Decision, Error>],
     requests: &[Request<'a>],
@@ -54,8 +55,8 @@ fn spent_in_vain<'answers, 'a>(
     decided.collect()
 }
 
-/// All decisions, or the first error of any of them. All that was spent in vain has been asked to be given back by then: an
-/// error of one is no reason to keep the others'.
+/// All decisions, or the first error. By then every refund has been tried: an error of one request does not keep the
+/// units of the others.
 fn together(
     answers: Vec<Result<Decision, Error>>,
     given_back: Result<(), Error>,
@@ -65,7 +66,7 @@ fn together(
 }
 
 impl Decision {
-    /// Shows what is left after what it has spent was given back.
+    /// Shows what is left after the decision's units were refunded.
     fn show_refund(&mut self, left: Result<Usage, Error>) -> Result<(), Error> {
         *self = self.clone().refunded(left?);
         Ok(())
@@ -78,7 +79,7 @@ mod tests {
 
     type Way = fn(&Limiter, &[Request<'_>]) -> Result<Vec<Decision>, Error>;
 
-    /// By either face, and as a call.
+    /// The asynchronous limiter, the blocking limiter and the operation as a call.
     const WAYS: [Way; 3] = [
         |limiter, requests| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

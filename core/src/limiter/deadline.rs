@@ -1,4 +1,4 @@
-//! How long a caller is willing to wait, by the limiter's clock.
+//! How long a caller of `acquire` is willing to wait, by the limiter's clock.
 
 use std::future;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::runtime::monotonic;
 use crate::runtime::sleep::{sleep, sleep_until};
 use crate::units::micros;
 
-/// Longer timeouts are as good as none: 100 years.
+/// The longest timeout; longer ones are cut to these 100 years.
 const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// When a caller stops waiting. With the system clock it is kept by the monotonic clock, so that a step of the system
-/// clock makes nobody wait longer.
+/// When a caller stops waiting. With the system clock this is monotonic time, so that a step of the system clock makes no
+/// caller wait longer.
 pub(crate) enum Deadline {
     Monotonic(Instant),
     Manual(ManualClock, u64),
@@ -31,7 +31,7 @@ impl Deadline {
         }
     }
 
-    /// How long there is left, in microseconds.
+    /// The time until the deadline, in microseconds.
     pub(crate) fn left_us(&self) -> u64 {
         match self {
             Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now().into())),
@@ -39,7 +39,8 @@ impl Deadline {
         }
     }
 
-    /// A random time by which callers in several processes come apart, at most 1 ms and so much; none by a manual clock.
+    /// A random wait that keeps callers of several processes apart: at most 1 ms and at most `most_us`; 0 with a manual
+    /// clock.
     pub(crate) fn spread_us(&self, most_us: u64) -> u64 {
         const SPREAD_US: u64 = 1_000;
         match self {
@@ -48,7 +49,7 @@ impl Deadline {
         }
     }
 
-    /// Waits until it has come.
+    /// Waits until the deadline passes.
     pub(crate) async fn reached(&self) {
         match self {
             Self::Monotonic(at) => sleep_until(*at).await,
@@ -56,7 +57,7 @@ impl Deadline {
         }
     }
 
-    /// Waits for so long, by the same clock.
+    /// Waits for a duration in microseconds, by the same clock.
     pub(crate) async fn sleep(&self, for_us: u64) {
         match self {
             Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
@@ -68,7 +69,7 @@ impl Deadline {
         }
     }
 
-    /// Whether waiting is possible here: by the system clock it needs tokio's timer.
+    /// Whether this caller can wait: with the system clock it needs tokio's timer.
     pub(crate) fn can_wait(&self) -> Result<(), Error> {
         match self {
             Self::Monotonic(_) if tokio::runtime::Handle::try_current().is_err() => {

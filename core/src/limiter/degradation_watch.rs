@@ -1,6 +1,7 @@
-//! Sees whether a limiter decides with its store, and tells when that begins to be otherwise and when it ends.
+//! Detects when a limiter starts to decide without its store and when the store decides again, and publishes both as
+//! events.
 //!
-//! It looks at every decision that is not made in the shortest way. While all is well that is one load of a byte.
+//! It sees every decision outside the shortest path. While the store decides, that costs one load of a byte.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,40 +20,40 @@ use crate::runtime::monotonic;
 use crate::store::finding::Severity;
 use crate::store::redis::doctor::DoctorForAll;
 
-/// Decisions are made without the store, or were until a moment ago.
+/// The limiter decides without the store, or did so less than [`DegradedEvent::CALM`] ago.
 const DEGRADED: u8 = 1;
-/// The store has not been looked at yet.
+/// The doctor has not examined the store yet.
 const UNEXAMINED: u8 = 2;
 
-/// So many events are kept until they are taken; of more, the oldest go.
+/// How many events are kept until the program takes them; the oldest are dropped.
 const MAX_EVENTS: usize = 64;
-/// The doctor gives up after that.
+/// How long the doctor may take.
 const DOCTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct DegradationWatch {
-    /// What there is to look after; 0 while all is well.
+    /// The flags [`DEGRADED`] and [`UNEXAMINED`]; 0 while nothing needs attention.
     attention: AtomicU8,
     made: Instant,
-    /// When the first decision was made without the store, and why; told along with the end.
+    /// When and why the first decision was made without the store; the event of the end reports both.
     began: Mutex<(u64, Option<Degradation>)>,
-    /// When the last decision was made without the store, in microseconds since it was made.
+    /// When the last decision was made without the store, in microseconds since this watch was made.
     last_us: AtomicU64,
-    /// How many were.
+    /// How many decisions were made without the store.
     decisions: AtomicU64,
-    /// How long after the first decision the store is looked at, and when that was; 0 before.
+    /// How long after the first decision the doctor examines the store, and when the first decision was; 0 before.
     doctor_after: Option<Duration>,
     first_us: AtomicU64,
-    /// Let go of when the limiter is closed, along with what it holds.
+    /// Dropped, with everything that it owns, when the limiter is closed.
     hook: ReentrantMutex<RefCell<Option<Hook>>>,
     kept: Mutex<VecDeque<DegradedEvent>>,
     keeps_any: AtomicBool,
-    /// Has no permits; closed along with the limiter.
+    /// Has no permits; closed together with the limiter.
     open: Arc<Semaphore>,
 }
 
 impl DegradationWatch {
-    /// Of a store that is to be looked at so long after its first decision.
+    /// A watch that has the doctor examine the store `doctor_after` its first decision.
     pub(crate) fn new(doctor_after: Option<Duration>, hook: Option<Hook>) -> Arc<Self> {
         Arc::new(Self {
             attention: AtomicU8::new(if doctor_after.is_some() { UNEXAMINED } else { 0 }),
@@ -69,14 +70,15 @@ impl DegradationWatch {
         })
     }
 
-    /// The same for a process that was forked from this one.
+    /// A watch with the same settings for a forked child.
     pub(crate) fn after_fork(&self) -> Arc<Self> {
-        // A thread that is not in this process may hold it.
+        // A thread of the parent that does not exist here may hold the lock; then the child has no hook.
         let hook = self.hook.try_lock().and_then(|hook| hook.borrow().clone());
         Self::new(self.doctor_after, hook)
     }
 
-    /// Sees a decision. Says whether it is time to have the store looked at.
+    /// Takes note of a decision. `true` when it is time to examine the store; the caller then calls
+    /// [`examine`](Self::examine).
     #[inline]
     #[must_use = "the store is looked at once"]
     pub(crate) fn see(&self, decision: &Decision) -> bool {
@@ -97,7 +99,7 @@ impl DegradationWatch {
         false
     }
 
-    /// A decision was made without the store.
+    /// Takes note of a decision without the store.
     fn went_without(&self, reason: Degradation, now_us: u64) {
         self.last_us.store(now_us, Ordering::Relaxed);
         self.decisions.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl DegradationWatch {
         self.tell(DegradedEvent::Started { reason });
     }
 
-    /// A decision was made by the store.
+    /// Takes note of a decision by the store.
     fn went_with(&self, now_us: u64) {
         let last_us = self.last_us.load(Ordering::Relaxed);
         let is_calm = now_us.saturating_sub(last_us) >= CALM_US;
@@ -117,7 +119,7 @@ impl DegradationWatch {
         }
         if self.attention.fetch_and(!DEGRADED, Ordering::Relaxed) & DEGRADED != 0 {
             let decisions = self.decisions.swap(0, Ordering::Relaxed);
-            // Not there only if the decision that began it has not come that far.
+            // `None` only while the thread of the first such decision has not written it yet.
             let (began_us, Some(reason)) = std::mem::take(&mut *self.began.lock()) else { return };
             let lasted = Duration::from_micros(last_us.saturating_sub(began_us));
             self.tell(DegradedEvent::Ended { reason, lasted, decisions });
@@ -134,7 +136,7 @@ impl DegradationWatch {
         is_time && self.attention.fetch_and(!UNEXAMINED, Ordering::Relaxed) & UNEXAMINED != 0
     }
 
-    /// Has the doctor look at the store, on a thread that does nothing else and ends soon.
+    /// Has the doctor examine the store, on a thread that ends afterwards.
     #[cold]
     pub(crate) fn examine(self: &Arc<Self>, mut doctor: DoctorForAll) {
         let (open, watch) = (Arc::clone(&self.open), Arc::downgrade(self));
@@ -154,9 +156,10 @@ impl DegradationWatch {
             runtime.shutdown_background();
             let mut told = Vec::new();
             for finding in findings.into_iter().flatten() {
-                // It was reached before, and may have gone since: that is told where decisions need it.
+                // The store was reachable for the first decision. If it no longer is, the decisions report that
+                // themselves.
                 let is_told = finding.severity >= Severity::Problem && finding.subject != "connection";
-                // Those of a cluster have it in common.
+                // The nodes of a cluster may report the same finding.
                 if is_told && !told.contains(&finding) {
                     told.push(finding);
                 }
@@ -173,32 +176,34 @@ impl DegradationWatch {
         }
     }
 
-    /// The system gives no thread, or not what it takes: the store is looked at later, as if it were used only now.
+    /// The operating system refused a thread or a runtime: the doctor examines the store later, counted from the next
+    /// decision.
     fn put_off(&self) {
         self.first_us.store(0, Ordering::Relaxed);
         self.attention.fetch_or(UNEXAMINED, Ordering::Relaxed);
     }
 
-    /// Ends a look at the store that is under way, and calls the hook no more.
+    /// Ends an examination that is under way, and removes the hook.
     pub(crate) fn close(&self) {
         self.open.close();
         self.set_hook(None);
     }
 
-    /// Calls another hook from now on: once this returns, the one before is called no more, unless it is what calls this.
+    /// Replaces the hook. Once this returns, the previous hook is not called any more, unless the previous hook itself
+    /// called this.
     pub(crate) fn set_hook(&self, hook: Option<Hook>) {
         let before = self.hook.lock().replace(hook);
-        // It may be the last owner of things that call others.
+        // Dropped after the lock is released: dropping the hook may run code of the user that calls back into this watch.
         drop(before);
     }
 
-    /// Whether [`take`](Self::take) has something to give.
+    /// Whether [`take`](Self::take) would return events.
     #[inline]
     pub(crate) fn keeps_any(&self) -> bool {
         self.keeps_any.load(Ordering::Relaxed)
     }
 
-    /// The events that were not taken yet.
+    /// Takes the events since the last call.
     pub(crate) fn take(&self) -> Vec<DegradedEvent> {
         let mut kept = self.kept.lock();
         self.keeps_any.store(false, Ordering::Relaxed);
@@ -210,7 +215,7 @@ impl DegradationWatch {
         tracing::warn!(target: "polylimit", event = event.name(), "{event}");
         {
             let hook = self.hook.lock();
-            // It may itself come here, or set another.
+            // The hook may itself cause an event or replace the hook, so it is called on a clone.
             let current = hook.borrow().clone();
             if let Some(current) = current {
                 current.call(&event);
@@ -228,7 +233,7 @@ impl DegradationWatch {
         self.attention.load(Ordering::Relaxed) & what != 0
     }
 
-    /// Microseconds since this was made; never 0.
+    /// Microseconds since this watch was made; never 0.
     fn now_us(&self) -> u64 {
         u64::try_from(monotonic::now().saturating_duration_since(self.made).as_micros())
             .unwrap_or(u64::MAX)
@@ -276,7 +281,7 @@ mod tests {
         assert_eq!(watch.take(), [started]);
         watch.look(&by_store(), 60 * SECOND_US + CALM_US - 1);
         assert!(!watch.keeps_any());
-        // What is known without asking the store says nothing of it.
+        // A decision by a cache says nothing about the store.
         watch.look(&decision(Source::DenialCache, None), 70 * SECOND_US);
         assert!(!watch.keeps_any());
         watch.look(&by_store(), 60 * SECOND_US + CALM_US);
@@ -316,7 +321,7 @@ mod tests {
         let due = |decision: Decision, now_us| watch.look(&decision, now_us);
         assert!(!due(without(), 1));
         assert!(!due(without(), 10 * SECOND_US));
-        // Its time runs from the first decision of the store.
+        // The doctor's delay starts with the first decision by the store.
         assert!(!due(by_store(), 10 * SECOND_US));
         assert!(!due(by_store(), 11 * SECOND_US - 1));
         assert!(!due(without(), 11 * SECOND_US));

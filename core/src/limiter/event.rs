@@ -1,4 +1,5 @@
-//! What a limiter tells of itself: that it decides without its store, or with it again, and what is wrong with the store.
+//! Events that a limiter publishes about its store: it decides without the store, the store decides again, or the doctor
+//! found a problem.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,36 +9,37 @@ use std::time::Duration;
 use crate::rules::decision::Degradation;
 use crate::store::finding::{Finding, Severity};
 
-/// What an operator should hear of: see [`LimiterBuilder::on_degraded`](crate::LimiterBuilder::on_degraded).
+/// An event for operators: see [`LimiterBuilder::on_degraded`](crate::LimiterBuilder::on_degraded).
 ///
-/// It is shown as a sentence for a log, which holds no key, password or URL.
+/// `Display` writes a sentence for a log, which contains no key, password or URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DegradedEvent {
-    /// A decision was made without the store, and it is not the last one of another such event.
+    /// A decision was made without the store, for the first time or after an [`Ended`](Self::Ended).
     #[non_exhaustive]
     Started {
-        /// Why the first decision was made without it.
+        /// Why the first decision was made without the store.
         reason: Degradation,
     },
-    /// The store decides again, and has been asked in vain by no decision for [`CALM`](Self::CALM).
+    /// The store decides again, and no decision was made without it for [`CALM`](Self::CALM).
     #[non_exhaustive]
     Ended {
-        /// Why the first decision was made without it.
+        /// Why the first decision was made without the store.
         reason: Degradation,
-        /// From the first decision that was made without it to the last one.
+        /// From the first decision without the store to the last one.
         lasted: Duration,
-        /// How many decisions were made without it.
+        /// How many decisions were made without the store.
         decisions: u64,
     },
-    /// The doctor sees why limits cannot always be held. It looks once, in the background, for all limiters that
-    /// share connections, and is told by the one that had it look; see [`doctor_after`](crate::RedisOptions::doctor_after).
+    /// The doctor found a reason why limits cannot always be held. It examines the store once, in the background, for all
+    /// limiters that share connections, and the limiter that started it publishes the findings; see
+    /// [`doctor_after`](crate::RedisOptions::doctor_after).
     Finding(Finding),
 }
 
 impl DegradedEvent {
-    /// For so long every decision was made with the store before that counts as the end: 3 seconds. So a store that fails now
-    /// and then is told of once, and each event at most once in such a span.
+    /// How long the store must decide every request before that counts as the end: 3 seconds. So a store that fails now
+    /// and then causes one pair of events, and each event occurs at most once in this time.
     pub const CALM: Duration = Duration::from_secs(3);
 
     /// The name, the same in every language: `started`, `ended` or `finding`.
@@ -57,7 +59,7 @@ impl DegradedEvent {
         }
     }
 
-    /// From the first decision without the store to the last one; zero unless it has ended.
+    /// From the first decision without the store to the last one; zero unless this is an end.
     pub const fn lasted(&self) -> Duration {
         match self {
             Self::Ended { lasted, .. } => *lasted,
@@ -65,7 +67,7 @@ impl DegradedEvent {
         }
     }
 
-    /// How many decisions were made without the store; 0 unless it has ended.
+    /// How many decisions were made without the store; 0 unless this is an end.
     pub const fn decisions(&self) -> u64 {
         match self {
             Self::Ended { decisions, .. } => *decisions,
@@ -73,7 +75,7 @@ impl DegradedEvent {
         }
     }
 
-    /// What the doctor has found; `None` for anything else.
+    /// The doctor's finding; `None` for other events.
     pub const fn finding(&self) -> Option<&Finding> {
         match self {
             Self::Finding(finding) => Some(finding),
@@ -81,7 +83,7 @@ impl DegradedEvent {
         }
     }
 
-    /// How much it matters: an end is [`Fine`](Severity::Fine), and a start a [`Problem`](Severity::Problem).
+    /// The severity: an end is [`Fine`](Severity::Fine), and a start a [`Problem`](Severity::Problem).
     pub const fn severity(&self) -> Severity {
         match self {
             Self::Started { .. } => Severity::Problem,
@@ -122,7 +124,7 @@ impl fmt::Display for DegradedEvent {
     }
 }
 
-/// What a user wants to be called with events.
+/// The user's callback for events.
 #[derive(Clone)]
 pub(crate) struct Hook(Arc<dyn Fn(&DegradedEvent) + Send + Sync>);
 
@@ -131,7 +133,7 @@ impl Hook {
         Self(Arc::new(hook))
     }
 
-    /// A hook that panics disturbs no decision.
+    /// Calls the hook; a panic of the hook does not disturb the decision.
     pub(crate) fn call(&self, event: &DegradedEvent) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(event)));
     }

@@ -1,4 +1,4 @@
-//! Waiting that somebody can end: for languages in which a thread that waits has to look after signals now and then.
+//! Waiting that the caller can interrupt, for languages in which a waiting thread has to handle signals now and then.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::limiter::call::{Answer, Call};
 use crate::runtime::sleep::at_most;
 
 impl blocking::Limiter {
-    /// Does what the call says and waits on this thread, as [`call_store`](Self::call_store) does, until `stop` says to stop: then the
-    /// answer is `None`. `stop` is asked each time that so long has passed without an answer, on this thread, and may use
-    /// the limiter.
+    /// Performs the call and blocks this thread, as [`call_store`](Self::call_store) does, until it is answered or `stop`
+    /// returns `true`; then the answer is `None`. This thread calls `stop` each time `every` has passed without an
+    /// answer, and `stop` may use the limiter.
     ///
-    /// A caller that stops waiting in [`acquire`](Self::acquire) gives up its place, and units that the store has spent for it
-    /// are refunded, as [there](crate::Limiter::acquire). Another operation may have been applied.
+    /// When an [`acquire`](Self::acquire) is stopped, the caller leaves the queue, and units that the store has spent for
+    /// it are refunded, as described [there](crate::Limiter::acquire). Another operation may have been applied.
     ///
-    /// On a thread of a tokio runtime nothing is asked, and it waits to the end.
+    /// On a thread of a tokio runtime `stop` is never called, and the call waits to the end.
     pub fn call_until(
         &self,
         call: &Call<'_>,
@@ -35,7 +35,8 @@ impl blocking::Limiter {
         };
         let mut answer = pin!(limiter.call_store(call));
         loop {
-            // The runtime is left before anybody is asked, so that others, and `stop` itself, can drive it meanwhile.
+            // The thread leaves the runtime before it calls `stop`, so that other threads and `stop` itself can drive it
+            // meanwhile.
             match driver.block_on(at_most(every, answer.as_mut())) {
                 Ok(Some(answer)) => return Some(answer),
                 Err(error) => return Some(Err(error)),

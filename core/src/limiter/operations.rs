@@ -1,4 +1,4 @@
-//! What the clones of a limiter share, and how a request becomes a request to the store.
+//! The state that the clones of a limiter share, and how a caller's request becomes a request to the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,22 +19,22 @@ use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::Store;
 use crate::store::request::{Action, Answer, PolicyOptions, StoreRequest};
 
-/// What a limiter's clones share in one process.
+/// Shared by a limiter's clones in one process.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) store: Store,
-    /// Who waits for which key.
+    /// The callers of `acquire` that wait, for each key.
     pub(crate) wait_queues: WaitQueues,
-    /// Sees whether the store decides.
+    /// Detects whether the store decides.
     pub(crate) watch: Arc<DegradationWatch>,
-    /// Ends the waiting of those who wait for something else than the store's answer.
+    /// Ends waits for anything but the store's answer when the limiter is closed.
     pub(crate) closing: CloseSignal,
-    /// Drives the timers of those who wait for a store that needs no runtime itself.
+    /// Drives the timers of waiting callers for a store that needs no runtime itself.
     timers: OnceLock<Arc<Driver>>,
     pub(crate) generation: ProcessGeneration,
-    /// Whether it was left to the process that this one was forked from.
+    /// Whether this process has leaked this because it belongs to its parent.
     is_left: AtomicBool,
-    /// What takes its place in a process that was forked from this one.
+    /// The replacement in a process that was forked from this one.
     after_fork: OnceLock<Box<Shared>>,
 }
 
@@ -58,14 +58,13 @@ impl Shared {
         }
     }
 
-    /// This, or what takes its place in this process.
+    /// This, or its replacement in a forked child.
     #[inline]
     pub(crate) fn here(&self) -> &Self {
         if self.generation.is_here() { self } else { self.after_fork() }
     }
 
-    /// What takes its place in a process that was forked from the one that it was made in. Nothing that the parent has
-    /// open or locked is used.
+    /// The replacement in a forked child. It uses nothing that the parent has open or locked.
     #[cold]
     fn after_fork(&self) -> &Self {
         let after_fork = self.after_fork.get().unwrap_or_else(|| {
@@ -74,11 +73,11 @@ impl Shared {
             let made = Box::new(Self { registry, ..Self::watched(store, self.watch.after_fork()) });
             self.after_fork.get_or_init(|| made)
         });
-        // That one may be a parent's, too.
+        // The replacement may itself belong to the parent, when this process is a grandchild.
         after_fork.here()
     }
 
-    /// Leaves what belongs to the process that this one was forked from, of which there is a clone more than are dropped.
+    /// Leaks what belongs to the parent process, by one clone that is never dropped.
     #[cold]
     pub(crate) fn leave(self: &Arc<Self>) {
         if !self.is_left.swap(true, Ordering::Relaxed) {
@@ -86,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// A runtime of our own, driven by a thread, for futures that are polled elsewhere.
+    /// A runtime of our own with a thread that drives it permanently, for futures that other executors poll.
     pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
         let driver = match &self.store {
             Store::Redis(store) => store.driver()?,
@@ -96,7 +95,7 @@ impl Shared {
         Ok(driver)
     }
 
-    /// A runtime of our own, for a thread that waits on it.
+    /// A runtime of our own, for a thread that blocks on it.
     pub(crate) fn driver_to_wait_on(&self) -> Result<Arc<Driver>, Error> {
         match &self.store {
             Store::Redis(store) => store.driver_to_wait_on(),
@@ -112,7 +111,7 @@ impl Shared {
             self.timers.get_or_init(|| driver)
         };
         if self.closing.is_closed() {
-            // It may have been made since.
+            // The limiter may have been closed while the driver was made.
             driver.close();
             return Err(closed());
         }
@@ -123,7 +122,7 @@ impl Shared {
         self.closing.is_closed()
     }
 
-    /// Ends its use: whoever waits is told so, and what it holds is given back.
+    /// Closes the limiter: callers that wait get an error, and its resources are released.
     pub(crate) fn close(&self) {
         if !self.registry.close() {
             return;
@@ -144,7 +143,7 @@ impl Shared {
         self.store.clock()
     }
 
-    /// Finds a policy, or makes one of quotas.
+    /// Finds a policy by its name, or makes one of quotas.
     pub(crate) fn policy_for(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
         let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
         self.registry.policy_for(policy, scope, tell)
@@ -163,7 +162,7 @@ impl Shared {
         Ok(StoreRequest { id, key: request.key, action, cost: request.cost })
     }
 
-    /// Answers what needs no waiting.
+    /// Answers a request that need not wait.
     #[inline]
     pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
         let request = self.request(action, request)?;
@@ -190,7 +189,7 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Sees whether it was the store that decided.
+    /// Takes note of whether the store decided, and starts the doctor when it is time.
     #[inline]
     fn see(&self, decision: &Decision) {
         if self.watch.see(decision)
@@ -200,8 +199,8 @@ impl Shared {
         }
     }
 
-    /// The answer to a check by a policy that need not be looked up, for which there is a shortest way: in the memory store,
-    /// and as said there, or from what is known of a store elsewhere.
+    /// The shortest path of a check: the policy is found without a lookup, and the memory store or a cache answers.
+    /// `None` for every other check.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
@@ -223,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// Checks, in the shortest way where there is one.
+    /// Checks, by the shortest path where there is one.
     #[expect(clippy::inline_always, reason = "as for `check_known`")]
     #[inline(always)]
     pub(crate) fn check_blocking(&self, request: Request<'_>) -> Result<Decision, Error> {
@@ -234,7 +233,7 @@ impl Shared {
         self.check_any_blocking(key, policy, cost).map(Decision::by_fields)
     }
 
-    /// Takes the parts of a request, so that it need not be in memory.
+    /// Takes the parts of a request, so that the request need not be in memory.
     #[inline(never)]
     fn check_any_blocking(&self, key: &[u8], policy: Option<&str>, cost: u64) -> Result<Decision, Error> {
         Ok(self.ask_blocking(CHECK, Request { key, policy, cost })?.0)
@@ -268,7 +267,7 @@ impl Shared {
         self.decisions(checks, cached, answers)
     }
 
-    /// The answers of the caches to valid checks, and the checks that are left for the store, in their order.
+    /// The answers of the caches to valid checks, and the remaining checks for the store, in their order.
     fn split<'a>(
         &self,
         checks: &[Result<StoreRequest<'a>, Error>],
@@ -285,7 +284,7 @@ impl Shared {
         (checks.iter().map(look_up).collect(), asked)
     }
 
-    /// The decision on each check: that of a cache, or the next of the store's answers.
+    /// The decision on each check: the answer of a cache, or the next one of the store.
     fn decisions(
         &self,
         checks: Vec<Result<StoreRequest<'_>, Error>>,
@@ -314,7 +313,7 @@ impl Shared {
         requests.into_iter().map(|request| self.request(CHECK, request.into())).collect()
     }
 
-    /// Whoever waits for a key may be admitted recheck after some operations.
+    /// A refund or a reset may admit waiting callers sooner, so it wakes them.
     #[inline]
     pub(crate) fn answered(&self, request: StoreRequest<'_>) {
         if let Action::Apply(Operation::Refund) | Action::Reset = request.action {

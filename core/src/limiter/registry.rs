@@ -1,4 +1,4 @@
-//! The policies of a limiter, by name. Reading takes no lock.
+//! The policies of a limiter, by name. Lookups take no lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use crate::runtime::close_signal::closed;
 use crate::store::request::PolicyId;
 
 const MAX_POLICIES: usize = 1 << 16;
-/// So many names and texts of policies are remembered.
+/// How many names and texts of policies are kept.
 const MAX_NAMES: usize = 2 * MAX_POLICIES;
-/// So many names are compared with before one is hashed.
+/// How many names are compared one by one before a name is hashed.
 const FEW: usize = 4;
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Registry {
     policies: ArcSwap<Policies>,
     /// The names of the first policies, in the order of their ids.
     few: [OnceLock<Box<str>>; FEW],
-    /// Whether these may be asked for by their names, and the first one by none.
+    /// Whether requests may name these policies, and whether a request without a name means the first one.
     by_name: AtomicBool,
     by_none: AtomicBool,
     /// Held while policies change, so that the store sees the changes in the same order.
@@ -33,26 +33,26 @@ pub(crate) struct Registry {
 
 #[derive(Clone, Debug, Default)]
 struct Policies {
-    /// In the order of their ids.
+    /// In the order of the policies' ids.
     list: Vec<Policy>,
-    /// By their names; those made of quotas in a request also by the text of that request.
+    /// By name; a policy made of the quotas in a request also by the text of that request.
     ids: HashMap<Arc<str>, PolicyId, RandomState>,
-    /// Those with names of their own.
+    /// The policies with names of their own.
     named: Vec<PolicyId>,
-    /// No more requests are taken.
+    /// Whether the limiter was closed.
     closed: bool,
 }
 
-/// Who gave a policy its name.
+/// Where a policy's name comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
     ByCaller,
-    /// It is named for its quotas, which never change.
+    /// The name is made of the quotas, which therefore never change.
     ByQuotas,
 }
 
 impl Registry {
-    /// The same policies under the same ids, in a process that was forked from the one that uses these.
+    /// The same policies under the same ids, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         let same = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Self {
@@ -64,7 +64,7 @@ impl Registry {
         }
     }
 
-    /// The id of a policy that is found without looking it up: comparing with a few names takes less time than hashing.
+    /// The id of a policy that needs no map lookup: comparing a few names takes less time than hashing one.
     #[inline]
     pub(crate) fn known_id(&self, name: Option<&str>) -> Option<PolicyId> {
         let Some(name) = name else {
@@ -77,8 +77,8 @@ impl Registry {
         few.find(|(known, _)| ***known == *name).map(|(_, id)| PolicyId(id))
     }
 
-    /// The id of the policy of that name, of the only one, or of the one that the text describes, which is added with
-    /// `tell` if it is not known.
+    /// The id of the policy with this name, of the only policy, or of the quotas in this text. `tell` is called for a
+    /// policy that is added.
     #[inline]
     pub(crate) fn id(
         &self,
@@ -103,7 +103,7 @@ impl Registry {
         policies.list.get(policies.find(Some(name))?.0 as usize).cloned()
     }
 
-    /// The policy of that name, the only one, or the one that these quotas make, in that scope.
+    /// The policy with this name, the only policy, or the policy of these quotas in this scope.
     pub(crate) fn policy_for(
         &self,
         name: Option<&str>,
@@ -129,7 +129,7 @@ impl Registry {
         self.policies.load().list.clone()
     }
 
-    /// Adds or changes a policy. The store learns of it before anybody can ask for it.
+    /// Adds or changes a policy. `tell` informs the store before a request can use the policy.
     pub(crate) fn set(
         &self,
         policy: Policy,
@@ -139,7 +139,7 @@ impl Registry {
         self.put(policy, None, Named::ByCaller, tell)
     }
 
-    /// Takes no more requests. Says whether it did before.
+    /// Refuses all further requests. Returns whether the registry was open.
     pub(crate) fn close(&self) -> bool {
         let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
@@ -150,7 +150,7 @@ impl Registry {
         was_open
     }
 
-    /// Fails when it takes no more requests.
+    /// Fails when the limiter was closed.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.policies.load().closed { Err(closed()) } else { Ok(()) }
     }
@@ -164,7 +164,7 @@ impl Registry {
     ) -> Result<PolicyId, Error> {
         let policy = Policy::one_off(quotas, scope)?;
         let _changing = self.changing.lock();
-        // With a scope, the policy is asked for by its name alone.
+        // A policy with a scope is found by its name alone.
         let text = if scope.is_none() { quotas } else { &*policy.name().to_owned() };
         self.put(policy, Some(text), Named::ByQuotas, tell)
     }
@@ -205,7 +205,7 @@ impl Registry {
             }
         };
         if let Some(text) = text {
-            // One that is not remembered is read each time.
+            // A text that is not kept is parsed again for each request.
             if policies.ids.len() >= MAX_NAMES {
                 return Ok(id);
             }

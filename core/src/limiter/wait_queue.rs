@@ -1,4 +1,4 @@
-//! The queues in which callers of `acquire` wait: one for each key that somebody waits for.
+//! The queues in which callers of `acquire` wait: one for each key with waiters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(crate) struct WaitQueues {
 
 #[derive(Debug, Default)]
 struct WaitQueue {
-    /// Whose turn it is; handed on in order of arrival.
+    /// Held by the first waiter; handed on in order of arrival.
     turn: FairMutex<()>,
-    /// Tells whose turn it is that the key may admit recheck than it was said to.
+    /// Wakes the first waiter when the key may admit it sooner than the store had said.
     recheck: Notify,
-    /// Who is in the queue, the one whose turn it is included.
+    /// The waiters in the queue, including the first one.
     standing: Mutex<QueuedDemand>,
 }
 
@@ -31,7 +31,7 @@ struct QueuedDemand {
     units: u64,
 }
 
-/// A place in a queue, given up when dropped.
+/// A place in the queue, which is given up when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     wait_queues: &'a WaitQueues,
@@ -54,7 +54,7 @@ impl WaitQueues {
         Waiter { wait_queues: self, key, queue, cost, units_ahead }
     }
 
-    /// Lets the first in the queue for a key ask again.
+    /// Wakes the first waiter for a key, which then asks the store again.
     pub(crate) fn wake(&self, id: PolicyId, key: &[u8]) {
         let wait_queues = self.wait_queues.lock();
         if !wait_queues.is_empty()
@@ -64,7 +64,7 @@ impl WaitQueues {
         }
     }
 
-    /// Lets the first in every queue of a policy ask again.
+    /// Wakes the first waiter for every key of a policy.
     pub(crate) fn wake_all(&self, id: PolicyId) {
         for ((of, _), queue) in &*self.wait_queues.lock() {
             if *of == id {
@@ -75,17 +75,17 @@ impl WaitQueues {
 }
 
 impl Waiter<'_> {
-    /// The units that those ahead want.
+    /// The units that the waiters ahead ask for.
     pub(crate) fn units_ahead(&self) -> u64 {
         self.units_ahead
     }
 
-    /// Waits until everybody ahead is served or has left.
+    /// Waits until all waiters ahead have left the queue.
     pub(crate) async fn turn(&self) -> Turn<'_, ()> {
         self.queue.turn.lock().await
     }
 
-    /// Waits until the key may admit recheck than it was said to.
+    /// Waits until the key may admit the caller sooner than the store had said.
     pub(crate) async fn recheck(&self) {
         self.queue.recheck.notified().await;
     }
