@@ -6,7 +6,7 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 5] =
     [("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
 
-/// Reads a whole number and a unit; 0 needs no unit.
+/// Parses a whole number and a unit; 0 needs no unit.
 pub(crate) fn read(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -18,7 +18,7 @@ pub(crate) fn read(text: &str) -> Option<Duration> {
     number.checked_mul(unit_us).map(Duration::from_micros)
 }
 
-/// Writes a duration in the longest unit that divides it. What is less than a microsecond is left out.
+/// Formats a duration in the longest unit that divides it. Fractions of a microsecond are dropped.
 pub(crate) fn write(duration: Duration) -> String {
     let us = duration.as_micros();
     let unit = UNITS.into_iter().find(|(_, unit_us)| us.is_multiple_of(u128::from(*unit_us)));

@@ -6,11 +6,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// All is well.
+    /// No action is needed.
     Fine,
-    /// It works, and could work better or more safely.
+    /// The store works, but could work better or more safely.
     Advice,
-    /// Limits cannot be held, or not always.
+    /// Limits cannot be enforced, or not always.
     Problem,
 }
 
@@ -25,15 +25,15 @@ impl Severity {
     }
 }
 
-/// Something that was looked at: what was found, and what to do about it.
+/// The result of one examination: what the doctor found, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// What was looked at, such as `version` or `rights`.
+    /// What was examined, such as `version` or `rights`.
     pub subject: &'static str,
-    /// What was found, and what to do about it. Holds no password and no key.
+    /// What was found, and what to do about it. Contains no password and no key.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Units taken ahead: how many, and for how long.
+//! The size and the lifetime of leases.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,25 +9,27 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::store::duration;
 
-/// That a policy's keys may be leased: units of a busy key are taken from the store ahead, many at once, and spent in this
-/// process without asking.
+/// Allows leases for the keys of a policy: the process takes units of a busy key from the store ahead of time, many at
+/// once, and spends them without a round trip.
 ///
-/// The store is debited first, so what all processes admit is never more than what the quota admits in any span of time, whatever
-/// dies. What is leased and not spent cannot be spent elsewhere until it is given back: when its time is over, on
-/// [`close`](crate::Limiter::close), and before anything but a check is asked of the key here. A process that is killed takes
-/// what it has leased along, so at most the number of processes times twice [`units`](Self::units) is lost.
+/// The store is debited first, so all processes together never admit more than the quota admits in any span of time,
+/// even if a process is killed. Leased units that are not spent cannot be spent elsewhere until they are given
+/// back: when the lease expires, on [`close`](crate::Limiter::close), and before this limiter performs any operation
+/// but a check on the key. A process that is killed loses the units it has leased: at most twice [`units`](Self::units)
+/// for each process.
 ///
-/// A lease grows with the rate of its key and shrinks as the quota runs low; the last units are asked for one by one. A unit
-/// counts from when it was leased, and ends after [`max_age`](Self::max_age) at the latest. In a window it ends before that with
-/// the window, or sub-window, in which it counts, and in a bucket that is refilled in steps with the next step; in any other
-/// bucket the units of a lease end one by one, once what was spent here has been repaid and while the rest of the debt is. All
-/// processes need the same `max_age` for that. A `sliding_log` counts each unit by itself, so that
-/// nothing of it can be spent later: it cannot be leased, nor can a `leaky_bucket` or a quota with `count_denied`.
+/// A lease grows with the request rate of its key and shrinks as the quota runs low; the last units are requested one
+/// by one. A unit counts from the time when it was leased, and expires after [`max_age`](Self::max_age) at the latest.
+/// It can expire earlier: in a window, with the window or sub-window in which it counts; in a bucket that is refilled
+/// in steps, with the next step. In any other bucket the units of a lease expire gradually: once the units that this
+/// process spent have been repaid, the lease shrinks with the rest of the debt. All processes need the same `max_age`
+/// for that. A `sliding_log` counts each unit at its own time, so its units cannot be spent later: it cannot be leased,
+/// nor can a `leaky_bucket` or a quota with `count_denied`.
 ///
-/// Units that another process gives back with a `refund` or a `reset` may be those that are leased here: they can be spent all the
-/// same, so up to what is leased at that time is admitted on top of what was given back.
+/// Another process may refund or reset units that are leased here. They can still be spent, so up to the number of
+/// units leased at that time is admitted on top of the refund.
 ///
-/// As text it is `auto`, the most units, or both: `100/500ms`.
+/// The text form is `auto`, the maximum number of units, or both the number and the age: `100/500ms`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,25 +40,25 @@ use crate::store::duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// `None`: as many as the quota suggests.
+    /// `None`: derived from the quota.
     units: Option<u64>,
     max_age: Duration,
 }
 
 impl Lease {
-    /// The most units of one lease.
+    /// The largest allowed number of units of one lease.
     pub const MAX_UNITS: u64 = 1_000_000;
-    /// The longest time for which a unit is leased.
+    /// The longest allowed lifetime of a leased unit.
     pub const LONGEST: Duration = Duration::from_secs(60);
-    /// The shortest.
+    /// The shortest allowed lifetime of a leased unit.
     pub const SHORTEST: Duration = Duration::from_millis(10);
 
-    /// At most a sixteenth of the quota's capacity, and a second.
+    /// At most a sixteenth of the quota's capacity, for at most one second.
     pub const fn auto() -> Self {
         Self { units: None, max_age: Duration::from_secs(1) }
     }
 
-    /// At most so many units at a time, 1 to [`MAX_UNITS`](Self::MAX_UNITS), each for so long at most,
+    /// At most `units` units at a time, 1 to [`MAX_UNITS`](Self::MAX_UNITS), each for at most `max_age`,
     /// [`SHORTEST`](Self::SHORTEST) to [`LONGEST`](Self::LONGEST).
     ///
     /// # Errors
@@ -79,23 +81,23 @@ impl Lease {
         Ok(Self { units: Some(units), max_age })
     }
 
-    /// The most units of a lease; `None` where the quota suggests it.
+    /// The maximum number of units of a lease; `None` if it is derived from the quota.
     pub fn units(&self) -> Option<u64> {
         self.units
     }
 
-    /// For how long a unit is leased at most.
+    /// The maximum lifetime of a leased unit.
     pub fn max_age(&self) -> Duration {
         self.max_age
     }
 
-    /// The most units of a lease under a policy.
+    /// The maximum number of units of a lease under a policy.
     pub(crate) fn most_units(&self, policy: &Policy) -> u64 {
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
         self.units.unwrap_or(capacity / 16).min(Self::MAX_UNITS)
     }
 
-    /// Refuses policies whose units cannot be taken ahead.
+    /// Rejects policies whose units cannot be leased.
     pub(crate) fn check(policy: &Policy) -> Result<(), Error> {
         let is_bad = |quota: &&Quota| {
             matches!(quota.algorithm(), Algorithm::LeakyBucket | Algorithm::SlidingLog)
@@ -125,7 +127,8 @@ impl FromStr for Lease {
     type Err = Error;
 
     /// # Errors
-    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when it is none, or out of range.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when the text has another form or a value is out
+    /// of range.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text == "auto" {
             return Ok(Self::auto());

@@ -1,11 +1,12 @@
-//! The store in this process: sharded, bounded, and cleaned as it goes.
+//! The store in the memory of this process: sharded, bounded and cleaned incrementally.
 //!
-//! - A key belongs to one of many shards, each a hash table under a lock of its own. The hash is seeded at random.
-//! - A shard holds its share of `max_keys`. A state that is spent (nothing counts as used any more) may be dropped,
-//!   since it cannot be told from one that was never seen; one that is in use never is. Every new key looks at a few
-//!   slots and drops what is spent there; a new key that finds its shard full looks at more of them.
-//! - When a shard is full of keys in use, new keys share one state a policy, and their decisions say so.
-//! - Denials that hold for a while are posted, so that who asks again need not take the lock.
+//! - A key belongs to one of many shards, each a hash table with its own lock. The hash is seeded at random.
+//! - A shard holds its share of `max_keys`. An expired state may be dropped, since it equals the state of a key that
+//!   was never seen; a state that is not expired is never dropped. Each new key inspects a few slots and drops expired
+//!   entries; a new key that finds its shard full inspects more slots.
+//! - When a shard is full of entries that are not expired, new keys share one state for each policy, and their
+//!   decisions say so.
+//! - Denials that stay valid for a while are published, so that further requests of the same key need no lock.
 
 mod entry;
 mod key_hash;
@@ -38,12 +39,12 @@ use crate::runtime::lock::Lock;
 use crate::store::memory::recent_denials::RecentDenials;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
-/// Fewer keys than this are not worth a shard of their own.
+/// A shard for fewer keys than this is not worthwhile.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
-/// More shards than this are made only to keep the shards small.
+/// More shards than this are created only to keep the shards small.
 const ENOUGH_SHARDS: usize = 1 << 6;
-/// A table that grows moves all its keys at once, so no shard gets many. This many just fit 2^14 slots, which a table
-/// fills to seven eighths.
+/// A growing table moves all its keys at once, so the number of keys in a shard is bounded. This many keys exactly fit
+/// 2^14 slots at the table's maximum load of seven eighths.
 const MAX_KEYS_PER_SHARD: usize = (1 << 14) / 8 * 7;
 const MAX_SHARDS: usize = 1 << 16;
 
@@ -57,24 +58,24 @@ pub(crate) struct MemoryStore {
     max_keys: usize,
 }
 
-/// A shard on cache lines of its own, so that two cores that work on neighbours do not wait for each other.
+/// A shard on its own cache lines, so that cores that work on neighbouring shards do not contend.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Padded {
     shard: Lock<Shard>,
-    /// Denials of keys of this shard, which need no lock.
+    /// Denials of keys of this shard that can be read without a lock.
     recent_denials: RecentDenials,
 }
 
 const _: () = assert!(size_of::<Padded>() == 128);
 
 impl MemoryStore {
-    /// A store of at most `max_keys` keys, which is at least 1.
+    /// Creates a store of at most `max_keys` keys, which is at least 1.
     pub(crate) fn new(max_keys: usize, clock: Clock) -> Self {
         let key_hash = KeyHash::default();
         let worth = (max_keys / MIN_KEYS_PER_SHARD).min(ENOUGH_SHARDS);
         let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
-        // They add up to `max_keys`.
+        // The shares add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
         let shard = |at| Padded {
             shard: Lock::new(Shard::new(keys_of(at))),
@@ -90,18 +91,17 @@ impl MemoryStore {
         }
     }
 
-    /// An empty store for a process that was forked from the one that uses this: a lock of this one may be held by a
-    /// thread that is not there.
+    /// An empty store for a forked child: a lock of the parent's store may be held by a thread that does not exist in
+    /// the child.
     pub(crate) fn after_fork(&self) -> Self {
         Self::new(self.max_keys, self.clock.clone())
     }
 
-    /// The clock by which it decides.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
+    /// Registers a policy or changes its numbers. Usage is kept where the quota's identity stays the same.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
         let history = {
             let shard = self.shards[0].shard.lock();
@@ -116,7 +116,6 @@ impl MemoryStore {
         }
     }
 
-    /// Answers a request, at once.
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Answer {
         let StoreRequest { id, key, action, cost } = request;
         match action {
@@ -132,8 +131,8 @@ impl MemoryStore {
         }
     }
 
-    /// The answer to a check that is answered in the shortest way: of a short key that is known. Where a token bucket is the
-    /// policy's only quota all of it is compiled into the caller, with every number in a register.
+    /// Answers a check of a short, known key. This is the shortest path: for a policy with a single token bucket it is
+    /// compiled into the caller, with every number in a register.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
@@ -143,7 +142,7 @@ impl MemoryStore {
         if LongKeys::is_long(key) {
             return None;
         }
-        // Read before the lock is taken, since reading it takes as long as all the rest.
+        // Read before the lock is taken, since reading the clock takes as long as all the rest.
         let read_us = self.clock.now_us();
         let hash = self.key_hash.of(id, key);
         let Padded { shard, recent_denials } = self.shard(hash);
@@ -173,7 +172,7 @@ impl MemoryStore {
         Some(decision)
     }
 
-    /// Applies an operation to the states of a key, and says as well how many units it spent.
+    /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
     fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
         let digest = self.long_keys.digest(key);
@@ -200,7 +199,6 @@ impl MemoryStore {
         (decision, applied.spent)
     }
 
-    /// Forgets the key.
     fn reset(&self, id: PolicyId, key: &[u8]) -> Decision {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
@@ -212,7 +210,7 @@ impl MemoryStore {
         shard.current(id).unseen(self.clock.now_us())
     }
 
-    /// Forgets every key, and gives their memory back.
+    /// Drops all keys and frees their memory.
     pub(crate) fn clear(&self) {
         for Padded { shard, recent_denials } in &self.shards {
             let mut shard = shard.lock();
@@ -222,7 +220,7 @@ impl MemoryStore {
         *self.overflow.lock() = Overflow::default();
     }
 
-    /// How many keys it holds a state for.
+    /// The number of keys that have a state.
     pub(crate) fn keys(&self) -> usize {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
     }
@@ -236,7 +234,7 @@ impl MemoryStore {
     }
 }
 
-/// Checks by whatever is not one token bucket, and says as well whether it wrote them.
+/// Checks policies other than a single token bucket; also returns whether the states were written.
 #[inline(never)]
 fn check_others(rules: &PolicyRules, states: &mut [State], now_us: u64, cost: u64) -> (Decision, bool) {
     let (decision, applied) = rules.decide(states, now_us, Operation::Check, cost, None);

@@ -1,30 +1,32 @@
-//! What to answer while the store cannot be asked, by name.
+//! The outage policies, by name.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
 
-/// What a policy answers while its store cannot be asked: it is out of reach, too late, overloaded or refuses.
+/// What a limiter answers when its store cannot decide: the store is unreachable, too slow, overloaded or refuses the
+/// operation.
 ///
-/// It is chosen per policy. A decision that comes from it says so in its [source](crate::Source) and says why. A denial
-/// that comes from it is no fault of the caller: it maps to the HTTP status 503 (Service Unavailable), not to 429
-/// (Too Many Requests).
+/// It is set per policy. The [source](crate::Source) of such a decision is the outage policy, and the decision tells
+/// the reason. A denial by the outage policy is not the caller's fault: it maps to the HTTP status 503 (Service
+/// Unavailable), not to 429 (Too Many Requests).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outage {
-    /// A limiter in this process decides, which has followed every decision of the store, with a configurable share of
-    /// each limit. All processes together then admit at most their number times that share. The default.
+    /// A memory store in this process decides, with a configurable share of each limit. It follows every decision of
+    /// the store beforehand. All processes together then admit at most the number of processes times that share. The
+    /// default.
     #[default]
     Fallback,
-    /// Everything is admitted, without any bound.
+    /// Everything is admitted, without a bound.
     Allow,
     /// Everything is denied.
     Deny,
 }
 
 impl Outage {
-    /// Every answer, the default first.
+    /// All outage policies, the default first.
     pub const ALL: [Self; 3] = [Self::Fallback, Self::Allow, Self::Deny];
 
     /// The name, the same in every language.
@@ -36,7 +38,7 @@ impl Outage {
         }
     }
 
-    /// The answer of that name, if there is one.
+    /// The outage policy with this name, if there is one.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outage| outage.name() == name)
     }
@@ -52,7 +54,7 @@ impl FromStr for Outage {
     type Err = Error;
 
     /// # Errors
-    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when no answer has that name.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when no outage policy has that name.
     fn from_str(name: &str) -> Result<Self, Error> {
         Self::from_name(name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");

@@ -1,30 +1,29 @@
-//! What a limiter asks of its store, and what the store answers.
+//! The requests of a limiter to its store, and the store's answers.
 
 use crate::rules::decision::Decision;
 use crate::rules::transition::Operation;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 
-/// A policy of a limiter, by the order in which it was registered.
+/// Identifies a policy of a limiter, by the order of registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PolicyId(pub(crate) u32);
 
-/// What holds for a policy besides its numbers; what is not said stays as it is.
+/// Settings of a policy besides its numbers; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PolicyOptions {
     pub(crate) outage: Option<Outage>,
     pub(crate) lease: Option<Lease>,
 }
 
-/// What is asked of a store.
+/// An operation of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Apply(Operation),
-    /// Forgets the key.
     Reset,
 }
 
-/// One operation on one key, as the limiter hands it to its store.
+/// One operation on one key, as the limiter passes it to its store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreRequest<'a> {
     pub(crate) id: PolicyId,
@@ -33,5 +32,5 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) cost: u64,
 }
 
-/// The decision, and how many units a check or take has spent.
+/// The decision, and the number of units that a check or take spent.
 pub(crate) type Answer = (Decision, u64);

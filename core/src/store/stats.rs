@@ -1,8 +1,8 @@
-//! What became of the operations of a store, counted.
+//! Counters for the outcomes of a store's operations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count that many threads add to.
+/// A counter that many threads increment.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -19,27 +19,27 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// The counters themselves.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)+
         }
 
-        /// What became of the operations of a store since it was made. Every count only grows.
+        /// The outcomes of a store's operations since it was created. Counts never decrease, except for
+        /// `lease_units_held`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
             $($(#[doc = $doc])+ pub $name: u64,)+
-            /// Checks that were known to be denied, for which the store was not asked.
+            /// Checks that the denial cache denied, without a round trip to the store.
             pub denial_cache: u64,
-            /// Checks that leased units paid for, for which the store was not asked.
+            /// Checks that leased units paid for, without a round trip to the store.
             pub leased: u64,
-            /// Units that are leased and not spent, at the moment.
+            /// Units that are currently leased and not spent.
             pub lease_units_held: u64,
-            /// Units that were leased, not spent, and given back.
+            /// Leased units that were not spent and were given back.
             pub lease_units_returned: u64,
-            /// Units that were leased, not spent, and could not be given back; or may have been. What a bucket has been repaid
-            /// while they were leased is not among them.
+            /// Leased units that were not spent and were not given back, or whose refund has an unknown outcome. Units
+            /// that a bucket repaid while they were leased are not counted.
             pub lease_units_lost: u64,
         }
 
@@ -69,15 +69,15 @@ macro_rules! counters {
 counters! {
     /// Operations that the store answered.
     applied,
-    /// Operations that provably did not run, after the attempts that their deadline allowed.
+    /// Operations that certainly did not run, after the retries that their deadline allowed.
     not_applied,
-    /// Operations that were sent and got no reply: they may have run.
+    /// Operations that were sent and got no reply; they may have run.
     unknown,
-    /// Operations that the store refuses until somebody changes something.
+    /// Operations that the store refuses until its configuration or data changes.
     permanent,
-    /// Operations refused at once because too many were waiting; part of `not_applied`.
+    /// Operations refused at once because too many were pending; also counted in `not_applied`.
     shed,
-    /// Times that an operation which provably did not run was tried again.
+    /// Retries of operations that certainly did not run.
     retried,
     /// Answers by the outage policy `fallback`.
     answered_fallback,
@@ -85,20 +85,20 @@ counters! {
     answered_allow,
     /// Answers by the outage policy `deny`.
     answered_deny,
-    /// States in the store that did not parse and were replaced by those of a used-up quota.
+    /// States in the store that could not be parsed and were replaced by those of a used-up quota.
     healed,
     /// Script calls sent; each decides one or more operations.
     calls,
-    /// Script calls that had to bring the script's source, because the server did not know it.
+    /// Script calls that sent the script's source because the server did not have it.
     scripts_sent,
     /// Connections made.
     connections,
     /// Connections that broke, were suspect or led to the wrong server.
     connections_lost,
-    /// Times that a circuit breaker opened.
+    /// How often a circuit breaker opened.
     breaker_opened,
     /// Redirections followed in a cluster.
     redirected,
-    /// Messages heard of what some process, this one included, has given back or reset.
+    /// Messages received about refunds and resets of any process, including this one.
     given_back_heard,
 }

@@ -1,19 +1,19 @@
-//! What options of other rate limiters are called here, for error messages that lead their users to ours.
+//! Option names of other rate limiters and their equivalents in this library, for helpful error messages.
 
 use std::fmt;
 
-/// An option of this library that does what an option of another one does.
+/// The option of this library that corresponds to an option of another library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suggestion {
-    /// The option's name in `snake_case`; a language that writes names otherwise converts it.
+    /// The option's name in `snake_case`; bindings convert it to their language's convention.
     pub name: &'static str,
-    /// How it says the same; empty where the name is enough.
+    /// How to express the same value; empty where the name is enough.
     pub hint: &'static str,
 }
 
 impl Suggestion {
-    /// Finds what to use in place of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
+    /// Finds the equivalent of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
     /// rate-limiter-flexible, `redis_rate`, bucket4j or rack-attack. Upper case, `_` and `-` make no difference.
     ///
     /// ```
@@ -41,7 +41,7 @@ impl fmt::Display for Suggestion {
 
 const QUOTAS: &str = "with quotas such as 100/minute";
 
-/// Their names in lower case without `_` and `-`, ours, and how ours says the same.
+/// Their names in lower case without `_` and `-`, our name, and a hint.
 const TABLE: &[(&[&str], &str, &str)] = &[
     (&["keyfunc", "keygenerator", "discriminator", "keyby"], "key", ""),
     (

@@ -1,4 +1,4 @@
-//! What is remembered of one key under one policy, and under which numbers it was written.
+//! An entry of the memory store: the states of one key under one policy, and the numbers under which they were written.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use smallvec::SmallVec;
 use crate::store::memory::registered::Registered;
 use crate::store::memory::states::States;
 
-/// An entry fills a cache line, so that finding a key among millions waits for memory as seldom as possible.
+/// An entry fills one cache line, so that a lookup among millions of keys causes as few cache misses as possible.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Entry {
-    /// Keys of up to 16 bytes are kept in place.
+    /// Keys of up to 16 bytes are stored inline.
     pub(crate) key: SmallVec<[u8; 16]>,
     pub(crate) states: States,
-    /// The numbers under which the states were last written: they say what the states mean.
+    /// The policy's numbers when the states were last written; the states are interpreted with these numbers.
     pub(crate) under: Arc<Registered>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// Whether two keys are the same. Most are of 4 to 32 bytes; for those two overlapping halves are compared in
-/// registers, in a third of the time that a call to compare memory takes.
+/// Whether two keys are equal. Most keys have 4 to 32 bytes; for those, two overlapping halves are compared in
+/// registers, in a third of the time of a call to compare memory.
 #[inline]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -42,18 +42,18 @@ impl Entry {
         Self { key: SmallVec::from_slice(key), states, under: Arc::clone(under) }
     }
 
-    /// Whether it is the entry of that key under that policy, with whatever numbers.
+    /// Whether the entry belongs to this key under this policy, with whatever numbers.
     #[inline]
     pub(crate) fn is(&self, current: &Arc<Registered>, key: &[u8]) -> bool {
         same_bytes(&self.key, key) && (Arc::ptr_eq(&self.under, current) || self.under.id == current.id)
     }
 
-    /// How long, from that time, until it may be dropped because nothing counts as used any more.
+    /// The time from `now_us` until the states expire and the entry may be dropped.
     pub(crate) fn spent_after_us(&self, current: &Arc<Registered>, now_us: u64) -> u64 {
         if Arc::ptr_eq(&self.under, current) {
             return current.spent_after_us(&self.states, now_us);
         }
-        // Other numbers may make what was used count for longer.
+        // Under the new numbers the usage may count for longer.
         current.spent_after_us(&current.states_of(&self.under, &self.states), now_us)
     }
 }

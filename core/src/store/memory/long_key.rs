@@ -1,15 +1,15 @@
-//! Keeps long keys short, so that `max_keys` bounds the memory whatever the keys.
+//! Replaces long keys by digests, so that `max_keys` bounds the memory regardless of key length.
 
 use std::hash::BuildHasher;
 use std::hash::RandomState;
 
 use sha2::{Digest, Sha256};
 
-/// Keys of up to this many bytes are kept as they are.
+/// Keys of up to this many bytes are stored as they are.
 const MAX_PLAIN_KEY: usize = 128;
 
-/// Replaces long keys by a digest that is keyed with a secret of this store: nobody can choose a key that is mistaken for
-/// another, be it the digest of one.
+/// Replaces long keys by a digest that is keyed with a secret of this store, so that attackers cannot choose a key that
+/// is mistaken for another key or for the digest of one.
 #[derive(Debug)]
 pub(crate) struct LongKeys {
     secret: [u8; 32],
@@ -27,13 +27,13 @@ impl Default for LongKeys {
 }
 
 impl LongKeys {
-    /// Whether something else is kept instead of the key.
+    /// Whether a digest is stored instead of the key.
     #[inline]
     pub(crate) fn is_long(key: &[u8]) -> bool {
         key.len() > MAX_PLAIN_KEY
     }
 
-    /// What is kept instead of the key, if it is long.
+    /// What is stored in place of a long key.
     #[inline]
     pub(crate) fn digest(&self, key: &[u8]) -> Option<[u8; 32]> {
         Self::is_long(key).then(|| self.digest_of_long(key))

@@ -1,4 +1,4 @@
-//! What keys share that found no place: one state a policy.
+//! The shared states of keys for which the table has no room: one state per policy.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::store::memory::states::States;
 
 #[derive(Debug, Default)]
 pub(crate) struct Overflow {
-    /// One entry a policy, made when it is first needed; their keys are empty.
+    /// One entry per policy, created on first use; the entries' keys are empty.
     entries: Vec<Entry>,
 }
 
 impl Overflow {
-    /// The states that all keys of the policy share here.
+    /// The shared states of the policy.
     pub(crate) fn slot<'a>(&'a mut self, current: &'a Arc<Registered>) -> Slot<'a> {
         let found = self.entries.iter().position(|entry| entry.under.id == current.id);
         let at = found.unwrap_or_else(|| {

@@ -1,13 +1,14 @@
-//! Recent denials, which are read without the shard's lock.
+//! Recent denials, readable without the shard's lock.
 //!
-//! Who is denied often asks again at once. Nothing is written by a denial, so two who are denied need not wait for each
-//! other. A entry says of a key: until that time one unit does not fit, and at that time nothing counts any more. With a
-//! single token bucket both are fixed points in time for as long as the key's state is not written: the debt `d` at
-//! `now` is `d0 - (now - t0) * rate`, so `now + ceil(d / rate)` is `t0 + ceil(d0 / rate)`; and of one unit that does not
-//! fit, 0 remain.
+//! A denied client often retries at once. A denial writes nothing, so concurrent denials need not wait for each other.
+//! An entry states for a key: until `denied_until_us` one unit does not fit, and at `reset_at_us` nothing counts any
+//! more. With a single token bucket both are fixed points in time for as long as the key's state is not written: the
+//! debt `d` at `now` is `d0 - (now - t0) * rate`, so `now + ceil(d / rate)` is `t0 + ceil(d0 / rate)`; and while one
+//! unit does not fit, 0 remain.
 //!
-//! Only who holds the shard's lock posts or withdraws. Whoever writes a state withdraws what is posted in its key's
-//! place, be it of another key, before giving up the lock; who reads an entry until then comes before the write.
+//! Entries are published and withdrawn only under the shard's lock. A writer of a state withdraws the entry in its
+//! key's place, even if it belongs to another key, before it releases the lock. A reader that still sees the entry is
+//! ordered before the write.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -16,18 +17,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::rules::decision::{Decision, QuotaUsage, Source};
 use crate::store::request::PolicyId;
 
-/// How many denials a shard posts at the same time.
+/// The number of denials that a shard can publish at the same time.
 const PLACES: usize = 32;
-/// A entry that still holds makes way for every so many-th denial of another key.
+/// One of so many denials of other keys replaces an entry that is still valid.
 const MISSES: u32 = 64;
 
 #[derive(Default)]
 pub(crate) struct RecentDenials {
-    /// How many are posted; where there are none, nobody looks for one.
+    /// The number of published entries; readers skip the lookup when it is 0.
     posted: AtomicU32,
-    /// Denials that found the place taken.
+    /// Denials that found their place taken.
     missed: AtomicU32,
-    /// Made when something is first posted: many limiters deny nobody.
+    /// Allocated at the first denial: many limiters never deny.
     places: OnceLock<Box<[RecentDenial; PLACES]>>,
 }
 
@@ -35,10 +36,10 @@ pub(crate) struct RecentDenials {
 #[derive(Default)]
 #[repr(align(64))]
 struct RecentDenial {
-    /// Odd while the rest is being written.
+    /// Odd while the other fields are being written.
     version: AtomicU64,
     key: [AtomicU64; 2],
-    /// The key's length and the policy; 0 where nothing is posted.
+    /// The key's length and the policy; 0 where nothing is published.
     whose: AtomicU64,
     limit: AtomicU64,
     published_at_us: AtomicU64,
@@ -46,7 +47,7 @@ struct RecentDenial {
     reset_at_us: AtomicU64,
 }
 
-/// A key in two words, and its length with the number of its policy: what tells it from all others.
+/// A key in two words, and its length with the number of its policy: together they identify it.
 #[derive(Clone, Copy)]
 struct Whose {
     key: [u64; 2],
@@ -60,7 +61,7 @@ impl Whose {
         let word = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let half = |bytes: Option<&[u8; 4]>| bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)));
         let words = match key.len() {
-            // Two parts that overlap hold the whole key.
+            // Two overlapping parts contain the whole key.
             8..=16 => [word(key.first_chunk()), word(key.last_chunk())],
             4..=7 => [half(key.first_chunk()), half(key.last_chunk())],
             0..=3 => [key.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0],
@@ -71,7 +72,7 @@ impl Whose {
     }
 }
 
-/// No key is shown.
+/// Does not show keys.
 impl fmt::Debug for RecentDenials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecentDenials").field("posted", &self.posted).finish_non_exhaustive()
@@ -79,7 +80,7 @@ impl fmt::Debug for RecentDenials {
 }
 
 impl RecentDenials {
-    /// The decision on one unit for that key, if its denial is posted and holds.
+    /// The decision on one unit of that key, if a valid denial is published.
     #[inline]
     pub(crate) fn denial(&self, id: PolicyId, hash: u64, key: &[u8], now_us: u64) -> Option<Decision> {
         if self.posted.load(Ordering::Relaxed) == 0 {
@@ -100,7 +101,7 @@ impl RecentDenials {
         let reset_at_us = entry.reset_at_us.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let whole = version.is_multiple_of(2) && entry.version.load(Ordering::Relaxed) == version;
-        // Before it was posted the clock must have gone back, which is for the transition to see.
+        // Times before the publication mean that the clock went back, which the transition has to handle.
         if !whole || now_us < published_at_us || now_us >= denied_until_us {
             return None;
         }
@@ -114,7 +115,7 @@ impl RecentDenials {
         })
     }
 
-    /// Posts the denial of one unit, which has just been decided and wrote nothing, unless the place is taken.
+    /// Publishes the denial of one unit that has just been decided and wrote nothing, unless the place is taken.
     #[inline(never)]
     pub(crate) fn publish(
         &self,
@@ -148,7 +149,7 @@ impl RecentDenials {
         self.posted.store(self.posted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Withdraws what is posted in the place of a key whose state is about to be written.
+    /// Withdraws the entry in the place of a key whose state is about to be written.
     #[inline]
     pub(crate) fn invalidate(&self, hash: u64) {
         if self.posted.load(Ordering::Relaxed) > 0
@@ -173,19 +174,19 @@ impl RecentDenials {
     }
 }
 
-/// Where the denial of a key with that hash is posted.
+/// The place of a key with that hash.
 #[inline]
 fn place(hash: u64) -> usize {
-    // Bits that do not choose the shard.
+    // These bits do not select the shard.
     (hash >> 48) as usize % PLACES
 }
 
 impl RecentDenial {
-    /// Writes so that a reader sees all of it or none.
+    /// Writes so that a reader sees all of the fields or none.
     fn write(&self, fields: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // Who sees one of the new values sees the odd version as well.
+        // A reader that sees one of the new values also sees the odd version.
         fence(Ordering::Release);
         fields();
         self.version.store(version + 2, Ordering::Release);
@@ -215,7 +216,7 @@ mod tests {
         store.answer(StoreRequest { id: ID, key, action: Action::Apply(operation), cost }).0
     }
 
-    /// Denied twice, of which the second is answered by an entry.
+    /// Denies twice; the second denial is answered by an entry.
     fn denied(store: &MemoryStore, key: &[u8]) -> Decision {
         let answer = || ask(store, key, Operation::Check, 1);
         let (first, second) = (answer(), answer());
@@ -305,7 +306,7 @@ mod tests {
             let spenders = [(); 2].map(|()| scope.spawn(|| (0..20_000).filter(|_| check()).count()));
             let mine = (0..REFUNDS).filter(|_| {
                 let _ = ask(&store, b"a", Operation::Refund, 1);
-                // One of the three gets it.
+                // One of the three is published.
                 check()
             });
             let mine = mine.count();

@@ -1,4 +1,4 @@
-//! A policy as the store knows it.
+//! A policy as the memory store registers it.
 
 use crate::rules::algorithm::State;
 use crate::rules::decision::Decision;
@@ -9,7 +9,7 @@ use crate::rules::transition::{Applied, PolicyRules};
 use crate::store::memory::states::States;
 use crate::store::request::PolicyId;
 
-/// A policy with the numbers that it had from one change to the next.
+/// A policy with its numbers between two changes.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) id: PolicyId,
@@ -26,13 +26,14 @@ impl Registered {
         Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history, past }
     }
 
-    /// What it had before, once other numbers take the place of these.
+    /// The history of these numbers once new numbers replace them.
     pub(crate) fn superseded_at(&self, now_us: u64) -> History {
         self.history.then(&self.policy, now_us)
     }
 
-    /// States that were written under other numbers, for the quotas that there are now: those that both have keep theirs, the
-    /// others start unused. What had run out before other numbers were superseded is not brought back by slower ones.
+    /// Converts states that were written under other numbers to the current quotas: quotas with the same identity keep
+    /// their states, others start unused. Usage that had expired before the change does not come back under slower
+    /// numbers.
     pub(crate) fn states_of(&self, under: &Self, states: &States) -> States {
         let before = || under.policy.quotas().iter().zip(states.as_slice());
         let kept = |quota: &Quota, past: &[PastNumbers]| {
@@ -44,13 +45,13 @@ impl Registered {
         quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota))).collect()
     }
 
-    /// What is left to a key that was never seen.
+    /// What a key that was never seen has left.
     pub(crate) fn unseen(&self, now_us: u64) -> Decision {
         self.view(&States::fresh(&self.policy), now_us)
     }
 
-    /// How long until nothing of these states counts as used any more. A state under a limit of 0 stays as it is, so
-    /// one that holds something does so for ever, as far as can be seen from here.
+    /// The time until these states expire. A state under a limit of 0 does not change, so a non-empty one never
+    /// expires.
     pub(crate) fn spent_after_us(&self, states: &States, now_us: u64) -> u64 {
         let mut quotas = self.rules.quotas.iter().zip(states.as_slice());
         if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {

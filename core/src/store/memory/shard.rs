@@ -14,7 +14,7 @@ use crate::store::memory::states::States;
 use crate::store::memory::sweep::Sweep;
 use crate::store::request::PolicyId;
 
-/// The key and policy whose states are used, and the time.
+/// The key and policy of the operation, and its time.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyRequest<'a> {
     pub(crate) id: PolicyId,
@@ -23,13 +23,13 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) now_us: u64,
 }
 
-/// In this order what finds a key, and what each operation writes, is in the cache line of the lock; the rest is seldom
-/// written, so that the cores share it.
+/// The field order puts what a lookup reads and what each operation writes into the cache line of the lock. The rest is
+/// rarely written, so cores can share it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
     entries: HashTable<Entry>,
-    /// When the last operation was.
+    /// The time of the last operation.
     last_us: u64,
     sweep: Sweep,
     /// The current numbers of the policies, by their ids.
@@ -65,9 +65,9 @@ impl Shard {
         self.entries.len()
     }
 
-    /// The time of an operation that read the clock before it took the lock. The states of a shard see times in the order
-    /// of their operations: when another one has seen a later time meanwhile, the clock is read again, and if it still
-    /// shows an earlier time it has gone back.
+    /// The time of an operation that read the clock before it took the lock. The states of a shard see times in the
+    /// order of their operations: if another operation has seen a later time meanwhile, the clock is read again, and if
+    /// it still shows an earlier time, the clock has gone back.
     #[inline]
     pub(crate) fn time(&mut self, read_us: u64, clock: &Clock) -> u64 {
         let now_us = if read_us < self.last_us { clock.now_us() } else { read_us };
@@ -75,13 +75,13 @@ impl Shard {
         now_us
     }
 
-    /// The current numbers of a policy. Ids are given out by the limiter as it registers policies here.
+    /// The current numbers of a policy. The limiter hands out ids as it registers policies here.
     #[inline]
     pub(crate) fn current(&self, id: PolicyId) -> &Arc<Registered> {
         &self.policies[id.0 as usize]
     }
 
-    /// The states of a key that is known, if they were written under the current numbers.
+    /// The states of a known key, if they were written under the current numbers.
     #[expect(clippy::inline_always, reason = "a call takes longer than finding it")]
     #[inline(always)]
     pub(crate) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
@@ -90,7 +90,7 @@ impl Shard {
         Arc::ptr_eq(&entry.under, current).then_some(Known { current, entry, sweep: &mut self.sweep })
     }
 
-    /// The states of a key; or, when it is not known and there is no room for it, the numbers of its policy.
+    /// The states of a key. If the key is unknown and there is no room for it, the numbers of its policy.
     pub(crate) fn slot<'a>(
         &'a mut self,
         recent_denials: &RecentDenials,
@@ -107,7 +107,7 @@ impl Shard {
         let policies = &self.policies;
         let spent_after_us =
             |entry: &Entry, at_us| entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us);
-        // What is dropped is not denied any more, also when the clock goes back.
+        // The denial of a dropped key is withdrawn, since it would be wrong if the clock went back.
         let dropped = |entry: &Entry| recent_denials.invalidate(key_hash.of(entry.under.id, &entry.key));
         let has_room = sweep.make_room(entries, self.max_keys, now_us, spent_after_us, dropped);
         if !has_room {
@@ -117,13 +117,11 @@ impl Shard {
         Ok(Slot { current, place: Place::Unseen { vacancy, states: States::fresh(&current.policy) } })
     }
 
-    /// Drops all entries.
     pub(crate) fn clear(&mut self) {
         self.entries = HashTable::new();
         self.sweep.restart();
     }
 
-    /// Drops the key's entry, if there is one.
     pub(crate) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {
         let current = &self.policies[id.0 as usize];
         if let Ok(entry) = self.entries.find_entry(hash, |entry| entry.is(current, key)) {

@@ -1,4 +1,4 @@
-//! Where the states of a key are while an operation works on them.
+//! Access to the states of a key while an operation works on them.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::store::memory::registered::Registered;
 use crate::store::memory::states::States;
 use crate::store::memory::sweep::Sweep;
 
-/// The states of one key that were written under the current numbers of its policy: nearly always the case.
+/// The states of one key that were written under the current numbers of its policy: the common case.
 pub(crate) struct Known<'a> {
     pub(crate) current: &'a Registered,
     pub(crate) entry: &'a mut Entry,
     pub(crate) sweep: &'a mut Sweep,
 }
 
-/// The states of one key under the current numbers of its policy, wherever they are. What an operation does to them
-/// lasts when it is [kept](Self::keep).
+/// The states of one key under the current numbers of its policy, wherever they are stored. Changes persist when the
+/// slot is [kept](Self::keep).
 pub(crate) struct Slot<'a> {
     pub(crate) current: &'a Arc<Registered>,
     pub(crate) place: Place<'a>,
@@ -29,14 +29,14 @@ pub(crate) struct Slot<'a> {
 pub(crate) enum Place<'a> {
     /// In an entry.
     Entry { entry: &'a mut Entry, sweep: Option<&'a mut Sweep> },
-    /// In an entry that was written under other numbers: the operation works on a copy, so that those can come back as
-    /// long as it writes nothing.
+    /// In an entry that was written under other numbers. The operation works on a copy, so that the old numbers can be
+    /// restored without loss as long as no operation writes.
     Moved { entry: &'a mut Entry, sweep: Option<&'a mut Sweep>, states: States },
-    /// Nowhere yet; there is room for an entry.
+    /// Not stored yet; there is room for an entry.
     Unseen { vacancy: Vacancy<'a>, states: States },
 }
 
-/// Room for the entry of a key that was not seen.
+/// Room for the entry of an unseen key.
 pub(crate) struct Vacancy<'a> {
     pub(crate) entries: &'a mut HashTable<Entry>,
     pub(crate) sweep: &'a mut Sweep,
@@ -60,7 +60,6 @@ impl<'a> Slot<'a> {
         Self { current, place }
     }
 
-    /// The rules, and the states in the order of their quotas.
     pub(crate) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
         let states = match &mut self.place {
             Place::Entry { entry, .. } => &mut entry.states,
@@ -69,7 +68,7 @@ impl<'a> Slot<'a> {
         (&self.current.rules, states.as_mut_slice())
     }
 
-    /// Keeps what an operation wrote; nothing counts as used any more at `reset_at_us`.
+    /// Stores what an operation wrote; the states expire at `reset_at_us`.
     pub(crate) fn keep(self, now_us: u64, reset_at_us: u64) {
         let sweep = match self.place {
             Place::Entry { sweep, .. } => sweep,
@@ -78,7 +77,7 @@ impl<'a> Slot<'a> {
                 entry.states = states;
                 sweep
             }
-            // What cannot be told from a key that was never seen is not remembered.
+            // Expired states are not stored, since they equal those of a key that was never seen.
             Place::Unseen { .. } if reset_at_us <= now_us => None,
             Place::Unseen { vacancy, states } => {
                 vacancy.fill(states, self.current, reset_at_us);

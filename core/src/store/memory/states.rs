@@ -1,9 +1,9 @@
-//! The states of one key: one for each quota of its policy, in their order.
+//! The states of one key: one for each quota of its policy, in the same order.
 
 use crate::rules::algorithm::State;
 use crate::rules::policy::Policy;
 
-/// Most policies have one quota, whose state needs no memory of its own.
+/// Most policies have one quota, whose state needs no heap allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum States {
     One(State),

@@ -1,29 +1,29 @@
-//! Incremental cleaning: a hand goes around the table and drops what is spent.
+//! Incremental cleaning: a hand goes around the table and drops expired entries.
 //!
-//! Every new key moves the hand by a few slots and drops what has been spent for a while, so that never makes up more
-//! than a fraction of the table; what has just been spent is likely to be asked for again. A new key that finds the
-//! table full moves the hand further, until something is dropped that is spent, however recently. When the hand has gone
-//! around and has found nothing, the earliest time at which something can be spent is known, and until then nobody
-//! looks.
+//! Each new key moves the hand by a few slots and drops entries that expired a while ago, so that such entries never
+//! fill more than a fraction of the table. Recently expired entries stay, because their keys are likely to be used
+//! again. A new key that finds the table full moves the hand further, until an expired entry is dropped, however
+//! recently it expired. When the hand has gone around and found nothing, the earliest time at which an entry can expire
+//! is known, and no search starts before that time.
 
 use hashbrown::HashTable;
 
 use crate::store::memory::entry::Entry;
 
-/// How many slots a new key looks at.
+/// The number of slots that a new key inspects.
 const SLOTS_PER_KEY: usize = 4;
-/// How long a state is kept after it was spent, while there is room: one second.
+/// How long a state is kept after it expired, while there is room: one second.
 const KEPT_US: u64 = 1_000_000;
-/// How many slots a new key looks at when the table is full.
+/// The number of slots that a new key inspects when the table is full.
 const SLOTS_WHEN_FULL: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    /// The next slot to look at.
+    /// The next slot to inspect.
     hand: usize,
-    /// The earliest time at which one of the entries seen in this round can be spent.
+    /// The earliest time at which one of the entries inspected in this round can expire.
     round_earliest_us: u64,
-    /// Until then no entry can be spent.
+    /// No entry can expire before this time.
     earliest_us: u64,
 }
 
@@ -34,13 +34,13 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// Forgets what is known of the entries: they moved, or their numbers changed.
+    /// Discards what is known of the entries: they moved, or their numbers changed.
     pub(crate) fn restart(&mut self) {
         *self = Self::default();
     }
 
-    /// Cleans a little, and says whether there is room for one more entry. It is told how long an entry is still in use
-    /// from some time on, and tells what it drops.
+    /// Cleans a few slots, and returns whether there is room for one more entry. The first callback returns the time
+    /// until an entry expires; the second one is called with each dropped entry.
     pub(crate) fn make_room(
         &mut self,
         entries: &mut HashTable<Entry>,
@@ -50,7 +50,7 @@ impl Sweep {
         dropped: impl Fn(&Entry),
     ) -> bool {
         if entries.len() < max_keys {
-            // An entry that was touched since then was in use then.
+            // An entry that was used since then had not expired then.
             let then_us = now_us.saturating_sub(KEPT_US);
             self.drop_spent(
                 entries,
@@ -68,19 +68,19 @@ impl Sweep {
         })
     }
 
-    /// Keeps what is known true when an entry is about to be inserted.
+    /// Keeps the recorded times valid when an entry is about to be inserted.
     pub(crate) fn before_insert(&mut self, entries: &HashTable<Entry>, reset_at_us: u64) {
         if entries.len() == entries.capacity() {
-            // The table grows or is laid out anew: entries move, also to behind the hand.
+            // The table is about to be rebuilt: entries move, also to slots behind the hand.
             self.restart();
         }
         self.lower(reset_at_us);
     }
 
-    /// Keeps what is known true when an entry can be spent at that time.
+    /// Keeps the recorded times valid when an entry can expire at that time.
     #[inline]
     pub(crate) fn lower(&mut self, reset_at_us: u64) {
-        // Seldom written, so that the cores share it.
+        // Rarely written, so that cores can share the cache line.
         if reset_at_us < self.round_earliest_us {
             self.round_earliest_us = reset_at_us;
         }
@@ -89,7 +89,7 @@ impl Sweep {
         }
     }
 
-    /// Looks at so many slots, and says whether something was dropped that is spent at that time.
+    /// Inspects that many slots and drops entries that are expired at that time; returns whether it dropped one.
     fn drop_spent(
         &mut self,
         entries: &mut HashTable<Entry>,
