@@ -1,20 +1,21 @@
-//! The store of this host: a file in shared memory that all its processes map.
+//! The shared-file store: a file in the host's shared memory that all processes of the host map.
 //!
-//! - The file is a fixed number of shards, each a hash table with a lock of its own: see [`shard`]. The transition is the
-//!   core's own, under the lock, on states that are kept as [bytes](crate::rules::codec).
-//! - Any process may be killed at any time. What it was doing is done or not done, and whoever needs the lock that it held
-//!   takes it over: see [`lock`], [`owner`] and [`recovery`].
-//! - It is bounded by its size. As in the memory store, what is spent makes room, what is in use does not, and when a
-//!   shard is full of that, new keys share one state a policy: those are in a shard of their own, the overflow.
-//! - A process opens the file when it first asks, once for all of its limiters: see [`sharing`]. After a fork, the child opens
-//!   it anew. The last limiter to be closed closes it.
+//! - The file is a fixed number of shards, each a hash table with its own lock: see [`shard`]. The core's transition
+//!   runs under the lock, on states that are stored as [bytes](crate::rules::codec).
+//! - Any process may be killed at any time. Its current operation is then either applied or not, and the next process
+//!   that needs a lock which the killed process held takes the lock over: see [`lock`], [`owner`] and [`recovery`].
+//! - The file's size bounds the store. As in the memory store, expired entries make room and other entries are never
+//!   dropped. When a shard is full of entries that are not expired, new keys share one state per policy; these shared
+//!   states are in a separate shard, the overflow.
+//! - A process opens the file at its first operation, once for all of its limiters: see [`sharing`]. A forked child
+//!   opens the file again. Closing the last limiter closes the file.
 //!
 //! # Why not an embedded database
 //!
-//! One that copies pages and has one writer at a time (LMDB) takes 0.8 to 1.5 us for a decision on its only key, and 4 to
-//! 6.5 us with a million of them, if its pages are written through the mapping; 5 and 21 us if they are not. This takes a
-//! tenth of that, decides several keys at once, never needs a page more to free one, and survives whatever is in the
-//! file, which such a database takes at its word.
+//! A database that copies pages and has a single writer (LMDB) takes 0.8 to 1.5 us for a decision on its only key, and
+//! 4 to 6.5 us with a million keys, if its pages are written through the mapping; 5 and 21 us if they are not. This
+//! store takes a tenth of that, decides several keys at once, never needs an additional page to free one, and survives
+//! any file content, whereas such a database trusts its file.
 
 mod file;
 mod key;
@@ -48,13 +49,13 @@ pub(crate) struct SharedFileStore {
     options: SharedFileOptions,
     clock: Clock,
     policies: Policies,
-    /// Of this process, or of the one that it was forked from.
+    /// Opened by this process or by the process that it was forked from.
     mapped: ArcSwapOption<MappedStore>,
     closed: AtomicBool,
 }
 
 impl SharedFileStore {
-    /// Opens nothing yet.
+    /// Creates the store without opening the file.
     pub(crate) fn new(options: SharedFileOptions, clock: Clock) -> Self {
         Self {
             options,
@@ -65,7 +66,7 @@ impl SharedFileStore {
         }
     }
 
-    /// The same store for a process that was forked from the one that uses this.
+    /// The same store for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self {
             options: self.options.clone(),
@@ -84,17 +85,16 @@ impl SharedFileStore {
         self.policies.set(id, policy, self.clock.now_us());
     }
 
-    /// Opens the file if it is not.
+    /// Opens the file if it is not open.
     pub(crate) fn ready(&self) -> Result<(), Error> {
         self.with_opened(|_| Ok(()))
     }
 
-    /// How many keys the file holds a state for.
+    /// The number of keys that have a state in the file.
     pub(crate) fn keys(&self) -> Option<usize> {
         self.with_opened(|mapped| Ok(mapped.keys())).ok()
     }
 
-    /// Answers a request, at once.
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let policies = self.policies.load();
         self.with_opened(|mapped| {
@@ -124,13 +124,14 @@ impl SharedFileStore {
         self.check_open()?;
         let mapped = sharing::open(&self.options)?;
         self.replace(Some(Arc::clone(&mapped)));
-        // Closing it meanwhile found nothing there, or what was there before.
+        // A concurrent `close` found no file here, or the previous one.
         self.check_open().inspect_err(|_| self.replace(None))?;
         Ok(mapped)
     }
 
-    /// Lets go of the file, for good. The last limiter of this process to do so closes it: its place among the owners, its
-    /// mapping and its descriptor are free then, or once the operations of other threads that are under way have ended.
+    /// Releases the file for good. The last limiter of this process to do so closes the file: its place among the
+    /// owners, its mapping and its descriptor are released then, or when the running operations of other threads have
+    /// ended.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.replace(None);
@@ -147,7 +148,7 @@ impl SharedFileStore {
         if let Some(old) = self.mapped.swap(mapped)
             && !old.is_of_this_process()
         {
-            // Whatever another thread of the parent was doing with it when it forked is never finished here.
+            // An operation that another thread of the parent was running at the fork never ends in the child.
             std::mem::forget(old);
         }
     }

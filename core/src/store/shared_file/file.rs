@@ -1,8 +1,8 @@
-//! Makes, checks and opens the file.
+//! Creates, checks and opens the file.
 //!
-//! All of its space is allocated when it is made, and asked for again whenever it is opened: a page that cannot be had when
-//! it is first touched would kill the process. Whoever opens it while nobody else has it open puts it in order; what is left
-//! of an earlier boot of the system is not looked at, since it may have been written to disk in part.
+//! All of its space is allocated at creation and requested again at every opening: a page that cannot be allocated at
+//! its first access would kill the process. A process that opens the file while no other process has it open repairs
+//! it. Content from an earlier boot of the system is discarded, since it may have been written to disk in part.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind as Io};
@@ -27,7 +27,7 @@ use crate::store::shared_file::recovery::recover;
 use crate::store::shared_file::shard::{Shard, head};
 use crate::store::shared_file::tidy;
 
-/// An open file, of which this process is an owner.
+/// An open file, with this process as one of its owners.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) file: File,
@@ -38,7 +38,7 @@ pub(crate) struct OpenFile {
     pub(crate) path: Box<Path>,
 }
 
-/// How often a file may be replaced by another while it is opened.
+/// How often opening starts again because another file took the path's place.
 const ATTEMPTS: usize = 10;
 
 impl OpenFile {
@@ -53,7 +53,7 @@ impl OpenFile {
         Err(unavailable(path, "it is removed again and again while it is opened"))
     }
 
-    /// Whether another limiter of this process may use it as it is open; not if another file is found in its place.
+    /// Whether another limiter of this process may use this opening; false if the path now leads to another file.
     pub(crate) fn is_good_for(&self, options: &SharedFileOptions) -> Result<bool, Error> {
         if !self.is_there() {
             return Ok(false);
@@ -63,13 +63,13 @@ impl OpenFile {
         Ok(Layout::of_size(found.size) == self.layout)
     }
 
-    /// Whether the file is still the one that others find.
+    /// Whether the path still leads to this file.
     pub(crate) fn is_there(&self) -> bool {
         is_there(&self.file, &self.path)
     }
 }
 
-/// Says as well whether it was made.
+/// Opens or creates the file; also returns whether it was created.
 fn open_or_make(path: &Path) -> Result<(File, bool), Error> {
     let mut options = OpenOptions::new();
     let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
@@ -87,11 +87,11 @@ fn open_or_make(path: &Path) -> Result<(File, bool), Error> {
     Err(unavailable(path, "it is removed again and again while it is opened"))
 }
 
-/// Removes a file that is ours and could not be made whole, so that none is left behind. A process that waits to open it sees
-/// that it is gone and makes another; one that was made whole meanwhile stays.
+/// Removes a file that this process created and could not complete. A process that waits to open it finds that it is
+/// gone and creates another one; a file that was completed meanwhile stays.
 fn remove_empty(file: &File, path: &Path, is_ours: bool) {
     if is_ours && is_there(file, path) && file.metadata().is_ok_and(|found| found.len() == 0) {
-        // What cannot be removed stays: the error that is reported says what is wrong with its directory.
+        // If removal fails, the file stays: the reported error already tells what is wrong with its directory.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -111,7 +111,7 @@ fn not_opened(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Nobody else may read or write it.
+/// Checks that only this user may read or write the file.
 fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
     let found = file.metadata().map_err(|error| unusable(path, "looked at", &error))?;
     let user = rustix::process::geteuid().as_raw();
@@ -144,9 +144,9 @@ fn is_there(file: &File, path: &Path) -> bool {
     }
 }
 
-/// What the header says.
+/// The content of the header.
 enum Header {
-    /// Nobody has made it whole yet.
+    /// The file is not complete yet.
     None,
     Ours {
         size: u64,
@@ -159,7 +159,7 @@ fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
     let there = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
     file.read_exact_at(&mut bytes[..there], 0).map_err(|error| unusable(path, "read", &error))?;
     let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
-    // Who was making it may have been killed: see `prepare`.
+    // The process that created it may have been killed: see `prepare`.
     let of_ours = word(header::SIZE) == length && matches!(word(header::VERSION), 0 | VERSION);
     if word(header::MAGIC) == 0 && (of_ours || bytes.iter().all(|byte| *byte == 0)) {
         return Ok(Header::None);
@@ -186,8 +186,8 @@ fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
 
 type MappedStore = (Mapping, Layout, Secret, Token);
 
-/// Opens the file while nobody else does; `None` when it was removed meanwhile. One that is empty then, and should not be, is
-/// removed.
+/// Opens the file while no other process does; `None` when it was removed meanwhile. A file that is then unexpectedly
+/// empty is removed.
 fn open_in_turn(
     file: &File,
     path: &Path,
@@ -208,17 +208,17 @@ fn open_in_turn(
     opened.map(Some).inspect_err(|_| remove_empty(file, path, is_made || !was_empty))
 }
 
-/// What a file is found to be.
+/// The result of examining a file.
 struct Found {
-    /// In bytes, as its header says, or as it is to be made.
+    /// In bytes, as the header says, or as a new file will be.
     size: u64,
-    /// In bytes, as it is.
+    /// The actual length in bytes.
     length: u64,
-    /// Whether nothing of it counts.
+    /// Whether the content is to be discarded.
     is_new: bool,
 }
 
-/// Looks whether the file may be opened, by its first user or by another one.
+/// Checks whether the file may be opened, by its first or by a further user.
 fn examine(file: &File, path: &Path, options: &SharedFileOptions, first: bool) -> Result<Found, Error> {
     let length = file.metadata().map_err(|error| unusable(path, "looked at", &error))?.len();
     let (size, is_new) = match read_header(file, path, length)? {
@@ -239,7 +239,7 @@ fn examine(file: &File, path: &Path, options: &SharedFileOptions, first: bool) -
                 "it was truncated while it is in use: stop the processes that use it and remove it",
             ));
         }
-        // Whoever uses it has other parts than this header says.
+        // The processes that have it open use another layout than this header describes.
         Header::Ours { size, .. } if !first && length != size => {
             return Err(failed(
                 path,
@@ -276,7 +276,7 @@ fn open_locked(
     Ok((mapping, layout, secret, token))
 }
 
-/// Writes the header of a new file, and puts one in order that nobody uses.
+/// Writes the header of a new file, or repairs a file that no other process has open.
 fn prepare(mapping: &Mapping, layout: Layout, found: &Found, first: bool) -> Secret {
     let words = mapping.words();
     let Found { size, length, is_new } = *found;
@@ -284,7 +284,7 @@ fn prepare(mapping: &Mapping, layout: Layout, found: &Found, first: bool) -> Sec
         let [one, two] = this_boot();
         let mut values = vec![VERSION, size, 0, one, two];
         values.extend((0..6).map(|number| RandomState::new().hash_one(number)));
-        // First of all, so that a header that was never finished is told from what is no store.
+        // Written first, so that an unfinished header can be told from a file that is no store.
         words[header::SIZE].store(size, Ordering::Release);
         for (word, value) in words[header::VERSION..].iter().zip(values) {
             word.store(value, Ordering::Release);
@@ -307,9 +307,9 @@ fn prepare(mapping: &Mapping, layout: Layout, found: &Found, first: bool) -> Sec
     secret
 }
 
-/// Sees to it that every byte has its place.
+/// Allocates every byte of the file.
 fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Error> {
-    // The system would send a signal otherwise.
+    // Beyond this limit the system would send a signal.
     let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if most.is_some_and(|most| most < size) {
         return Err(unavailable(
@@ -321,12 +321,12 @@ fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Erro
         ));
     }
     let allocated = match reserve(file, size) {
-        // Some file systems cannot: then what is missing is written.
+        // Some file systems cannot allocate: then zeros are written to the missing part.
         Err(Errno::OPNOTSUPP) => write_zeros(file, length, size),
         done => done.map_err(io::Error::from),
     };
     allocated.map_err(|error| {
-        // What could not be made whole is in nobody's way.
+        // Releases the space of the incomplete file.
         let _ = file.set_len(length);
         match Errno::from_io_error(&error) {
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => unavailable(
@@ -341,9 +341,9 @@ fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Erro
     })
 }
 
-/// So much is asked for at once: a signal may end asking, and on some systems what was had by then is given back.
+/// The size of one allocation request: a signal may interrupt it, and some systems then release what it had allocated.
 const PIECE: u64 = 4 << 20;
-/// So often may signals end it.
+/// The maximum number of interruptions by signals.
 const MAX_INTERRUPTIONS: u32 = 10_000;
 
 fn reserve(file: &File, size: u64) -> rustix::io::Result<()> {
@@ -370,7 +370,7 @@ fn write_zeros(file: &File, length: u64, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Which boot of the system this is; zeros when the system does not say.
+/// Identifies the boot of the system; zeros when the system does not tell.
 fn this_boot() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

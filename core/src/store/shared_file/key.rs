@@ -1,7 +1,8 @@
-//! What stands for a key under a policy in the file.
+//! The encoding of a policy and a key in the file.
 //!
-//! The length of the policy's name, the name, and the key. Of a long key a digest stands there, with a secret of the file's
-//! so that nobody can choose a key that is mistaken for another; then the length has its highest bit set.
+//! It consists of the length of the policy's name, the name, and the key. A long key is replaced by a digest with a
+//! secret of the file, so that attackers cannot choose a key that is mistaken for another one; then the length has its
+//! highest bit set.
 
 use std::hash::Hasher;
 
@@ -9,17 +10,17 @@ use sha2::{Digest, Sha256};
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
-/// Keys of up to this many bytes are kept as they are.
+/// Keys of up to this many bytes are stored as they are.
 const MAX_PLAIN_KEY: usize = 128;
 const IS_DIGEST: u8 = 0x80;
 
 pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
 
-/// What makes hashes and digests of this file those of no other.
+/// The seeds of this file's hashes and digests.
 #[derive(Clone, Copy)]
 pub(crate) struct Secret(pub(crate) [u64; 6]);
 
-/// Whoever knows it can choose keys that collide.
+/// Does not show the secret: it allows choosing keys that collide.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
@@ -59,7 +60,7 @@ impl Secret {
     }
 }
 
-/// The name of the policy that a key is under.
+/// The name of the policy in an encoded key.
 pub(crate) fn policy_of(key: &[u8]) -> Option<&[u8]> {
     let (length, rest) = key.split_first()?;
     rest.get(..usize::from(length & !IS_DIGEST))

@@ -1,8 +1,8 @@
-//! Where things are in the file, in words of 8 bytes of the machine's own byte order.
+//! The layout of the file, in words of 8 bytes in the machine's byte order.
 //!
 //! | what | words |
 //! |---|---|
-//! | header | 512: the first says what the file is, and is written last |
+//! | header | 512: the first identifies the format, and is written last |
 //! | owners | 4 for each process that may have it open |
 //! | shards | the rest, in equal parts; the last and smaller one is the overflow |
 //!
@@ -10,24 +10,24 @@
 
 use std::ops::Range;
 
-/// "plylimit" as bytes; a machine of the other byte order reads something else.
+/// "plylimit" as bytes; a machine with another byte order reads another value.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"plylimit");
-/// Of all that other processes have to agree on: this layout, the hash, the bytes of keys and states.
+/// The version of everything that processes have to agree on: this layout, the hash, the bytes of keys and states.
 pub(crate) const VERSION: u64 = 1;
 
 /// Words of the header.
 pub(crate) mod header {
     pub(crate) const MAGIC: usize = 0;
     pub(crate) const VERSION: usize = 1;
-    /// Of the file, in bytes.
+    /// The size of the file in bytes.
     pub(crate) const SIZE: usize = 2;
-    /// Two words: which boot of the system it belongs to.
+    /// Two words: the boot of the system that the content belongs to.
     pub(crate) const BOOT: usize = 4;
-    /// Six words: two to hash keys with, four to digest long ones with.
+    /// Six words: two to hash keys with, four to digest long keys with.
     pub(crate) const SECRET: usize = 6;
-    /// How many words are used from the beginning.
+    /// The number of words in use.
     pub(crate) const USED: usize = 12;
-    /// That it was left in order, after those: a file that was made before there was this has 0.
+    /// The note that the file was left in order, after those words: 0 in a file from before this word existed.
     pub(crate) const TIDY: usize = 12;
 }
 
@@ -42,16 +42,16 @@ pub(crate) const SHARD_HEAD_WORDS: usize = 16;
 pub(crate) const MIN_SIZE: u64 = 1 << 20;
 pub(crate) const DEFAULT_SIZE: u64 = 64 << 20;
 pub(crate) const MAX_SIZE: u64 = 64 << 30;
-/// More and smaller shards would hold no long logs.
+/// Smaller shards would have no room for long logs.
 const BYTES_PER_SHARD: u64 = 1 << 20;
 const MAX_SHARDS: u64 = 256;
 
-/// Where the owner of that number is.
+/// The position of the owner with this number.
 pub(crate) const fn owner_at(number: u16) -> usize {
     HEADER_WORDS + number as usize * OWNER_WORDS
 }
 
-/// The parts of a file of some size.
+/// The layout of a file of some size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) words: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// For a size between the least and the most.
+    /// The layout for a size in the allowed range.
     pub(crate) fn of_size(bytes: u64) -> Self {
         let shards = usize::try_from((bytes / BYTES_PER_SHARD).clamp(1, MAX_SHARDS)).unwrap_or(1);
         let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
@@ -79,7 +79,7 @@ impl Layout {
     }
 }
 
-/// The parts of a shard of so many words.
+/// The layout of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardLayout {
     pub(crate) buckets: usize,
@@ -89,7 +89,7 @@ pub(crate) struct ShardLayout {
 
 impl ShardLayout {
     pub(crate) fn of_words(words: usize) -> Self {
-        // About a bucket for each block.
+        // About one bucket for each block.
         let most = (words - SHARD_HEAD_WORDS) / (BLOCK_WORDS + 1);
         let buckets = (most / 2 + 1).next_power_of_two().max(BLOCK_WORDS);
         let blocks_at = SHARD_HEAD_WORDS + buckets;

@@ -1,15 +1,15 @@
-//! Where the file is: what the user names, and what that means on this host.
+//! The location of the file: the user's name for it, and its path on this host.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, excerpt};
 use crate::store::shared_file::layout::{DEFAULT_SIZE, MAX_SIZE, MIN_SIZE};
 
-/// What a URL says.
+/// The content of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SharedFileOptions {
     place: Place,
-    /// In bytes, if it is said.
+    /// In bytes, if the URL gives it.
     pub(crate) size: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ impl SharedFileOptions {
         url.starts_with("local:") || url.starts_with("file:")
     }
 
-    /// Reads `local:<name>` or `file:///path`, either with `?size=<size>`.
+    /// Parses `local:<name>` or `file:///path`, either with `?size=<size>`.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let (place, parameters) = url.split_once('?').unwrap_or((url, ""));
         let place = match place.split_once(':') {
@@ -57,7 +57,7 @@ impl SharedFileOptions {
         Ok(Self { place, size })
     }
 
-    /// Says the size in bytes.
+    /// Sets the size in bytes.
     pub(crate) fn sized(mut self, bytes: u64) -> Result<Self, Error> {
         let bytes = checked_size(bytes, &bytes.to_string())?;
         if self.size.is_some_and(|size| size != bytes) {
@@ -70,24 +70,24 @@ impl SharedFileOptions {
         Ok(self)
     }
 
-    /// Says the size as text.
+    /// Sets the size from text.
     pub(crate) fn sized_by(self, text: &str) -> Result<Self, Error> {
         self.sized(read_size(text)?)
     }
 
-    /// In bytes, of a file that is made.
+    /// The size in bytes of a file to be created.
     pub(crate) fn size_to_make(&self) -> u64 {
         self.size.unwrap_or(DEFAULT_SIZE)
     }
 
-    /// The file. A name is a file in the host's shared memory or, where there is none that can be written to, in the
+    /// The path of the file. A name stands for a file in the host's shared memory or, if that is not writable, in the
     /// user's run directory.
     pub(crate) fn path(&self) -> Result<PathBuf, Error> {
         let name = match &self.place {
             Place::Path(path) => return Ok(path.clone()),
             Place::Name(name) => name,
         };
-        // Users share the directory.
+        // All users share the directory.
         let file = format!("polylimit-{}-{name}", rustix::process::geteuid().as_raw());
         let run_directory =
             std::env::var_os(RUN_DIRECTORY).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -151,13 +151,13 @@ fn read_size(text: &str) -> Result<u64, Error> {
         _ => None,
     };
     let bytes = number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
-    // No size is that large.
+    // A size that cannot be read counts as 0, which is out of range.
     checked_size(bytes.unwrap_or(0), text)
 }
 
 fn checked_size(bytes: u64, read: &str) -> Result<u64, Error> {
     if (MIN_SIZE..=MAX_SIZE).contains(&bytes) {
-        // Whole pages, whatever the page.
+        // A multiple of every page size.
         return Ok(bytes.next_multiple_of(1 << 16));
     }
     Err(Error::invalid_argument(format!(

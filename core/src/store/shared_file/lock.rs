@@ -1,8 +1,8 @@
 //! The lock of a shard: a word with the token of its owner, or 0.
 //!
-//! It is held for less than a microsecond. Who waits spins, then yields, then sleeps, and at times looks whether the owner
-//! is still there: the lock of one that is gone is taken over, and the shard is put in order. One that is there and does
-//! not go on, because it was stopped, is waited for only so long.
+//! A lock is held for less than a microsecond. A waiting thread spins, then yields, then sleeps, and from time to time
+//! checks whether the owner still exists. If the owner is gone, the waiting thread takes the lock over and repairs the
+//! shard. If the owner exists but makes no progress, because it was stopped, the wait ends with an error.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,26 +14,26 @@ use crate::store::shared_file::owner::Token;
 const SPINS: u32 = 64;
 const YIELDS: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(50);
-/// How long one owner holds it before others look whether it is there.
+/// How long an owner may hold the lock before waiting threads check whether it still exists.
 const SUSPECT: Duration = Duration::from_millis(5);
-/// How long one owner may hold it.
+/// How long one owner may hold the lock before waiting threads give up.
 const STUCK: Duration = Duration::from_secs(1);
-/// How long anybody waits, whoever holds it.
+/// The longest wait, even if owners change.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a lock was had.
+/// How a lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Freely,
-    /// From an owner that is gone, in the midst of whatever it did.
+    /// Taken over from an owner that is gone, possibly in the middle of an operation.
     Over,
 }
 
-/// It was not had: its owner is there and keeps it.
+/// The lock was not acquired: its owner exists and keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept(pub(crate) Token);
 
-/// Takes a lock for an owner. The count goes up whenever somebody takes it.
+/// Acquires a lock for an owner. The count increases with every acquisition.
 #[inline]
 pub(crate) fn take(
     lock: &AtomicU64,
@@ -95,7 +95,7 @@ fn wait(
     Err(Kept(token))
 }
 
-/// Gives it back.
+/// Releases the lock.
 #[inline]
 pub(crate) fn give(lock: &AtomicU64) {
     lock.store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The file as one process uses it: decisions under the lock of a shard.
+//! The file in one process: decisions under the lock of a shard.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,23 +21,25 @@ use crate::store::shared_file::recovery::recover;
 use crate::store::shared_file::shard::{Broken, Bytes, Shard, head};
 use crate::store::shared_file::{sweep, tidy};
 
-/// How far the clocks of two processes may be apart: they are read with an error of some microseconds, and a coarse one is
-/// some milliseconds late. A clock that is behind what somebody saw by less than that shows what they saw.
+/// The allowed difference between the clocks of two processes: they are read with an error of some microseconds, and a
+/// coarse clock is some milliseconds late. A clock that is behind the latest recorded time by less than this uses the
+/// recorded time.
 const APART_US: u64 = 10_000;
-/// How often somebody looks whether the file is still there.
+/// How often the store checks whether the file still exists.
 const LOOK_US: u64 = 1_000_000;
 
 #[derive(Debug)]
 pub(crate) struct MappedStore {
     file: OpenFile,
     generation: ProcessGeneration,
-    /// When somebody looks again whether the file is still there.
+    /// When the store next checks whether the file still exists.
     look_at_us: AtomicU64,
 }
 
 impl Drop for MappedStore {
     fn drop(&mut self) {
-        // Closing the descriptor does not do it while a child has it as well. A child leaves its parent's place alone.
+        // Closing the descriptor does not give the place back while a forked child has a copy of it. A child does not
+        // give back its parent's place.
         if self.generation.is_here() {
             let OpenFile { file, mapping, layout, token, .. } = &self.file;
             owner::leave(file, *token, || tidy::note(mapping.words(), *layout));
@@ -45,7 +47,7 @@ impl Drop for MappedStore {
     }
 }
 
-/// What is asked about which key of which policy.
+/// An operation on a key of a policy.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) policies: &'a PolicyList,
@@ -65,7 +67,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Where a key's entry is looked for.
+/// The lookup data of a key's entry.
 struct Place<'a> {
     shard: &'a Shard<'a>,
     hash: u64,
@@ -73,10 +75,10 @@ struct Place<'a> {
     now_us: u64,
 }
 
-/// What came of an attempt to apply an operation.
+/// The result of an attempt to apply an operation.
 enum Outcome {
     Answered(Answer),
-    /// The key has no entry, or one that would grow, and there is no room.
+    /// The key has no entry, or its entry would grow, and there is no room.
     Full,
 }
 
@@ -86,19 +88,19 @@ impl MappedStore {
         Ok(Self { file, generation: ProcessGeneration::here(), look_at_us: AtomicU64::new(0) })
     }
 
-    /// Whether another limiter of this process may use it, too: it is still the file that is found. What is wrong with that is
-    /// reported as to a process that opens it.
+    /// Whether another limiter of this process may use it, too: the path still leads to this file. Reports the same
+    /// errors as opening the file does.
     pub(crate) fn is_good_for(&self, options: &SharedFileOptions) -> Result<bool, Error> {
         self.file.is_good_for(options)
     }
 
-    /// Whether this process opened it, and not one that it was forked from.
+    /// Whether this process opened the file, rather than the process that it was forked from.
     #[inline]
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.generation.is_here()
     }
 
-    /// Whether this process may use it: it opened it, and the file was not removed, as far as was looked.
+    /// Whether this process may use it: it opened the file, and the last check found the file in place.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
         self.is_of_this_process() && self.look_at_us.load(Ordering::Relaxed) != u64::MAX
@@ -121,7 +123,7 @@ impl MappedStore {
         }
     }
 
-    /// Applies an operation to what keys share that found no place.
+    /// Applies an operation to the state that keys without an entry share.
     #[cold]
     fn apply_in_overflow(
         &self,
@@ -131,9 +133,9 @@ impl MappedStore {
     ) -> Result<Answer, Error> {
         let key = self.file.secret.key(asked.policy.policy.name(), &[]);
         let hash = self.file.secret.hash(&key);
-        // Nobody holds it and waits for another.
+        // No deadlock: a holder of this lock waits for no other lock.
         let held = self.hold(self.file.layout.shards)?;
-        // Those of other shards may have been here since the time was read there.
+        // Operations of other shards may have recorded a later time here since the time was read.
         let now_us = self.now_us(clock, &held.shard);
         let place = Place { shard: &held.shard, hash, key: &key, now_us };
         match self
@@ -146,7 +148,6 @@ impl MappedStore {
         }
     }
 
-    /// Forgets the key.
     pub(crate) fn reset(&self, clock: &Clock, asked: Asked<'_>) -> Result<Decision, Error> {
         let key = self.file.secret.key(asked.policy.policy.name(), asked.key);
         let hash = self.file.secret.hash(&key);
@@ -160,7 +161,6 @@ impl MappedStore {
         })
     }
 
-    /// How many keys there are.
     pub(crate) fn keys(&self) -> usize {
         let keys = |number| self.shard(number).get(head::KEYS);
         (0..self.file.layout.shards).map(keys).map(|keys| usize::try_from(keys).unwrap_or(0)).sum()
@@ -178,7 +178,7 @@ impl MappedStore {
         Shard::new(&self.file.mapping.words()[self.file.layout.shard(number)])
     }
 
-    /// Takes the lock of a shard.
+    /// Acquires the lock of a shard.
     #[inline]
     fn hold(&self, number: usize) -> Result<Held<'_>, Error> {
         let shard = self.shard(number);
@@ -210,7 +210,7 @@ impl MappedStore {
         recover(shard, |key| self.file.secret.hash(key));
     }
 
-    /// Works on a shard, which is put in order if it turns out not to be.
+    /// Works on a shard; a shard that turns out to be broken is repaired first.
     #[inline]
     fn in_order<T>(&self, shard: &Shard<'_>, work: impl Fn() -> Result<T, Broken>) -> Result<T, Error> {
         let worked = work().or_else(|Broken| {
@@ -280,7 +280,7 @@ fn decide(
     };
     let (decision, applied) = policy.rules.decide(&mut states, now_us, operation, asked.cost, degraded);
     let reset_at_us = now_us.saturating_add(decision.reset_after_us());
-    // What cannot be told from a key that was never seen is not remembered.
+    // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {
         bytes = Bytes::from_slice(key);
         let lengths = policy.write(&states, &mut bytes);
@@ -291,7 +291,7 @@ fn decide(
             shard.remove(found.from, found.block)?;
         } else if !shard.put(found, hash, lengths, &bytes, reset_at_us)? {
             let has_room = sweep::make_room(shard, lengths.blocks(), now_us, of_known)?;
-            // What was found may be elsewhere now, or gone because it was spent.
+            // The entry may have moved or have been dropped as expired.
             let found = shard.find(hash, key, &mut Bytes::new())?;
             if !has_room || !shard.put(found, hash, lengths, &bytes, reset_at_us)? {
                 return Ok(Outcome::Full);

@@ -1,11 +1,12 @@
-//! Which processes have the file open, and which of them are still there.
+//! The owners of the file: which processes have it open, and whether they still exist.
 //!
-//! Each opening claims a number and holds a lock of the file's (an open file description lock on a byte far beyond its
-//! end) that the kernel drops when the process is gone, however it ends and wherever it ran. What the opening does carries
-//! its token, the number and a random part; so a token tells whether its owner is still there.
+//! Each opening claims a number and holds a file lock (an open file description lock on a byte far beyond the end). The
+//! kernel releases it when the process ends, however it ends and in whichever container it ran. The opening marks its
+//! work with its token, the number and a random part, so other processes can tell from a token whether its owner still
+//! exists.
 //!
-//! After a fork the child holds its parent's file as well, and the lock with it. So the owner's process is noted too: a
-//! process that is gone in the same namespace owns nothing.
+//! A forked child inherits its parent's file and the file lock. So the owner's process is recorded too: an owner whose
+//! process has ended is gone, as far as both processes are in the same namespace.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -20,26 +21,26 @@ use rustix::process::Pid;
 use crate::runtime::monotonic;
 use crate::store::shared_file::layout::{OWNERS, owner_at};
 
-/// The byte that is locked while somebody opens the file; those of the owners come after it.
+/// The byte that is locked during opening; the owners' bytes follow.
 const OPENING: i64 = 1 << 40;
-/// How long opening waits for another process that opens.
+/// How long opening waits while another process opens the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which opening of the file, in which process.
+/// Identifies one opening of the file in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) u64);
 
 const NUMBER_BITS: u32 = 16;
 
 impl Token {
-    /// Of the owner, from 1, so that no token is 0.
+    /// The owner's number, from 1, so that no token is 0.
     fn number(self) -> u16 {
         let bytes = self.0.to_be_bytes();
         u16::from_be_bytes([bytes[6], bytes[7]])
     }
 }
 
-/// Locks or unlocks bytes; `false` when somebody else holds one of them.
+/// Locks or unlocks bytes; `false` when another opening holds one of them.
 fn set(file: &File, kind: i32, start: i64, length: i64) -> std::io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&bytes(kind, start, length))) {
         Ok(_) => Ok(true),
@@ -66,12 +67,12 @@ fn bytes(kind: i32, start: i64, length: i64) -> libc::flock {
     }
 }
 
-/// While it is held nobody else opens the file.
+/// While it is held, no other process can open the file.
 #[derive(Debug)]
 pub(crate) struct Opening<'a>(&'a File);
 
 impl<'a> Opening<'a> {
-    /// Waits for others; `None` when they take too long.
+    /// Waits for other openings; `None` when the time limit passes.
     pub(crate) fn wait(file: &'a File) -> std::io::Result<Option<Self>> {
         let started = monotonic::now();
         while !set(file, libc::F_WRLCK, OPENING, 1)? {
@@ -83,12 +84,12 @@ impl<'a> Opening<'a> {
         Ok(Some(Self(file)))
     }
 
-    /// Whether nobody else has it open.
+    /// Whether no other opening of the file exists.
     pub(crate) fn is_first(&self) -> std::io::Result<bool> {
         Ok(!held(self.0, OPENING + 1, i64::from(OWNERS))?)
     }
 
-    /// Makes this opening an owner; `None` when there are as many as there may be.
+    /// Makes this opening an owner; `None` when the number of owners is at its limit.
     pub(crate) fn claim(&self, words: &[AtomicU64]) -> std::io::Result<Option<Token>> {
         for number in 0..OWNERS {
             if !set(self.0, libc::F_WRLCK, OPENING + 1 + i64::from(number), 1)? {
@@ -111,14 +112,14 @@ impl<'a> Opening<'a> {
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        // Closing the file unlocks it as well.
+        // If this fails, closing the file unlocks the byte as well.
         let _ = set(self.0, libc::F_UNLCK, OPENING, 1);
     }
 }
 
-/// Gives back the place of an owner whose process goes on. The last one to leave sees to what it leaves.
+/// Gives back the place of an owner whose process continues. The last owner to leave calls `leave_in_order`.
 pub(crate) fn leave(file: &File, token: Token, leave_in_order: impl FnOnce()) {
-    // Where another process opens it at the moment, that one sees to it.
+    // If another process is opening the file at the moment, that process takes care of it.
     let alone = set(file, libc::F_WRLCK, OPENING, 1).unwrap_or(false).then(|| Opening(file));
     if let Some(number) = token.number().checked_sub(1) {
         let _ = set(file, libc::F_UNLCK, OPENING + 1 + i64::from(number), 1);
@@ -130,7 +131,7 @@ pub(crate) fn leave(file: &File, token: Token, leave_in_order: impl FnOnce()) {
     }
 }
 
-/// Whether the owner of a token is gone for sure.
+/// Whether the owner of a token is certainly gone.
 pub(crate) fn is_gone(file: &File, words: &[AtomicU64], token: Token) -> bool {
     let Some(number) = token.number().checked_sub(1).filter(|number| *number < OWNERS) else {
         return true;
@@ -147,7 +148,7 @@ pub(crate) fn is_gone(file: &File, words: &[AtomicU64], token: Token) -> bool {
     }
 }
 
-/// The number of the process that owns a token.
+/// The id of the process that owns a token.
 pub(crate) fn process_of(words: &[AtomicU64], token: Token) -> u64 {
     let number = token.number().saturating_sub(1).min(OWNERS - 1);
     words[owner_at(number) + 1].load(Ordering::Relaxed)
@@ -156,9 +157,9 @@ pub(crate) fn process_of(words: &[AtomicU64], token: Token) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     id: u64,
-    /// When it started, in ticks since the system did; 0 when the system does not say.
+    /// The process's start time in ticks since boot; 0 when the system does not tell.
     started: u64,
-    /// Whose numbers of processes these are; 0 when the system does not say.
+    /// The namespace of the process id; 0 when the system does not tell.
     namespace: u64,
 }
 
@@ -174,21 +175,21 @@ impl Process {
         known
             && match Seen::of(self.id).filter(|_| sees_its_own()) {
                 Some(seen) => seen.is_over || seen.started != self.started,
-                // Processes may be hidden from each other there, but not whether they exist.
+                // `/proc` may hide processes, but a signal test tells whether they exist.
                 None => !exists(self.id),
             }
     }
 }
 
-/// What the system shows of a process.
+/// What `/proc` shows of a process.
 struct Seen {
     started: u64,
-    /// It has ended, and is a number that nobody has waited for.
+    /// The process has ended, but its parent has not waited for it.
     is_over: bool,
 }
 
 impl Seen {
-    /// By the fields of `stat` after the second, a name in parentheses that may hold anything.
+    /// Parses `stat` after its second field, a name in parentheses that may contain any character.
     fn of(process: u64) -> Option<Self> {
         let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
@@ -200,12 +201,12 @@ impl Seen {
     }
 }
 
-/// Whether what the system shows are the processes of this one's namespace.
+/// Whether `/proc` shows the processes of this process's namespace.
 fn sees_its_own() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string()))
 }
 
-/// Whether there is a process of that number, as far as can be told.
+/// Whether a process with this id exists, as far as can be told.
 fn exists(process: u64) -> bool {
     let id = i32::try_from(process).ok().and_then(Pid::from_raw);
     id.is_none_or(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))

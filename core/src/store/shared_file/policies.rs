@@ -1,4 +1,4 @@
-//! The policies of a store, and the states of their keys as bytes.
+//! The policies of a store, and the encoding of their states as bytes.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::store::request::PolicyId;
 use crate::store::shared_file::key;
 use crate::store::shared_file::shard::{Bytes, Lengths};
 
-/// The policies by their ids.
+/// The policies, indexed by id.
 pub(crate) type PolicyList = [Arc<SharedFilePolicy>];
 
-/// In the order of their ids.
+/// The policies, ordered by id.
 #[derive(Debug, Default)]
 pub(crate) struct Policies(ArcSwap<Vec<Arc<SharedFilePolicy>>>);
 
@@ -27,18 +27,18 @@ pub(crate) struct SharedFilePolicy {
     pub(crate) policy: Policy,
     pub(crate) rules: PolicyRules,
     codec: PolicyCodec,
-    /// Of the quotas.
+    /// The tags of the quotas.
     tags: Box<[Tag]>,
     history: History,
 }
 
 impl Policies {
-    /// The same policies, in a process that was forked from the one that uses these.
+    /// The same policies, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self(ArcSwap::new(self.0.load_full()))
     }
 
-    /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
+    /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.
     pub(crate) fn set(&self, id: PolicyId, policy: &Policy, now_us: u64) {
         let mut policies = Vec::clone(&self.0.load());
         let known = policies.get(id.0 as usize);
@@ -63,7 +63,7 @@ impl Policies {
     }
 }
 
-/// When an entry is spent by the numbers of these policies; the beginning of time for a policy that is not known here.
+/// When an entry expires by the numbers of these policies; 0 for a policy that is not known here.
 pub(crate) fn spent_at_us(
     policies: &[Arc<SharedFilePolicy>],
     bytes: &[u8],
@@ -86,7 +86,7 @@ impl SharedFilePolicy {
         self.policy.quotas().iter().map(State::fresh).collect()
     }
 
-    /// The states of a key of which nobody can tell what was used: everything.
+    /// The states of a key whose usage is unknown: all units count as used.
     pub(crate) fn used_up(&self, now_us: u64) -> States {
         let mut states = self.fresh();
         for (quota, state) in self.rules.quotas.iter().zip(&mut states) {
@@ -95,7 +95,7 @@ impl SharedFilePolicy {
         states
     }
 
-    /// The states that the bytes after a key mean; `None` when they mean nothing.
+    /// Decodes the states that follow a key; `None` when the bytes are malformed.
     pub(crate) fn read(&self, value: &[u8], lengths: Lengths) -> Option<States> {
         let (records, logs) = value.split_at_checked(usize::from(lengths.records))?;
         let mut states = self.codec.read(records)?;
@@ -115,7 +115,7 @@ impl SharedFilePolicy {
         Some(states)
     }
 
-    /// Appends the bytes of states to those of a key.
+    /// Appends the encoded states to the bytes of a key.
     pub(crate) fn write(&self, states: &[State], bytes: &mut Bytes) -> Lengths {
         let key = bytes.len();
         self.codec.write(states, bytes);
@@ -143,8 +143,7 @@ impl SharedFilePolicy {
         }
     }
 
-    /// When nothing of these states counts any more. A state under a limit of 0 stays as it is, so one that holds
-    /// something does so for ever, as far as can be seen from here.
+    /// When these states expire. A state under a limit of 0 does not change, so a non-empty one never expires.
     pub(crate) fn spent_at_us(&self, states: &[State], now_us: u64) -> u64 {
         let mut quotas = self.rules.quotas.iter().zip(states);
         if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
@@ -159,7 +158,7 @@ impl SharedFilePolicy {
         self.rules.explain(states, now_us, 0, nothing, None).by_fields()
     }
 
-    /// What is left to a key that was never seen.
+    /// What a key that was never seen has left.
     pub(crate) fn unseen(&self, now_us: u64) -> Decision {
         self.view(&self.fresh(), now_us)
     }

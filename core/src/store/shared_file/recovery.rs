@@ -1,12 +1,12 @@
-//! Puts a shard in order: after its lock was taken over, when a file is opened first, and when something there makes no
-//! sense.
+//! Repairs a shard: after its lock was taken over, when a file is opened by its first user, and when a shard turns out
+//! to be broken.
 //!
-//! Every entry that can be reached and read stays; the others go, since nobody can tell whose they were. What no entry
-//! uses is free. Whoever is killed meanwhile leaves it to the next.
+//! All entries that can be reached and read stay; others are dropped, since their keys are unknown. Blocks that no
+//! entry uses become free. If the repairing process is killed, the next one starts again.
 
 use crate::store::shared_file::shard::{Broken, From, Shard, head};
 
-/// Blocks that were seen.
+/// The set of visited blocks.
 struct Seen(Vec<u64>);
 
 impl Seen {
@@ -25,14 +25,14 @@ impl Seen {
     }
 }
 
-/// Puts a shard in order, whose lock is held; says how many entries it dropped. It is told the hash of a key.
+/// Repairs a shard whose lock is held; returns the number of dropped entries. `hash_of` returns the hash of a key.
 pub(crate) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) -> u64 {
     let mut seen = Seen::of(shard.layout.blocks);
-    // So that each is read once, however many numbers refer to it.
+    // Each unreadable entry is read once, however many numbers refer to it.
     let mut unreadable = Seen::of(shard.layout.blocks);
     let (mut keys, mut dropped) = (0, 0);
     for bucket in 0..shard.layout.buckets {
-        // What cannot even be followed ends there.
+        // A chain ends at a number that cannot be followed.
         let mut from = From::Bucket(bucket);
         while let Ok(number) = shard.follow(from) {
             if number == 0 {
@@ -74,7 +74,7 @@ pub(crate) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) -> u64 
     }
     for number in (1..=highest).rev().filter_map(|number| u32::try_from(number).ok()) {
         if !seen.has(number) {
-            // It is within the shard.
+            // The number is within the shard.
             let _ = shard.free_block(number);
         }
     }
@@ -83,9 +83,9 @@ pub(crate) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) -> u64 
 
 enum Reached {
     Good,
-    /// It goes, and what comes after it may be good.
+    /// The entry is dropped; the entries after it may be valid.
     Bad,
-    /// Nothing can be there, or what comes after it is another bucket's.
+    /// The chain ends: no entry can be there, or the rest belongs to another bucket.
     Nowhere,
 }
 

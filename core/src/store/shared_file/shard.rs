@@ -4,23 +4,24 @@
 //! |---|---|
 //! | 0 | number of the next entry of the bucket (32 bits), of the entry's next block (32) |
 //! | 1 | bytes of the logs (32), tag: the high half of the hash (32) |
-//! | 2 | check of the rest (32), bytes of the records (16), of the key (8) |
-//! | 3 | when nothing of it counts any more (us) |
-//! | 4 to 7 | the key, the records, the logs; what does not fit goes on in further blocks after their word 0 |
+//! | 2 | checksum of the rest (32), bytes of the records (16), of the key (8) |
+//! | 3 | when the entry expires (us) |
+//! | 4 to 7 | the key, the records, the logs; what does not fit continues in further blocks after their word 0 |
 //!
-//! A bucket has the tag and the number of its first entry. Numbers count from 1; 0 is none. A free block has the number of
-//! the next one. Blocks from `UNTOUCHED` on were never used.
+//! A bucket has the tag and the number of its first entry. Numbers count from 1; 0 is none. A free block has the number
+//! of the next free block. Blocks from `UNTOUCHED` on were never used.
 //!
-//! # Whoever is killed
+//! # When a process is killed
 //!
-//! An entry is never changed: a new one is written to free blocks, and one store of one word puts it in the place of the
-//! old one, whose blocks are freed after that. A process that is killed in between leaves the old entry or the new one, and
-//! perhaps blocks that are neither used nor free: these are found by whoever [takes the lock over](crate::store::shared_file::recovery).
+//! An entry is never changed in place: a new entry is written to free blocks, and a single store of one word replaces
+//! the old entry, whose blocks are freed afterwards. A process that is killed in between leaves either the old entry or
+//! the new one, and possibly blocks that are neither used nor free; the [recovery](crate::store::shared_file::recovery)
+//! after a takeover of the lock finds these.
 //!
-//! # Whatever the words are
+//! # When the content is corrupt
 //!
-//! Every number is checked against the shard's bounds, every walk has an end, and an entry is believed when its check is
-//! right. Otherwise the shard is [`Broken`], and is put in order in the same way.
+//! Every number is checked against the shard's bounds, every walk is bounded, and an entry is used only if its checksum
+//! is right. Otherwise the shard is [`Broken`], and the same recovery repairs it.
 
 mod blocks;
 mod entry;
@@ -32,23 +33,23 @@ use crate::store::shared_file::layout::{SHARD_HEAD_WORDS, ShardLayout};
 /// Words of a shard's head.
 pub(crate) mod head {
     pub(crate) const LOCK: usize = 0;
-    /// How often the lock was taken.
+    /// How often the lock was acquired.
     pub(crate) const COUNT: usize = 1;
-    /// The latest time that somebody saw here.
+    /// The latest time that an operation saw in this shard.
     pub(crate) const LAST_US: usize = 2;
     pub(crate) const FREE: usize = 3;
-    /// How many blocks are in the list of the free.
+    /// The number of blocks in the free list.
     pub(crate) const FREE_COUNT: usize = 4;
     pub(crate) const UNTOUCHED: usize = 5;
     pub(crate) const KEYS: usize = 6;
-    /// Of the sweep.
+    /// The sweep's position.
     pub(crate) const HAND: usize = 7;
     pub(crate) const EARLIEST: usize = 8;
-    /// The complement of it, so that 0 is never.
+    /// Stored as its complement, so that 0 means never.
     pub(crate) const ROUND_EARLIEST: usize = 9;
 }
 
-/// The bytes of an entry: of the key, the records and the logs.
+/// The encoded entry: the key, the records and the logs.
 pub(crate) type Bytes = crate::rules::codec::Bytes;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Lengths {
 const FIRST_BYTES: usize = 4 * 8;
 const FURTHER_BYTES: usize = 7 * 8;
 
-/// What is there makes no sense.
+/// The content is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
@@ -82,14 +83,14 @@ pub(crate) struct Shard<'a> {
     pub(crate) layout: ShardLayout,
 }
 
-/// A number that refers to an entry: a bucket's, or word 0 of another entry.
+/// The position of a number that refers to an entry: a bucket, or word 0 of another entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Bucket(usize),
     Entry(u32),
 }
 
-/// Where an entry is.
+/// The position of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) from: From,
@@ -140,11 +141,11 @@ impl<'a> Shard<'a> {
 
     #[inline]
     pub(crate) fn bucket_of(&self, hash: u64) -> usize {
-        // There are 2^k buckets.
+        // The number of buckets is a power of two.
         low(hash) as usize & (self.layout.buckets - 1)
     }
 
-    /// The entry that a number refers to; 0 is none.
+    /// The entry with this number; 0 is none.
     #[inline]
     pub(crate) fn follow(&self, from: From) -> Result<u32, Broken> {
         match from {
@@ -153,8 +154,8 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Makes a number refer to another entry, or none. Everything that was written before is there before it, and what
-    /// is written after comes after it, also when the process is killed.
+    /// Makes a position refer to another entry, or to none. Earlier writes are visible before it and later writes after
+    /// it, also when the process is killed.
     fn refer(&self, from: From, number: u32, tag: u32) -> Result<(), Broken> {
         fence(Ordering::Release);
         match from {
@@ -194,7 +195,7 @@ impl<'a> Shard<'a> {
         Err(Broken)
     }
 
-    /// Writes the entry of a key in place of the one that was found, if any; says whether there was room.
+    /// Writes the entry of a key in place of the one that was found, if any; returns whether there was room.
     pub(crate) fn put(
         &self,
         found: Option<Found>,
@@ -222,7 +223,7 @@ impl<'a> Shard<'a> {
         Ok(true)
     }
 
-    /// Removes an entry that is referred to from there.
+    /// Removes the entry that this position refers to.
     pub(crate) fn remove(&self, from: From, number: u32) -> Result<(), Broken> {
         self.unlink(from, number)?;
         self.free_entry(number)?;
@@ -230,14 +231,14 @@ impl<'a> Shard<'a> {
         Ok(())
     }
 
-    /// Takes an entry out of its bucket, and leaves its blocks as they are.
+    /// Takes an entry out of its bucket without freeing its blocks.
     pub(crate) fn unlink(&self, from: From, number: u32) -> Result<(), Broken> {
         let next = self.entry(number)?.next;
         let tag = self.entry(next).map_or(0, |entry| entry.tag);
         self.refer(from, next, tag)
     }
 
-    /// Lets a number refer to nothing.
+    /// Makes a position refer to no entry.
     pub(crate) fn cut(&self, from: From) -> Result<(), Broken> {
         self.refer(from, 0, 0)
     }

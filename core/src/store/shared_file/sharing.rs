@@ -1,7 +1,7 @@
-//! The files that this process has open: each of them once, however many limiters name it.
+//! The files that this process has open: each is opened once, however many limiters use it.
 //!
-//! So a process takes one place among the owners of a file, one mapping and one descriptor, and gives them back when its last
-//! limiter there is closed.
+//! So a process takes one place among the owners of a file, one mapping and one descriptor, and releases them when its
+//! last limiter of that file is closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -14,18 +14,19 @@ use crate::runtime::fork::ProcessGeneration;
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::mapped_store::MappedStore;
 
-/// The files of one process. One that was forked from it begins with none: locks may be held by threads that are not there.
+/// The open files of one process. A forked child starts without any: locks may be held by threads that do not exist in
+/// the child.
 struct Files {
     generation: ProcessGeneration,
     by_path: Mutex<Vec<(PathBuf, Arc<Place>)>>,
 }
 
-/// Where the limiters of a process find one file; locked while one of them opens it.
+/// One file, shared by the limiters of a process; locked while one of them opens the file.
 type Place = Mutex<Weak<MappedStore>>;
 
 static FILES: ArcSwapOption<Files> = ArcSwapOption::const_empty();
 
-/// The file that the options name: as this process has it open, or opened now.
+/// The file that the options name: the one that this process has open, or newly opened.
 pub(crate) fn open(options: &SharedFileOptions) -> Result<Arc<MappedStore>, Error> {
     let path = options.path()?;
     let place = files().place(&path);

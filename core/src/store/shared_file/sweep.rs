@@ -1,22 +1,24 @@
-//! Incremental cleaning, as in the memory store: a hand goes around the buckets and drops what is spent.
+//! Incremental cleaning, as in the memory store: a hand goes around the buckets and drops expired entries.
 //!
-//! Every new key moves the hand by a few buckets and drops what has been spent for a while. A new key that finds the shard
-//! full moves the hand further, until something is dropped that is spent, however recently. When the hand has gone around
-//! and has found nothing, the earliest time at which something can be spent is known, and until then nobody looks.
+//! Each new key moves the hand by a few buckets and drops entries that expired a while ago. A new key that finds the
+//! shard full moves the hand further, until an expired entry is dropped, however recently it expired. When the hand has
+//! gone around and found nothing, the earliest time at which an entry can expire is known, and no search starts before
+//! that time.
 //!
-//! An entry says when it is spent by the numbers of the process that wrote it. The caller's may say something later.
+//! An entry stores when it expires by the numbers of the process that wrote it. The caller's numbers may give a later
+//! time.
 
 use crate::store::shared_file::shard::{Broken, Bytes, From, Lengths, Shard, head};
 
-/// How many buckets a new key looks at.
+/// The number of buckets that a new key inspects.
 const BUCKETS_PER_KEY: usize = 4;
-/// How long an entry is kept after it was spent, while there is room: one second.
+/// How long an entry is kept after it expired, while there is room: one second.
 const KEPT_US: u64 = 1_000_000;
-/// How many buckets a new key looks at when the shard is full.
+/// The number of buckets that a new key inspects when the shard is full.
 const BUCKETS_WHEN_FULL: usize = 4096;
 
-/// Cleans a little, and says whether there is room for an entry of so many blocks. It is told when an entry is spent by the
-/// numbers of this process, whose bytes it gets.
+/// Cleans a few buckets, and returns whether there is room for an entry of that many blocks. The callback gets an
+/// entry's bytes and returns when the entry expires by the numbers of this process.
 pub(crate) fn make_room(
     shard: &Shard<'_>,
     blocks: usize,
@@ -41,7 +43,7 @@ pub(crate) fn make_room(
     Ok(false)
 }
 
-/// Keeps what is known true when an entry is written that can be spent at that time.
+/// Keeps the recorded times valid when an entry is written that can expire at that time.
 #[inline]
 pub(crate) fn lower(shard: &Shard<'_>, spent_at_us: u64) {
     if spent_at_us < shard.get(head::EARLIEST) {
@@ -52,7 +54,7 @@ pub(crate) fn lower(shard: &Shard<'_>, spent_at_us: u64) {
     }
 }
 
-/// Looks at so many buckets and drops what is spent at that time.
+/// Inspects that many buckets and drops entries that are expired at that time.
 fn drop_spent(
     shard: &Shard<'_>,
     buckets: usize,

@@ -1,4 +1,4 @@
-//! The shared-file store where there is none: on systems other than Linux, and without the cargo feature `local`.
+//! The shared-file store on systems other than Linux and without the cargo feature `local`: its URL is refused.
 
 use crate::error::Error;
 use crate::rules::policy::Policy;

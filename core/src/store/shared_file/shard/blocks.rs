@@ -1,4 +1,4 @@
-//! The blocks of a shard: which are free, and how one is had.
+//! The allocation of a shard's blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,14 +12,14 @@ impl<'a> Shard<'a> {
         self.words[self.layout.blocks_at + at * BLOCK_WORDS..].first_chunk().ok_or(Broken)
     }
 
-    /// How many blocks are free.
+    /// The number of free blocks.
     pub(crate) fn free(&self) -> usize {
         let untouched = usize::try_from(self.get(head::UNTOUCHED)).unwrap_or(usize::MAX);
         let listed = usize::try_from(self.get(head::FREE_COUNT)).unwrap_or(usize::MAX);
         self.layout.blocks.saturating_sub(untouched).saturating_add(listed).min(self.layout.blocks)
     }
 
-    /// So many blocks are kept free, so that the entries that are there can be written anew.
+    /// The number of blocks that stay free, so that existing entries can be rewritten.
     pub(crate) fn spare(&self) -> usize {
         2 + self.layout.blocks / 32
     }
@@ -33,7 +33,7 @@ impl<'a> Shard<'a> {
             return Ok(number);
         }
         let untouched = self.get(head::UNTOUCHED);
-        // Whatever stands there.
+        // The stored value may be corrupt.
         let touched = untouched.checked_add(1).ok_or(Broken)?;
         let number = u32::try_from(touched).map_err(|_| Broken)?;
         self.block(number)?;

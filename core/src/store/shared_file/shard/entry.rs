@@ -1,4 +1,4 @@
-//! An entry in its blocks: how it is read, believed and written.
+//! Reading, verifying and writing the entry in its blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use crate::store::shared_file::shard::{
     Broken, Bytes, FIRST_BYTES, FURTHER_BYTES, Lengths, Shard, both, high, low,
 };
 
-/// What is known of an entry from its first block.
+/// What the first block tells about an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) next: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     check: u32,
 }
 
-/// Adds a word to a check. It tells accidents apart, not attacks: whoever can write here can do as he likes.
+/// Adds a word to a checksum. It detects accidents, not attacks: a process that can write here can forge it.
 #[inline]
 fn mixed(check: u64, word: u64) -> u64 {
     (check ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
@@ -40,7 +40,7 @@ impl Shard<'_> {
         })
     }
 
-    /// The bytes of an entry whose check is right.
+    /// Reads the bytes of an entry and verifies its checksum.
     pub(crate) fn read(&self, number: u32, entry: &Entry, bytes: &mut Bytes) -> Result<(), Broken> {
         bytes.clear();
         let total = entry.lengths.total();
@@ -139,7 +139,7 @@ impl Shard<'_> {
     }
 }
 
-/// Fills words with bytes, the last ones with zeros.
+/// Fills words with bytes, padded with zeros.
 fn fill(words: &[AtomicU64], bytes: &[u8], mut check: u64) -> u64 {
     let mut parts = bytes.chunks(8);
     for word in words {
