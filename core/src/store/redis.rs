@@ -1,12 +1,12 @@
-//! The store in Redis: one hop a decision, decided by scripts, over connections that are supervised.
+//! The Redis store: scripts decide with one round trip, over supervised connections.
 //!
-//! - `config`: the settings, by URL, setters or names. `keys`: the name of a key in Redis.
-//! - `dispatch`: answers a request from the denial cache or a lease, or hands it on; makes the answer of the reply.
+//! - `config`: the settings, by URL, setters or names. `keys`: the names of keys in Redis.
+//! - `dispatch`: answers a request from the denial cache or a lease, or submits it; turns the reply into an answer.
 //! - `routing`: the connections of a runtime, and the node that owns a key's slot.
 //! - `pipeline`: a pending operation, its queue, batch and connection; retries, deadlines and the circuit breaker.
 //! - `script`: the transition in Lua, its arguments and its reply.
 //! - `transport`: sockets, TLS, the handshake, sentinels and the protocol.
-//! - `fallback`: the answer while Redis cannot be asked.
+//! - `fallback`: the answer by the outage policy.
 
 pub(crate) mod config;
 pub(crate) mod denial_cache;
@@ -49,9 +49,9 @@ use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, PolicyId, PolicyOptions};
 use crate::store::stats::Stats;
 
-/// Between two attempts to find the store ready.
+/// The pause between two attempts to reach the store.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Longer waits are as good as endless ones: 100 years.
+/// Longer timeouts are cut to this one: 100 years.
 const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 #[derive(Debug)]
@@ -66,8 +66,8 @@ pub(crate) struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store that connects when it is first asked. Of each policy with the outage policy `fallback` at most `max_keys`
-    /// keys are followed here.
+    /// Creates a store that connects at its first request. `max_keys` bounds the keys that the outage policy `fallback`
+    /// follows for each policy.
     pub(crate) fn new(options: &RedisOptions, clock: Clock, max_keys: usize) -> Result<Self, Error> {
         let settings = options.settings()?;
         Ok(Self::of(LeaseDeps {
@@ -79,7 +79,7 @@ impl RedisStore {
         }))
     }
 
-    /// The same store for a process that was forked from the one that uses this: with connections of its own.
+    /// The same store for a forked child, with its own connections.
     pub(crate) fn after_fork(&self) -> Self {
         let policies = Arc::new(self.policies.after_fork());
         Self::of(LeaseDeps {
@@ -105,7 +105,7 @@ impl RedisStore {
         }
     }
 
-    /// Has those told that wait for an answer, gives leases back, and lets go of all that it holds.
+    /// Answers pending callers, gives leases back, and releases everything that the store holds.
     pub(crate) fn close(&self) {
         self.access.end_waiting();
         if let Ok(hub) = self.access.hub() {
@@ -133,7 +133,6 @@ impl RedisStore {
         }
     }
 
-    /// Registers a policy, or changes its numbers.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
         let before = self.policies.get(id);
         self.policies.set(id, policy, options, &self.keys, &self.access.clock);
@@ -144,7 +143,7 @@ impl RedisStore {
         }
     }
 
-    /// Authenticates new connections with other credentials from now on.
+    /// Uses other credentials for all connections made from now on.
     pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
         let secret = |text: &str| Secret::from(Box::from(text));
         let credentials = Credentials { username: username.map(secret), password: secret(password) };
@@ -158,11 +157,11 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Waits until the store answers.
+    /// Waits until the store answers, or the timeout passes.
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         let until = monotonic::now() + timeout.min(MAX_WAIT);
         loop {
-            // The first attempt may have longer than its deadline, but not longer than there is.
+            // The first attempt may wait longer than its deadline for a connection; the timeout bounds it.
             let longest = until.max(monotonic::now() + self.access.deadline);
             let answer = timeout_at(longest.into(), self.try_out(Action::Apply(Operation::Peek))).await;
             let reason = match answer {
@@ -186,25 +185,25 @@ impl RedisStore {
         }
     }
 
-    /// How long after the first decision it is looked at.
+    /// The time between the first decision and the examination of the servers.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
         self.access.settings().doctor_after
     }
 
-    /// The runtime of its own.
+    /// The store's own runtime.
     pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
         self.access.hub()?.runtimes.driver().cloned()
     }
 
-    /// The runtime of its own, for a thread that waits on it.
+    /// The store's own runtime, for a thread that blocks on it.
     pub(crate) fn driver_to_wait_on(&self) -> Result<Arc<Driver>, Error> {
         let hub = self.access.hub()?;
-        // So that a server that is out of reach is looked for.
+        // Starts a thread that keeps trying to connect to an unreachable server.
         hub.runtimes.to_wait_on()?;
         hub.runtimes.driver().cloned()
     }
 
-    /// Waits on this thread for a future that asks this store.
+    /// Blocks this thread until a future that uses this store is ready.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         self.driver()?.block_on(future)
     }

@@ -1,4 +1,4 @@
-//! What a user configures of a Redis store, by a URL, by setters in code, or by names and texts.
+//! The configuration of a Redis store, by a URL, by setters in code, or by names and texts.
 
 mod kind;
 pub(crate) mod numeric;
@@ -24,22 +24,22 @@ use crate::error::{Error, excerpt};
 use crate::store::redis::config::target::Location;
 use crate::store::suggestion::Suggestion;
 
-/// Where Redis is and how it is used: a store URL and options.
+/// The location of Redis and the options of the store: a store URL and options.
 ///
 /// Each option has a setter here, and the same name as a parameter of the URL (`?deadline=20ms`) and for
-/// [`set`](Self::set). In text, a duration is a whole number and one of `us`, `ms`, `s`, `m` and `h`. What the URL and the
-/// code give has to agree; of two calls of a setter the last one counts.
+/// [`set`](Self::set). In text, a duration is a whole number and one of `us`, `ms`, `s`, `m` and `h`. Values in the URL
+/// and in code must agree; if a setter is called twice, the last call counts.
 ///
 /// | URL | connects to |
 /// |---|---|
-/// | `redis://[user:password@]host[:port][/db]` | one server; the port is 6379 unless told otherwise |
+/// | `redis://[user:password@]host[:port][/db]` | one server; the default port is 6379 |
 /// | `redis+unix://[user:password@]/path/to.sock` | one server on this host, by its socket |
 /// | `redis-sentinel://[user:password@]host[:port],.../service[/db]` | the primary of a service, by its sentinels (port 26379) |
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by some of its nodes (port 6379) |
 ///
 /// `rediss://`, `rediss-sentinel://` and `rediss-cluster://` are the same with TLS. In user info, paths and parameters,
-/// `%` and two hexadecimal digits stand for a byte; a password that has one of `@ / ? # % &` in it is written so, or
-/// given by [`password`](Self::password) as it is. An IPv6 address stands in brackets.
+/// `%` and two hexadecimal digits stand for a byte. A password that contains one of `@ / ? # % &` is percent-encoded,
+/// or set unencoded by [`password`](Self::password). An IPv6 address stands in brackets.
 ///
 /// Neither errors nor `Debug` show the URL, user names, passwords or [`key_secret`](Self::key_secret).
 ///
@@ -51,7 +51,7 @@ use crate::store::suggestion::Suggestion;
 ///     .password("p@ss/word")
 ///     .deadline(Duration::from_millis(20))
 ///     .outage(Outage::Deny);
-/// // The same for those who have names and texts.
+/// // The same by names and texts.
 /// let options = options.set("breaker_failures", "5")?.set("max_connection_age", "5m")?;
 /// options.check()?;
 /// # Ok::<(), polylimit::Error>(())
@@ -67,11 +67,12 @@ impl RedisOptions {
     /// The longest URL, in bytes.
     pub const MAX_URL_LENGTH: usize = url::MAX_LENGTH;
 
-    /// Reads a store URL.
+    /// Parses a store URL.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) with what was read and what is allowed: a URL of another form,
-    /// a parameter that is no option, is given twice or is out of range. Nothing that may be a piece of a secret is shown.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) with the rejected text and the allowed values: the
+    /// URL has another form, or a parameter is unknown, is given twice or is out of range. The message shows nothing
+    /// that may be part of a secret.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let parts = url::read(url)?;
         let mut options = Self { location: parts.location, values: Values::default() };
@@ -81,22 +82,23 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Sets an option by its name and a text, for those who cannot call its setter. A text is not percent-encoded here.
+    /// Sets an option by name and text, for callers that cannot call its setter. The text is not percent-encoded.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when there is no such option, or the text is none of its
-    /// values.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when no option has this name, or the text is not
+    /// an allowed value.
     pub fn set(mut self, name: &str, text: &str) -> Result<Self, Error> {
         self.read(name, text, Origin::Code)?;
         Ok(self)
     }
 
-    /// Checks everything that can be checked without a server and without opening a file. A limiter does it, too.
+    /// Checks everything that can be checked without contacting a server or opening a file. Creating a limiter does the
+    /// same.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when a value is out of range, when code and URL differ, or when
-    /// options contradict each other or the URL: a user name without a password, a certificate without its key, TLS,
-    /// Sentinel or database options with a URL that has no use for them.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) when a value is out of range, when code and URL
+    /// differ, or when options contradict each other or the URL: a user name without a password, a certificate without
+    /// its key, or TLS, Sentinel or database options with a URL that does not use them.
     pub fn check(&self) -> Result<(), Error> {
         self.settings().map(drop)
     }
@@ -123,7 +125,7 @@ impl RedisOptions {
     }
 }
 
-/// What may be the end of a secret in which an `&` stands.
+/// Shown in place of a text that may be the end of a secret with an unencoded `&`.
 const UNSHOWN: &str =
     "an option is not known, and not shown beside a secret (an & in a secret is written as %26)";
 

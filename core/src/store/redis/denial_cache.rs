@@ -1,14 +1,17 @@
-//! Keys that are denied, answered here until they may be admitted again: a flood on a denied key costs the store nothing.
+//! The denial cache: keys that are denied are answered here until they admit again, so that a flood of requests for a
+//! denied key costs the store nothing.
 //!
-//! The store's reply to a denied check says in which states it found the key. Until somebody gives something back, use only
-//! grows, so whatever those states do not admit the store does not admit either. The decision is made of them again at the
-//! time it is then: retry and reset count down, and a cost that has come to fit is asked of the store.
+//! The store's reply to a denied check contains the states that it found for the key. Until units are given back, usage
+//! only grows, so whatever those states do not admit the store does not admit either. Each decision is computed from
+//! these states at the current time: retry and reset count down, and a cost that fits by now is sent to the store.
 //!
-//! The time is that of the store's reply and what has passed since the request was made, by a monotonic clock. The request
-//! arrived later than it was made, so this is never behind the store's own time, and no denial outlasts the store's.
+//! The current time is the time in the store's reply plus the time since the request was made, by a monotonic clock.
+//! The store received the request after it was made, so this time is never behind the store's, and no denial lasts
+//! longer here than there.
 //!
-//! What this process gives back or resets is forgotten here, and so is every denial when numbers change. What another process
-//! gives back is heard over a [channel](crate::store::redis) of the server; when that fails, it is seen after `denial_cache_max`.
+//! Refunds and resets of this process remove a key from the cache, and a change of a policy's numbers clears the cache.
+//! Refunds and resets of other processes arrive over an [invalidation channel](crate::store::redis) of the server; if
+//! that fails, they take effect after `denial_cache_max`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -32,26 +35,26 @@ use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
-/// So many keys are known to be denied at a time in each.
+/// The maximum number of cached denials in a shard.
 const MAX_IN_SHARD: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct DenialCache {
     shards: Box<[Lock<Shard>]>,
-    /// How many keys are known; where there are none, nobody looks for one.
+    /// The number of cached denials; the lookup is skipped when it is 0.
     known: AtomicUsize,
     seed: RandomState,
     clock: Clock,
-    /// A denial is believed for so long at most; never where it is 0.
+    /// The maximum age of a cached denial; 0 disables the cache.
     longest: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     table: HashTable<Known>,
-    /// How often something was forgotten because it may no longer hold.
+    /// The number of invalidations.
     changes: u64,
-    /// What was asked before this may not hold: something that was given back may still arrive at the store.
+    /// Denials of requests made before this are not cached: a refund or reset may still arrive at the store.
     unsure_until: Option<quanta::Instant>,
     answered: u64,
 }
@@ -67,7 +70,7 @@ struct Known {
     asked: quanta::Instant,
 }
 
-/// A look before the store is asked: what it denies is believed if nothing was given back since.
+/// The cache's version before the request is sent: a denial is cached only if no invalidation happened since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadVersion {
     hash: u64,
@@ -86,12 +89,12 @@ impl DenialCache {
         }
     }
 
-    /// The same, in a process that was forked from the one that uses this: nothing is known there.
+    /// The same, for a forked child: its cache is empty.
     pub(crate) fn after_fork(&self) -> Self {
         Self::new(self.longest, self.clock.clone())
     }
 
-    /// The decision on a check that is known to be denied.
+    /// The decision on a check whose denial is cached.
     #[inline]
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Option<Decision> {
         if self.known.load(Ordering::Relaxed) == 0 || !is_check(request) {
@@ -100,7 +103,7 @@ impl DenialCache {
         self.look_up(request)
     }
 
-    /// To be had before the store is asked; `None` when no denial of it would be believed.
+    /// Read before the request is sent; `None` when a denial of it would not be cached.
     pub(crate) fn read_version(&self, request: StoreRequest<'_>) -> Option<ReadVersion> {
         if self.longest.is_zero() || !is_check(request) {
             return None;
@@ -115,7 +118,7 @@ impl DenialCache {
         })
     }
 
-    /// Learns of a denial by the store.
+    /// Caches a denial by the store.
     pub(crate) fn learn(
         &self,
         request: StoreRequest<'_>,
@@ -124,7 +127,7 @@ impl DenialCache {
         denied: Arc<Denied>,
     ) {
         let is_log = |quota: &crate::rules::quota::Quota| quota.algorithm() == Algorithm::SlidingLog;
-        // Of a log only what one unit needs is known.
+        // The states of a log tell only when a single unit fits.
         if request.cost > 1 && call.policy.quotas().iter().any(is_log) {
             return;
         }
@@ -157,7 +160,7 @@ impl DenialCache {
         }
     }
 
-    /// More was used: what is known still holds, and the store knows better.
+    /// More units were spent: the cached denial still holds, but the store has newer states.
     #[inline]
     pub(crate) fn outdated(&self, request: StoreRequest<'_>) {
         if self.known.load(Ordering::Relaxed) > 0 {
@@ -166,7 +169,8 @@ impl DenialCache {
         }
     }
 
-    /// Something was given back. If it may not have arrived yet, no denial is believed that is asked for within `unsure`.
+    /// Removes a key after a refund or reset. If that may not have reached the store yet, denials of requests made
+    /// within `unsure` are not cached.
     pub(crate) fn forget(&self, request: StoreRequest<'_>, unsure: Option<Duration>) {
         if self.longest.is_zero() {
             return;
@@ -181,7 +185,7 @@ impl DenialCache {
         self.remove(&mut shard, hash, request);
     }
 
-    /// Numbers have changed.
+    /// Clears the cache, because numbers have changed.
     pub(crate) fn forget_all(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -191,7 +195,7 @@ impl DenialCache {
         }
     }
 
-    /// Something was given back under one of those keys.
+    /// Removes the keys for which `is_one` is true, because one of them had a refund or reset.
     pub(crate) fn forget_where(&self, is_one: impl Fn(&[u8]) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -202,7 +206,7 @@ impl DenialCache {
         }
     }
 
-    /// How many checks were answered here.
+    /// The number of checks that the cache answered.
     pub(crate) fn answered(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().answered).sum()
     }
@@ -235,7 +239,7 @@ impl DenialCache {
         }
     }
 
-    /// Drops what no longer holds, and half of the rest if that is not enough.
+    /// Drops denials that no longer hold, and half of the rest if that is not enough.
     fn make_room(&self, shard: &mut Shard, now: quanta::Instant) {
         let before = shard.table.len();
         shard.table.retain(|known| now.saturating_duration_since(known.asked) < self.longest);
@@ -263,7 +267,7 @@ fn is_check(request: StoreRequest<'_>) -> bool {
     request.action == Action::Apply(Operation::Check) && request.cost > 0
 }
 
-/// A denial that no longer holds.
+/// The denial no longer holds.
 struct Over;
 
 impl Known {
@@ -271,7 +275,7 @@ impl Known {
         self.id == request.id && *self.key == *request.key
     }
 
-    /// What time it is for the store, or later; `None` when that cannot be told any more.
+    /// The store's current time or a later one; `None` when the denial is older than allowed.
     fn now_us(&self, clock: &Clock, longest: Duration) -> Option<u64> {
         let passed = monotonic::ticks().saturating_duration_since(self.asked);
         if passed >= longest {
@@ -283,7 +287,7 @@ impl Known {
         }
     }
 
-    /// The denial of so many units at that time, if these states deny them.
+    /// The denial of a cost at that time, if these states deny it.
     fn decide(&self, now_us: u64, cost: u64) -> Result<Option<Decision>, Over> {
         let Denied { states, .. } = &*self.denied;
         let rules = &self.call.rules;
@@ -292,7 +296,7 @@ impl Known {
         {
             return Ok(None);
         }
-        // Most policies are a single bucket, whose decision takes less time than looking at it twice.
+        // Most policies have a single bucket, and deciding it directly is faster than a peek and a decision.
         let denial = if let [State::TokenBucket(bucket)] = states.as_slice()
             && let Some((decision, _)) = rules.check_bucket(&mut [State::TokenBucket(*bucket)], now_us, cost)
         {

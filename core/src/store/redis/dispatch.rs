@@ -1,4 +1,4 @@
-//! How a request is prepared of the store, and what is made of its answer.
+//! The way of a request through the store: it is prepared, submitted, and its reply becomes the caller's answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,22 +22,22 @@ use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
-/// A request, and what is needed to make something of its answer.
+/// A request with everything that is needed to interpret its reply.
 pub(crate) struct PreparedRequest<'a> {
     pub(crate) request: StoreRequest<'a>,
     pub(crate) policy: Arc<RedisPolicy>,
     pub(crate) read_version: Option<ReadVersion>,
 }
 
-/// One of several requests.
+/// One of several concurrent requests.
 enum Started<'a> {
     Known(Answer),
     PreparedRequest(PreparedRequest<'a>, PendingReply),
 }
 
 impl RedisStore {
-    /// The answer of the denial cache or of a lease, if one has it. A check asks this once, at the limiter's entrance; what follows
-    /// asks the server.
+    /// The answer of the denial cache or of a lease, if there is one. A check tries this once, in the limiter;
+    /// everything after it goes to the server.
     #[inline]
     pub(crate) fn ask_caches(&self, request: StoreRequest<'_>) -> Option<Answer> {
         if let Some(denial) = self.denial_cache.answer(request) {
@@ -46,7 +46,8 @@ impl RedisStore {
         self.leases.answer(request).map(|admitted| (admitted, request.cost))
     }
 
-    /// Asks the store, and answers without it if need be. Says as well how many units were spent.
+    /// Sends the request to the server; if the server does not decide, the outage policy does. Also returns the number
+    /// of units spent.
     pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let here = self.access.hub()?.runtimes.here();
         match here {
@@ -55,7 +56,7 @@ impl RedisStore {
         }
     }
 
-    /// Asks several requests at once, which travel together.
+    /// Sends several requests at once; they can share a batch.
     pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         let here = self.access.hub()?.runtimes.here();
         match here {
@@ -64,7 +65,7 @@ impl RedisStore {
         }
     }
 
-    /// [`ask`](Self::ask) for a thread that waits.
+    /// [`ask`](Self::ask) for a blocking caller.
     pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let hub = self.access.hub()?;
         let prepared =
@@ -72,7 +73,7 @@ impl RedisStore {
         prepared.unwrap_or_else(|error| self.answer_without(request, &error))
     }
 
-    /// [`ask_many`](Self::ask_many) for a thread that waits.
+    /// [`ask_many`](Self::ask_many) for a blocking caller.
     pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         let hub = self.access.hub()?;
         let prepared = hub
@@ -81,7 +82,7 @@ impl RedisStore {
         prepared.unwrap_or_else(|error| self.answer_many_without(requests, &error))
     }
 
-    /// Answers what could not even be given to the connections, if that is because the system does not give what they take.
+    /// Answers a request that could not be submitted because the system has no resources for connections.
     #[cold]
     fn answer_without(&self, request: StoreRequest<'_>, error: &Error) -> Result<Answer, Error> {
         if error.kind() != ErrorKind::StoreUnavailable {
@@ -117,7 +118,7 @@ impl RedisStore {
         Ok(answers)
     }
 
-    /// Asks one of several requests.
+    /// Submits one of several requests.
     async fn start<'a>(&self, topology: &Topology, request: StoreRequest<'a>) -> Result<Started<'a>, Error> {
         let prepared = self.prepare(request)?;
         if prepared.policy.lease.is_some() {
@@ -136,7 +137,8 @@ impl RedisStore {
         self.answered(&prepared, submitted.await)
     }
 
-    /// Asks of a key that may be leased what no lease pays for. Nobody is told of units as used that are only held here.
+    /// Sends a request on a key that may be leased to the server, when no lease pays for it. Units that are only held
+    /// here are given back first where they would show up as spent.
     async fn ask_beside_lease(
         &self,
         topology: &Topology,
@@ -172,15 +174,15 @@ impl RedisStore {
         self.answered(&again, self.submit_until(topology, &again, until).await)
     }
 
-    /// Makes ready to ask a request.
+    /// Collects what is needed to submit a request.
     fn prepare<'a>(&self, request: StoreRequest<'a>) -> Result<PreparedRequest<'a>, Error> {
-        // Before the numbers: what is denied by numbers that change in between is not believed.
+        // Read before the policy's numbers: a denial by numbers that change in between must not be cached.
         let read_version = self.denial_cache.read_version(request);
         let policy = self.policies.known(request.id)?;
         Ok(PreparedRequest { request, policy, read_version })
     }
 
-    /// Applies an action to a key of the doctor, which no user has.
+    /// Applies an action to a key that is reserved for the doctor.
     pub(crate) async fn try_out(&self, action: Action) -> Result<Reply, Error> {
         let topology = self.access.hub()?.runtimes.here()?;
         let request = StoreRequest { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
@@ -193,7 +195,7 @@ impl RedisStore {
         Ok(self.submit(&topology, &PreparedRequest { request, policy, read_version: None }).await)
     }
 
-    /// Gives a request to the connections.
+    /// Submits a request to the connections.
     pub(crate) fn submit(&self, topology: &Topology, prepared: &PreparedRequest<'_>) -> PendingReply {
         self.submit_until(topology, prepared, monotonic::now() + self.access.deadline)
     }
@@ -212,7 +214,7 @@ impl RedisStore {
         submission::submit(&self.access, topology, &policy.call, key, what, until)
     }
 
-    /// Makes of the store's answer, or of why there is none, the caller's.
+    /// Turns the server's reply, or the reason for its absence, into the caller's answer.
     fn answered(&self, prepared: &PreparedRequest<'_>, reply: Reply) -> Result<Answer, Error> {
         let PreparedRequest { policy, request, .. } = prepared;
         self.learn(prepared, &reply);
@@ -240,7 +242,7 @@ impl RedisStore {
         }
     }
 
-    /// Keeps in mind what is denied, and no longer what may be admitted again.
+    /// Updates the denial cache: caches a denial, and removes keys that may be admitted again.
     fn learn(&self, prepared: &PreparedRequest<'_>, reply: &Reply) {
         let PreparedRequest { read_version, policy, request } = prepared;
         let gives_back = matches!(request.action, Action::Apply(Operation::Refund) | Action::Reset);
@@ -255,7 +257,7 @@ impl RedisStore {
             Ok(Replied { spent, .. }) if *spent > 0 || request.action == Action::Apply(Operation::Charge) => {
                 self.denial_cache.outdated(*request);
             }
-            // It may arrive until its deadline has passed at the server.
+            // The operation may still arrive at the server until its deadline has passed there.
             Err(_) if gives_back => self.denial_cache.forget(*request, Some(self.access.may_arrive_for)),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! A look at the server with the eyes of an operator: what would go wrong, and what to do about it.
+//! The doctor: examines the servers for problems and recommends what to do about them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ use crate::store::redis::transport::session::Session;
 use crate::store::redis::{RedisStore, invalidation};
 use crate::store::request::Action;
 
-/// The oldest server whose scripts can do what ours do.
+/// The oldest major version whose scripting has all that the scripts need.
 const OLDEST_MAJOR: u32 = 7;
-/// So many round trips are timed.
+/// The number of timed round trips.
 const TIMED: usize = 9;
-/// A clock that is further off than this is worth a word.
+/// A clock difference above this is reported.
 const CLOCK_OFF_US: u64 = 1_000_000;
 
-/// What has been found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -41,7 +41,7 @@ impl Findings {
 }
 
 impl RedisStore {
-    /// Looks at the servers, and at what the user of this store may do.
+    /// Examines the servers, and the permissions of the store's user.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
         let doctor = self.doctor().ok_or_else(closed)?;
         let mut findings = Findings(doctor.examine_servers(Look::Whole).await);
@@ -49,16 +49,15 @@ impl RedisStore {
         Ok(findings.0)
     }
 
-    /// What looks at the servers for all limiters that share connections, so that however many there are do not look at once;
-    /// `None` if one of them has that done, or had.
+    /// The doctor for all limiters that share connections, so that only one of them examines the servers; `None` if
+    /// another limiter does or did so.
     pub(crate) fn doctor_for_all(&self) -> Option<DoctorForAll> {
         let doctor = self.doctor()?;
         let is_first = !doctor.context.examined.swap(true, Ordering::Relaxed);
-        // Only the first is made: one that is dropped lets another look.
+        // Created for the first caller only: dropping an unfinished `DoctorForAll` allows another limiter to examine.
         is_first.then(|| DoctorForAll { doctor, has_looked: false })
     }
 
-    /// What looks at the servers; `None` once the store is closed.
     fn doctor(&self) -> Option<Doctor> {
         let hub = self.access.hub().ok()?;
         Some(Doctor {
@@ -70,7 +69,7 @@ impl RedisStore {
         })
     }
 
-    /// Makes a decision and forgets it.
+    /// Makes a decision and resets its key.
     async fn examine_rights(&self, findings: &mut Findings) -> Result<(), Error> {
         for action in [Action::Apply(Operation::Check), Action::Reset] {
             if let Err(Failure { reason, .. }) = self.try_out(action).await? {
@@ -86,7 +85,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// What the user of this store has to be allowed, as `ACL SETUSER` takes it.
+    /// The permissions that the store's user needs, as `ACL SETUSER` takes them.
     fn least_rights(&self) -> String {
         let settings = self.access.settings();
         let selects = if settings.target.database > 0 { " +select" } else { "" };
@@ -100,15 +99,15 @@ impl RedisStore {
     }
 }
 
-/// How much is looked at.
+/// The extent of an examination.
 #[derive(Clone, Copy, Debug)]
 enum Look {
     Whole,
-    /// What can be a [`Severity::Problem`] where decisions are made: it takes the fewest commands and rights.
+    /// Only what can be a [`Severity::Problem`] in normal operation: this takes the fewest commands and permissions.
     Problems,
 }
 
-/// The one that looks for all. If it does not come to an end, another may look.
+/// The doctor for all limiters of a hub. If it is dropped before it finishes, another limiter may examine.
 #[derive(Debug)]
 pub(crate) struct DoctorForAll {
     doctor: Doctor,
@@ -116,7 +115,7 @@ pub(crate) struct DoctorForAll {
 }
 
 impl DoctorForAll {
-    /// What it finds that can be a [`Severity::Problem`].
+    /// The findings that can be a [`Severity::Problem`].
     pub(crate) async fn examine(&mut self) -> Vec<Finding> {
         let findings = self.doctor.examine_servers(Look::Problems).await;
         self.has_looked = true;
@@ -132,19 +131,19 @@ impl Drop for DoctorForAll {
     }
 }
 
-/// Looks at the servers of a store.
+/// Examines the servers of a store.
 #[derive(Debug)]
 struct Doctor {
     context: Arc<Context>,
     deadline: Duration,
     endpoints: Endpoints,
     prefix: Box<str>,
-    /// What is given back is told there.
+    /// The invalidation channel.
     channel: String,
 }
 
 impl Doctor {
-    /// Looks at the server, or at every node of a cluster that is found.
+    /// Examines the server, or every known node of a cluster.
     async fn examine_servers(&self, look: Look) -> Vec<Finding> {
         let mut findings = Findings::default();
         for address in self.addresses().await {
@@ -188,7 +187,8 @@ impl Doctor {
         }
     }
 
-    /// Sees whether others are told what is given back. The session is of no use for anything else after that.
+    /// Tests publishing and subscribing on the invalidation channel. The session cannot be used for anything else
+    /// afterwards.
     async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let channel = &self.channel;
         let (severity, message) = match invalidation::try_out(session, channel).await {
@@ -208,7 +208,7 @@ impl Doctor {
         Ok(())
     }
 
-    /// Times round trips, and compares clocks.
+    /// Measures round trips, and compares clocks.
     async fn examine_latency(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let (mut round_trips, mut off_us) = (Vec::new(), u64::MAX);
         for _ in 0..TIMED {
@@ -256,7 +256,7 @@ impl Doctor {
     }
 }
 
-/// What the server says of itself.
+/// Examines the reply to `INFO`.
 async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
     let info: InfoDict = match session.ask(&redis::cmd("INFO")).await {
         Ok(info) => info,
@@ -311,7 +311,7 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
     Ok(())
 }
 
-/// What to do when there is no connection.
+/// The advice when no connection can be made.
 fn advice(reason: Degradation) -> &'static str {
     match reason {
         Degradation::Auth => {

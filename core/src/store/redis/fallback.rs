@@ -1,7 +1,8 @@
-//! What is answered while the store cannot be asked.
+//! The answers of the outage policy, while the store cannot decide.
 //!
-//! With the outage policy `fallback`, a memory store follows every decision of the store, so that it is warm when it has
-//! to decide. It knows what this process admitted, under a share of each limit; `allow` and `deny` know nothing.
+//! With the outage policy `fallback`, a memory store follows every decision of Redis, so that its states are current
+//! when it has to decide. It contains what this process admitted, under a share of each limit; `allow` and `deny` keep
+//! no states.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
 mod share;
 
-/// When a caller that is denied by `deny` may come again, in microseconds: nobody knows, and this is soon.
+/// The retry time of a denial by the outage policy `deny`, in microseconds. The end of the outage is unknown; this is
+/// short.
 const COME_BACK_US: u64 = 1_000_000;
 
 #[derive(Debug)]
@@ -31,7 +33,7 @@ impl Fallback {
         Self { local: MemoryStore::new(max_keys, clock), share_ppm }
     }
 
-    /// The same, in a process that was forked from the one that uses this; it has followed nothing yet.
+    /// The same, for a forked child, without states.
     pub(crate) fn after_fork(&self, policies: &[Arc<RedisPolicy>]) -> Self {
         let after_fork = Self { local: self.local.after_fork(), share_ppm: self.share_ppm };
         for (id, policy) in (0..).zip(policies) {
@@ -44,12 +46,12 @@ impl Fallback {
         self.local.set_policy(id, &share::of(policy, self.share_ppm));
     }
 
-    /// Forgets what it has followed.
+    /// Drops all states.
     pub(crate) fn clear(&self) {
         self.local.clear();
     }
 
-    /// Follows what the store has done, and how many units it spent.
+    /// Applies what the store has done, with the number of units that it spent.
     pub(crate) fn follow(&self, request: StoreRequest<'_>, spent: u64) {
         let followed = match request.action {
             Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
@@ -61,7 +63,7 @@ impl Fallback {
         let _ = self.local.answer(followed);
     }
 
-    /// Answers without the store. The units that it spends are spent here.
+    /// Answers without the store. Units are spent in the fallback store.
     pub(crate) fn answer(
         &self,
         outage: Outage,

@@ -1,7 +1,8 @@
-//! What any process gives back or resets, heard over a channel of the server: a denial that is known here ends at once.
+//! Invalidation messages: refunds and resets of any process are published over a channel of the server, and end cached
+//! denials.
 //!
-//! Nothing depends on a message: it may be lost with its connection, and a key may be deleted by hand. So a denial is cached for
-//! `denial_cache_max` at most, whether the channel is subscribed or not.
+//! Correctness does not depend on a message: it may be lost with its connection, and an operator may delete a key by
+//! hand. So a denial is cached for `denial_cache_max` at most, whether the channel is subscribed or not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,7 +17,7 @@ use crate::store::redis::routing::invalidation_channel::Subscriber;
 use crate::store::redis::transport::session::Session;
 use crate::store::request::{Action, StoreRequest};
 
-/// What a limiter does about what it hears.
+/// Applies invalidation messages to a limiter.
 #[derive(Debug)]
 pub(crate) struct Listener {
     access: Arc<Access>,
@@ -34,7 +35,7 @@ impl Listener {
         Arc::new(Self { access, policies, denial_cache, is_listening: AtomicBool::new(false) })
     }
 
-    /// Listens from now on.
+    /// Subscribes if that has not been done.
     #[inline]
     pub(crate) fn listen(self: &Arc<Self>) {
         if !self.is_listening.load(Ordering::Relaxed) {
@@ -56,7 +57,7 @@ impl Listener {
         subscriber
     }
 
-    /// The connections are others now, to which it has not listened yet.
+    /// The limiter has moved to other connections and has to subscribe there.
     pub(crate) fn moved(&self) {
         self.is_listening.store(false, Ordering::Relaxed);
     }
@@ -80,7 +81,7 @@ impl Subscriber for Listener {
     }
 }
 
-/// Sees whether the user may publish to the channel and listen.
+/// Tests whether the user may publish to the channel and subscribe to it.
 pub(crate) async fn try_out(session: &mut Session, channel: &str) -> RedisResult<()> {
     session.ask::<Value>(redis::cmd("PUBLISH").arg(channel).arg("")).await?;
     session.ask::<Value>(redis::cmd("SUBSCRIBE").arg(channel)).await.map(drop)

@@ -1,4 +1,4 @@
-//! The names of what is kept in Redis: one main key for each policy and user key.
+//! The names of keys in Redis: one main key for each policy and user key.
 //!
 //! ```text
 //! main key = prefix ":1:" policy ":{" tag "}"          1 is the version of this layout
@@ -7,9 +7,10 @@
 //!          | "#" 40 hexadecimal digits                  160 bits of SHA-256, or of HMAC-SHA256 if there is a secret
 //! ```
 //!
-//! A key can be taken apart again from its end: the tag has no braces, a policy's name has no colon, and the three forms of
-//! a tag differ, because `%` alone and `#` stand for no byte. So different user keys, policies and prefixes never meet, but
-//! for a collision of the hash. The braces make the tag Redis Cluster's hash tag: all keys of a decision share a slot.
+//! A main key can be parsed from its end: the tag has no braces, a policy's name has no colon, and the three forms of a
+//! tag differ, because a lone `%` and `#` encode no byte. So different user keys, policies and prefixes never share a
+//! main key, except for a collision of the hash. The braces make the tag Redis Cluster's hash tag: all keys of a
+//! decision share a slot.
 
 use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode;
@@ -20,44 +21,44 @@ use crate::store::redis::config::text::is_readable;
 
 /// The longest tag that is not a hash, in bytes.
 const MAX_READABLE: usize = 96;
-/// How much of a hash is kept.
+/// The length of a hash after truncation.
 const HASH_BYTES: usize = 20;
 
 /// The user key in a main key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UserKey {
     Readable(Vec<u8>),
-    /// Only a hash of it.
+    /// Only a hash of the key is in the main key.
     Hashed,
 }
 
-/// Writes main keys and reads them. It holds the prefix and the secret that long keys are hashed with.
+/// Writes and parses main keys. It holds the prefix and the secret that long keys are hashed with.
 #[derive(Clone)]
 pub(crate) struct KeyEncoder {
     prefix: Box<str>,
-    // Cloned for each hash: the secret has been taken in already.
+    // Cloned for each hash; the secret is already absorbed.
     keyed: Option<Hmac<Sha256>>,
 }
 
 impl KeyEncoder {
-    /// The prefix is 1 to 64 [readable](is_readable) bytes; `RedisOptions` sees to it.
+    /// The prefix is 1 to 64 [readable](is_readable) bytes, as checked by `RedisOptions`.
     pub(crate) fn new(prefix: &str, secret: Option<&Secret>) -> Self {
-        // A key of any length is fine for HMAC, so no error is lost.
+        // HMAC takes keys of any length, so this cannot fail.
         let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.reveal().as_bytes()).ok());
         Self { prefix: prefix.into(), keyed }
     }
 
-    /// What the main keys of a policy begin with, up to and with the brace that opens the tag.
+    /// The beginning of a policy's main keys, including the brace that opens the tag.
     pub(crate) fn policy_prefix(&self, policy: &str) -> Box<[u8]> {
         format!("{}:1:{policy}:{{", self.prefix).into_bytes().into()
     }
 
-    /// The channel on which the scripts tell what was given back or reset.
+    /// The channel on which the scripts publish refunds and resets.
     pub(crate) fn channel(&self) -> String {
         format!("{}:1:given_back", self.prefix)
     }
 
-    /// Takes a main key apart: the policy's name and the user key. `None` for what is no main key of this prefix.
+    /// Parses a main key into the policy's name and the user key. `None` for anything but a main key of this prefix.
     pub(crate) fn read<'a>(&self, main_key: &'a [u8]) -> Option<(&'a str, UserKey)> {
         let rest = main_key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":1:")?.strip_suffix(b"}")?;
         let brace = rest.windows(2).position(|two| two == b":{")?;
@@ -115,7 +116,7 @@ pub(crate) fn is_hashed(user_key: &[u8]) -> bool {
     readable_length(user_key).is_none()
 }
 
-/// How long a user key is when its bytes can be read; `None` when that is too long.
+/// The length of a user key in readable form; `None` when it is too long for that.
 fn readable_length(user_key: &[u8]) -> Option<usize> {
     if user_key.len() > MAX_READABLE {
         return None;

@@ -1,9 +1,9 @@
-//! Leases: units of busy keys that were taken from the store ahead, and are spent here.
+//! Leases: units of busy keys that are taken from the store ahead of time and spent in this process.
 //!
-//! A key that is asked for again and again gets a [`KeyLease`]. A take in the background fills it, and the next one is made
-//! before it is empty, so that callers never wait. Units leave it in three ways: a check spends them; they are given back,
-//! when their time is over or something but a check is asked of the key; or they are lost, where giving back could hit
-//! units of others, which a window does once it has moved on.
+//! A key with repeated requests gets a [`KeyLease`]. A take in the background fills it, and the next take starts before
+//! it is empty, so that callers never wait. Units leave it in three ways: a check spends them; they are refunded when
+//! they expire or when an operation other than a check uses the key; or they are lost, where a refund could give back
+//! units of other processes, as in a window that has moved on.
 
 mod giving_back;
 pub(crate) mod grant;
@@ -43,19 +43,19 @@ use crate::store::request::{Action, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
-/// So many keys of a shard are looked after at a time; others are asked for one by one.
+/// The maximum number of leased keys in a shard; other keys go to the server one request at a time.
 const MAX_IN_SHARD: usize = 1024;
-/// How often it is seen whose time is over.
+/// How often expired units are collected.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// So many are given back at a time, a batch or two of what the store takes together, and no more than half of what may be under
-/// way, so that callers are not refused for it.
+/// The maximum number of concurrent refunds: one or two batches, and no more than half of the permitted pending
+/// operations, so that callers are not refused because of refunds.
 const MAX_CONCURRENT: usize = 256;
 
 const TAKE: Action = Action::Apply(Operation::Take);
 const REFUND: Action = Action::Apply(Operation::Refund);
 
-/// What it works with; shared with the store.
+/// What the leases use of the store.
 #[derive(Debug)]
 pub(crate) struct LeaseDeps {
     pub(crate) access: Arc<Access>,
@@ -69,14 +69,14 @@ pub(crate) struct LeaseDeps {
 pub(crate) struct Leases {
     deps: LeaseDeps,
     shards: Box<[Mutex<Shard>]>,
-    /// How many keys are looked after; where there are none, nobody looks for one.
+    /// The number of leased keys; the lookup is skipped when it is 0.
     keys_held: AtomicUsize,
     seed: RandomState,
     started: quanta::Instant,
-    /// Whether somebody sees to what has reached its age.
+    /// Whether the task that refunds expired units runs.
     returning: AtomicBool,
     closed: AtomicBool,
-    /// How many takes are under way, and who waits until there are none.
+    /// The number of takes in flight; `landed` signals the end of each.
     taking: AtomicUsize,
     landed: Notify,
 }
@@ -84,13 +84,13 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct Shard {
     table: HashTable<KeyLease>,
-    /// Checks that were answered here.
+    /// Checks that leased units paid for.
     answered: u64,
     returned: u64,
     lost: u64,
 }
 
-/// What has become of units so far.
+/// The units of all leases, by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseStats {
     pub(crate) answered: u64,
@@ -141,7 +141,7 @@ impl Leases {
         Some(decision)
     }
 
-    /// The store admitted a check for which there was no lease: a key for which that happens often is leased.
+    /// The store admitted a check for which there was no lease. A key for which this happens often gets a lease.
     pub(crate) fn admitted(
         self: &Arc<Self>,
         request: StoreRequest<'_>,
@@ -174,7 +174,7 @@ impl Leases {
         }
     }
 
-    /// Whether any units of a key are held here, or are being taken.
+    /// Whether units of a key are held here or are being taken.
     pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return false;
@@ -184,7 +184,7 @@ impl Leases {
         shard.table.find(hash, |holding| holding.is_of(request)).is_some_and(KeyLease::has_or_takes)
     }
 
-    /// What is held of a key that is reset is void: the store forgets it, too.
+    /// Drops the units of a key that is reset, since the store drops their debt as well.
     pub(crate) fn forget(&self, request: StoreRequest<'_>) {
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
@@ -194,7 +194,7 @@ impl Leases {
         }
     }
 
-    /// What was spent of a key is given back.
+    /// Units of the key were refunded, so a bucket no longer repays them.
     pub(crate) fn spent_nothing(&self, request: StoreRequest<'_>) {
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
@@ -220,7 +220,7 @@ impl Leases {
         if !self.returning.swap(true, Ordering::Relaxed)
             && self.spawn(Self::returning(Arc::downgrade(self))).is_err()
         {
-            // Without a thread nothing is taken, either; the next take tries again.
+            // Without a thread the take fails, too; the next take tries again.
             self.returning.store(false, Ordering::Relaxed);
         }
         self.taking.fetch_add(1, Ordering::AcqRel);
@@ -229,7 +229,7 @@ impl Leases {
         }
         let asked_us = self.now_us();
         let Ok(submitted) = self.submit(&lease_key, TAKE, take.units, self.deadline()) else {
-            // The system gives no thread: the key is asked for one by one.
+            // The system provides no thread: the key's requests go to the server one by one.
             self.taken(&lease_key, take, Err(Failure::not_applied(Degradation::NoResources)), asked_us);
             return self.has_landed();
         };
@@ -240,17 +240,17 @@ impl Leases {
             leases.has_landed();
         };
         if self.spawn(taking).is_err() {
-            // There was a thread a moment ago, so this does not happen.
+            // The thread existed a moment ago, so this does not happen.
             self.has_landed();
         }
     }
 
-    /// Has the thread of the connections do something.
+    /// Runs a future on the thread of the connections.
     fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         self.deps.access.hub()?.runtimes.spawn(future)
     }
 
-    /// The connections are others now: what is seen to from time to time is seen to on their thread.
+    /// The limiter has moved to other connections: the next take starts the refunding task on their thread.
     pub(crate) fn moved(&self) {
         self.returning.store(false, Ordering::Relaxed);
     }
@@ -260,16 +260,16 @@ impl Leases {
         self.landed.notify_waiters();
     }
 
-    /// Waits until no take is under way.
+    /// Waits until no take is in flight.
     async fn all_taken(&self) {
         self.landed(|| self.taking.load(Ordering::Acquire) == 0).await;
     }
 
-    /// Waits until that is so, which may be whenever a take has landed.
+    /// Waits until the condition is true, which is checked whenever a take ends.
     async fn landed(&self, is_so: impl Fn() -> bool) {
         loop {
             let mut landed = std::pin::pin!(self.landed.notified());
-            // Registered before it is looked at, so that none is missed.
+            // Registered before the check, so that no signal is missed.
             landed.as_mut().enable();
             if is_so() {
                 return;
@@ -291,14 +291,14 @@ impl Leases {
                 if let Some(holding) = holding {
                     holding.refused();
                 }
-                // What was sent may have been applied.
+                // A take that was sent may have been applied.
                 if failure.class == Class::Unknown { take.units } else { 0 }
             }
         };
         shard.lost += lost;
     }
 
-    /// Gives back all of it, as much at a time as the store takes.
+    /// Refunds all of the grants, with bounded concurrency.
     async fn refund_all(
         &self,
         all: impl IntoIterator<Item = (LeaseKey, Grant)>,
@@ -312,7 +312,7 @@ impl Leases {
         stream::iter(refunds).buffer_unordered(most).collect::<()>().await;
     }
 
-    /// Gives units back to the store, if they are surely the ones that were taken.
+    /// Refunds units that are certainly the ones that were taken.
     async fn refund(&self, lease_key: &LeaseKey, held: Grant, until: Instant) {
         let left_us = micros(until.saturating_duration_since(monotonic::now()));
         let lease = self.deps.policies.get(lease_key.id).and_then(|policy| policy.lease);
@@ -331,7 +331,7 @@ impl Leases {
         }
     }
 
-    /// Until when something that is asked now has to be answered.
+    /// The deadline of an operation submitted now.
     fn deadline(&self) -> Instant {
         monotonic::now() + self.deps.access.deadline
     }
@@ -352,7 +352,7 @@ impl Leases {
         Ok(submission::submit(access, &topology, &policy.call, key, (action, units), until))
     }
 
-    /// Counts what became of an operation, and tells those who follow what the store does.
+    /// Counts the outcome of an operation, and forwards it to the fallback store and the denial cache.
     fn counted(&self, lease_key: &LeaseKey, reply: Reply, action: Action, cost: u64) -> Reply {
         let LeaseDeps { access, policies, outage, denial_cache, .. } = &self.deps;
         let request = StoreRequest { id: lease_key.id, key: &lease_key.key, action, cost };
@@ -381,7 +381,7 @@ impl Leases {
         all
     }
 
-    /// Gives back what has reached its age, until the store is gone. Idle keys are no longer looked after.
+    /// Refunds expired units until the store is gone. Leases of idle keys are dropped.
     async fn returning(leases: Weak<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -414,7 +414,7 @@ impl Leases {
         all
     }
 
-    /// Says whether there is room for one more.
+    /// Drops leases of idle keys; returns whether that made room for one more.
     fn make_room(&self, shard: &mut Shard, now_us: u64) -> bool {
         let before = shard.table.len();
         shard.table.retain(|holding| !holding.is_idle(now_us));
@@ -422,7 +422,8 @@ impl Leases {
         shard.table.len() < before
     }
 
-    /// The time by which units age: that of a manual clock, by which the store decides as well, or what has passed.
+    /// The time by which units expire: the time of a manual clock, by which the store decides as well, or the time
+    /// since the start.
     pub(crate) fn now_us(&self) -> u64 {
         match self.deps.access.clock.manual() {
             Some(clock) => clock.now_us(),

@@ -1,4 +1,4 @@
-//! The policies of a store, ready to be asked about. Reading takes no lock.
+//! The policies of a store with their script calls. Reading takes no lock.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::request::{PolicyId, PolicyOptions};
 
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// In the order of their ids.
+    /// The policies, ordered by id.
     policies: ArcSwap<Vec<Arc<RedisPolicy>>>,
     outage: Outage,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Policies {
 pub(crate) struct RedisPolicy {
     pub(crate) policy: Policy,
     pub(crate) call: Arc<PolicyCall>,
-    /// What its keys begin with.
+    /// The beginning of its keys.
     pub(crate) key_prefix: Box<[u8]>,
     pub(crate) outage: Outage,
     pub(crate) lease: Option<Lease>,
@@ -52,22 +52,22 @@ impl RedisPolicy {
 }
 
 impl Policies {
-    /// The outage policy is that of every policy that has none of its own.
+    /// `outage` applies to policies that have no outage policy of their own.
     pub(crate) fn new(outage: Outage) -> Self {
         Self { policies: ArcSwap::default(), outage }
     }
 
-    /// The same policies, in a process that was forked from the one that uses these.
+    /// The same policies, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self { policies: ArcSwap::new(self.policies.load_full()), outage: self.outage }
     }
 
-    /// All of them, in the order of their ids.
+    /// All policies, ordered by id.
     pub(crate) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
         self.policies.load_full()
     }
 
-    /// Adds a policy or changes its numbers; the limiter's registry sees to it that nobody else does so meanwhile.
+    /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.
     pub(crate) fn set(
         &self,
         id: PolicyId,
@@ -91,20 +91,19 @@ impl Policies {
         self.policies.store(Arc::new(policies));
     }
 
-    /// The id of the policy of that name.
+    /// The id of the policy with this name.
     pub(crate) fn named(&self, name: &str) -> Option<PolicyId> {
         let place = self.policies.load().iter().position(|known| known.policy.name() == name)?;
         Some(PolicyId(u32::try_from(place).ok()?))
     }
 
-    /// The policy of that id.
     pub(crate) fn known(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
-        // The limiter's registry tells a store of a policy before it gives out the id.
+        // The limiter's registry adds a policy to the store before it hands out the id.
         let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
         self.get(id).ok_or_else(unknown)
     }
 
-    /// The policy of that id, which the limiter's registry has given out.
+    /// The policy with this id, which the limiter's registry has handed out.
     #[inline]
     pub(crate) fn get(&self, id: PolicyId) -> Option<Arc<RedisPolicy>> {
         let policies: Guard<_> = self.policies.load();

@@ -1,4 +1,4 @@
-//! Which connection an operation takes: that of the caller's runtime, to the server or the node that owns the key's slot.
+//! Chooses the connection of an operation: on the caller's runtime, to the server or the node that owns the key's slot.
 
 pub(crate) mod access;
 pub(crate) mod cluster;

@@ -1,4 +1,4 @@
-//! The Redis store of a program that is built without the cargo feature `redis`: there is none, and its URL is refused.
+//! The Redis store of a build without the cargo feature `redis`: its URL is refused.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) mod doctor {
 #[derive(Debug)]
 pub(crate) enum RedisStore {}
 
-/// Functions of a value that cannot exist.
+/// Functions of a type that has no values.
 macro_rules! unreachable {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
         $(pub(crate) fn $name(&self, $($argument: $kind),*) -> $output {

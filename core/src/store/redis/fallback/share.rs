@@ -5,14 +5,14 @@ use crate::rules::quota::{Algorithm, Quota};
 
 const WHOLE_PPM: u64 = 1_000_000;
 
-/// The policy with each limit and burst cut to a share of it, in parts per million; what is above 0 stays so.
+/// The policy with each limit and burst reduced to a share, in parts per million; values above 0 stay above 0.
 pub(crate) fn of(policy: &Policy, share_ppm: u32) -> Policy {
     if u64::from(share_ppm) >= WHOLE_PPM {
         return policy.clone();
     }
     let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share_ppm)));
-    // Quotas that could be told apart still can, but for a step that is gone: then the policy is its own share, which
-    // admits too much rather than nothing.
+    // Quotas with different numbers keep different numbers, except where a step is dropped. If quotas become equal, the
+    // policy stays as it is: admitting too much is better than having no fallback.
     Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone())
 }
 
@@ -30,7 +30,7 @@ fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
     if let Some(buckets) = quota.buckets() {
         builder = builder.buckets(buckets);
     }
-    // Smaller numbers may need finer ticks than there are, which a fixed window does without.
+    // A smaller number may need finer ticks than the algorithm has; a fixed window does without.
     let window = || {
         Quota::builder(limit, quota.period())
             .algorithm(Algorithm::FixedWindow)

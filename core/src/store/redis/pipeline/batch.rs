@@ -1,7 +1,7 @@
-//! What waits together goes together: operations become commands, one for each policy and slot.
+//! Batches: queued operations become commands, one for each policy and slot.
 //!
-//! Tickets that want the same of the same key, one after the other, become one entry, which the store decides as so
-//! many single checks; they are answered in order of arrival. Whatever is asked of one key stays in that order.
+//! Consecutive operations that request the same of the same key become one entry, which the store decides as that many
+//! single checks; the operations are answered in order of arrival. All operations on one key stay in order.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::store::stats::Counters;
 pub(crate) struct Command {
     pub(crate) call: Arc<PolicyCall>,
     pub(crate) slot: u16,
-    /// Whether the slot's owner sent us here while the slot moves.
+    /// Whether the slot's owner redirected the operations with `ASK` while the slot moves.
     pub(crate) asking: bool,
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Tickets that are decided one after the other.
+/// Equal operations that are decided one after the other.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) first: Arc<PendingOperation>,
@@ -43,14 +43,14 @@ impl Entry {
         1 + self.more.len()
     }
 
-    /// What the store is asked.
+    /// The entry as the script call takes it.
     pub(crate) fn wanted(&self) -> call::Entry<'_> {
         let ScriptRequest { key, action, cost, .. } = &**self.first;
         let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
         call::Entry { key, action: *action, cost: *cost, count }
     }
 
-    /// Whether a operation can be decided along with those that are here.
+    /// Whether an operation can be decided together with these.
     fn takes(&self, operation: &PendingOperation) -> bool {
         let first = &self.first;
         operation.action == Action::Apply(Operation::Check)
@@ -61,7 +61,7 @@ impl Entry {
     }
 }
 
-/// As many as the count of an entry can say.
+/// The maximum of an entry's count field.
 const MAX_IN_ENTRY: usize = u16::MAX as usize;
 
 impl Command {
@@ -76,21 +76,21 @@ impl Command {
             && self.asking == operation.is_asking()
     }
 
-    /// Counts something for its limiter, of which there is one: a limiter's calls are made of its own policies.
+    /// Counts for the operations' limiter. There is only one: a call contains operations of one limiter's policy.
     pub(crate) fn count(&self, counted: impl FnOnce(&Counters)) {
         if let Some(entry) = self.entries.first() {
             counted(&entry.first.member().counters);
         }
     }
 
-    /// Answers all of its operations.
+    /// Answers all of its operations with a failure.
     pub(crate) fn answer(&self, failure: Failure) {
         for operation in self.operations() {
             operation.answer(Err(failure));
         }
     }
 
-    /// A command for each entry.
+    /// Splits the command into one for each entry.
     pub(crate) fn split(self) -> impl Iterator<Item = Self> {
         let Self { call, slot, asking, entries } = self;
         entries.into_iter().map(move |entry| Self {
@@ -105,7 +105,7 @@ impl Command {
         self.entries.iter().flat_map(Entry::operations)
     }
 
-    /// When the first of its operations has to be answered.
+    /// The earliest deadline of its operations.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.operations().map(|operation| operation.deadline()).min()
     }
@@ -130,9 +130,9 @@ pub(crate) fn commands(operations: &mut Vec<Arc<PendingOperation>>) -> Vec<Comma
 #[derive(Default)]
 struct Grouping {
     commands: Vec<Command>,
-    /// The commands by what they take, but for the first.
+    /// All commands but the first, by what they accept.
     others: HashTable<usize>,
-    /// The last entry of each key: its command and its place there.
+    /// The last entry of each key: its command and its index there.
     last_of_key: HashTable<(usize, usize)>,
     hasher: RandomState,
 }
@@ -163,10 +163,10 @@ impl Grouping {
         }
     }
 
-    /// The command that takes a operation, by its number; made if there is none.
+    /// The index of the command that accepts an operation; a new command if there is none.
     fn command_for(&mut self, operation: &PendingOperation) -> usize {
         let Self { commands, others, hasher, .. } = self;
-        // Nearly always there is one policy, and one slot where slots matter.
+        // In most cases there is one policy, and one slot where slots matter.
         if commands.first().is_some_and(|first| first.takes(operation)) {
             return 0;
         }

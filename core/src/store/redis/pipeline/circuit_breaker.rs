@@ -1,7 +1,7 @@
-//! Whether an endpoint is worth asking: a circuit breaker.
+//! The circuit breaker of a server.
 //!
-//! Consecutive failures open it; while it is open, decisions are refused at once and cost next to nothing. After a
-//! while, longer with every time, one decision is let through to see. Its success closes the breaker.
+//! Consecutive failures open it; while it is open, decisions are refused at once and cost almost nothing. After a
+//! pause, which grows every time, one decision is sent as a probe. Its success closes the breaker.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use crate::rules::decision::Degradation;
 use crate::runtime::monotonic;
 
-/// For how long the breaker opens at first; each failed attempt doubles it.
+/// The breaker's first pause; each failed probe doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_millis(800);
-/// So many successes in a row are needed to forget how often it has opened, so that it does not flap.
+/// This many successes in a row reset the pause, so that the breaker does not flap.
 const TRUSTED_AFTER: u32 = 32;
 
 const CLOSED: u8 = 0;
@@ -24,7 +24,7 @@ const OPEN: u8 = 1;
 pub(crate) struct CircuitBreaker {
     /// Read at every decision.
     state: AtomicU8,
-    /// So many failures in a row open it.
+    /// This many failures in a row open it.
     tolerated: u32,
     record: Mutex<Record>,
 }
@@ -33,10 +33,10 @@ pub(crate) struct CircuitBreaker {
 struct Record {
     failures: u32,
     successes: u32,
-    /// How often it has opened since it was trusted.
+    /// How often it has opened since the pause was last reset.
     opened: u32,
     reason: Degradation,
-    /// When the next attempt may be made.
+    /// When the next probe may be sent.
     retry_at: Instant,
 }
 
@@ -44,7 +44,7 @@ struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Open,
-    /// It is the one that is let through to see.
+    /// The decision is the probe.
     Probe,
     Refused(Degradation),
 }
@@ -61,7 +61,7 @@ impl CircuitBreaker {
         Self { state: AtomicU8::new(CLOSED), tolerated, record: Mutex::new(record) }
     }
 
-    /// Whether it is closed: all is well, as far as is known.
+    /// Whether it is closed: the server works, as far as is known.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.load(Ordering::Relaxed) == CLOSED
     }
@@ -75,14 +75,14 @@ impl CircuitBreaker {
         if now < record.retry_at {
             return Admission::Refused(record.reason);
         }
-        // Should the probe never come back, the next one goes when this time has passed.
+        // If the probe never ends, the next one is allowed after this time.
         record.retry_at = now + record.pause();
         Admission::Probe
     }
 
-    /// Notes an answer of the store.
+    /// Records an answer of the store.
     pub(crate) fn succeeded(&self) {
-        // Next to nothing while all is well: the lock is not contended, since one task answers.
+        // Almost free in normal operation: the lock is not contended, since one task records answers.
         let mut record = self.record.lock();
         record.failures = 0;
         record.successes = record.successes.saturating_add(1);
@@ -92,7 +92,7 @@ impl CircuitBreaker {
         self.state.store(CLOSED, Ordering::Relaxed);
     }
 
-    /// Notes a failure, and says whether this opened the breaker.
+    /// Records a failure; returns whether it opened the breaker.
     pub(crate) fn failed(&self, reason: Degradation) -> bool {
         let mut record = self.record.lock();
         record.failures = record.failures.saturating_add(1);
@@ -106,13 +106,13 @@ impl CircuitBreaker {
         self.state.swap(OPEN, Ordering::Relaxed) == CLOSED
     }
 
-    /// Why decisions have failed since one last succeeded; `Unreachable` where none has.
+    /// The reason of the failures since the last success; `Unreachable` if there was none.
     pub(crate) fn reason(&self) -> Degradation {
         let record = self.record.lock();
         if record.failures > 0 { record.reason } else { Degradation::Unreachable }
     }
 
-    /// A new connection stands: the next decision may see whether all is well again.
+    /// A new connection was made: the next decision may be a probe.
     pub(crate) fn reconnected(&self) {
         let mut record = self.record.lock();
         record.retry_at = monotonic::now();
@@ -120,7 +120,7 @@ impl CircuitBreaker {
 }
 
 impl Record {
-    /// A random part of the longest pause that is due, at least half of it: many processes do not come back at once.
+    /// A random part of the current pause, at least half of it, so that many processes do not retry at the same time.
     fn pause(&self) -> Duration {
         let longest = FIRST_PAUSE.saturating_mul(1 << self.opened.min(10)).min(MAX_PAUSE);
         longest / 2 + crate::runtime::backoff::part_of(longest / 2)

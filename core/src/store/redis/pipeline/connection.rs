@@ -1,4 +1,4 @@
-//! A connection that stands: what is sent over it, and who is answered by what comes back.
+//! An open connection: sends operations in batches and answers them from the replies.
 
 mod outcome;
 
@@ -28,36 +28,37 @@ use crate::store::redis::transport::failure::{Failure, Refusal};
 use crate::store::redis::transport::resp::{self, Reply};
 use crate::store::redis::transport::stream::Stream;
 
-/// So many batches are under way at a time. What arrives meanwhile waits, and goes together in the next one: the
+/// The maximum number of batches in flight. Operations that arrive meanwhile stay queued and share the next batch: the
 /// busier the server, the larger the batches.
 const MAX_BATCHES: u64 = 4;
-/// So many operations make a batch at most.
+/// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 128;
-/// Fewer are not divided into two batches, so that the server works on one while the other is answered.
+/// Fewer operations are not split into two batches. Splitting lets the server work on one batch while the other is
+/// answered.
 const MIN_OPERATIONS: usize = 32;
-/// A connection on which nothing happened for so long is looked at before it is used.
+/// A connection that was idle for this long is checked before it is used.
 const IDLE: Duration = Duration::from_millis(500);
-/// After so many answers at once more is sent before other replies are looked at.
+/// After this many answers, queued operations are sent before further replies are read.
 const MAX_ANSWERS: usize = MIN_OPERATIONS;
-/// So much room there is for what is read next.
+/// The free space for each read.
 const READ_BYTES: usize = 16 << 10;
 
 /// Why a connection is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Nobody needs it any more.
+    /// No caller uses the server any more.
     Closed,
-    /// It has reached its age.
+    /// It has reached its maximum age.
     Retired,
-    /// It broke, is suspect, or leads to a server that is not the right one.
+    /// It broke, is suspect, or leads to the wrong server.
     Broken,
 }
 
-/// What became of the replies that there were.
+/// The result of reading replies.
 enum Read {
     Nothing,
     All,
-    /// So many were answered that more should be sent first.
+    /// Enough operations were answered that queued ones should be sent first.
     Enough,
 }
 
@@ -66,29 +67,29 @@ pub(crate) struct Connection {
     server: Arc<ServerState>,
     stream: Stream,
     read: BytesMut,
-    /// Whether there may be whole replies in `read`.
+    /// Whether `read` may contain further whole replies.
     has_more: bool,
     write: Vec<u8>,
     command: CommandBuffer,
-    /// How much of `write` was written, and how many bytes were before it.
+    /// How much of `write` was written, and how many bytes were written before it.
     written: usize,
     written_before: u64,
-    /// Whether the stream holds back nothing of what was written to it.
+    /// Whether the stream has no buffered output.
     is_flushed: bool,
     flights: VecDeque<InFlight>,
     batches: u64,
-    /// Tickets that are tried again later, and when.
+    /// Operations to be retried later, and when.
     later: Vec<(Instant, Arc<PendingOperation>)>,
-    /// Empty between calls; kept for its memory.
+    /// Empty between calls; kept for its allocation.
     operations: Vec<Arc<PendingOperation>>,
     timer: Pin<Box<Sleep>>,
     timer_set_for: Option<Instant>,
-    /// Calls in a row that got no reply in time.
+    /// The number of consecutive calls without a reply in time.
     timeouts: u32,
     has_decided: bool,
     last_used: Instant,
     retires_at: Option<Instant>,
-    /// No more is sent; the connection ends as soon as nobody waits for what is under way.
+    /// Nothing more is sent; the connection ends as soon as every operation in flight is answered.
     leaving: Option<End>,
     next_nonce: u64,
 }
@@ -130,7 +131,7 @@ impl Connection {
         self.leaving.is_some()
     }
 
-    /// Tells those that wait for an answer to a limiter that is closed.
+    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let flying = self.flights.iter().flat_map(|in_flight| in_flight.command.operations());
         for operation in flying.chain(self.later.iter().map(|(_, operation)| operation)) {
@@ -138,17 +139,17 @@ impl Connection {
         }
     }
 
-    /// Whether somebody waits for an answer from it.
+    /// Whether a caller waits for an answer from this connection.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.flights.iter().any(|in_flight| in_flight.expires().is_some()) || !self.later.is_empty()
     }
 
-    /// Has the connection end as soon as nobody waits for what is under way.
+    /// Ends the connection as soon as every operation in flight is answered.
     pub(crate) fn retire(&mut self) {
         self.leaving.get_or_insert(End::Retired);
     }
 
-    /// Serves until the connection ends.
+    /// Sends and receives until the connection ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.server.task.register(cx.waker());
         let (end, reason) = match ready!(self.poll_end(cx)) {
@@ -174,11 +175,11 @@ impl Connection {
             match self.read(cx)? {
                 Read::Nothing => {}
                 Read::All => continue,
-                // The server is given something to work on while the others get their answers: what waits, or what those
-                // who were answered ask next.
+                // The server gets queued operations to work on before the remaining replies are answered: those that
+                // were waiting, or new ones of the callers that were just answered.
                 Read::Enough if !self.server.queue.is_empty() => continue,
                 Read::Enough => {
-                    // It is polled once, which has this task come after those that are ready.
+                    // Polled once, so that this task runs after the tasks that are ready.
                     let _ = pin!(tokio::task::yield_now()).poll(cx);
                     return Poll::Pending;
                 }
@@ -196,13 +197,13 @@ impl Connection {
                 self.timer.as_mut().reset(next.into());
                 self.timer_set_for = Some(next);
             }
-            // A timer that was set for something that has happened since fires in vain: cheaper than to set it anew.
+            // A timer whose reason has gone may fire in vain: cheaper than resetting it.
             ready!(self.timer.as_mut().poll(cx));
             self.timer_set_for = None;
         }
     }
 
-    /// Whether it is time to leave.
+    /// Decides whether the connection has to end.
     fn look_around(&mut self, now: Instant) {
         if self.leaving.is_none() {
             if self.server.is_closed() {
@@ -213,14 +214,15 @@ impl Connection {
         }
     }
 
-    /// Why the connection ends now, if it does: nobody waits for anything any more. A reply that is overdue may never come.
+    /// The reason to end the connection now, if there is one: no caller waits for it any more. An overdue reply may
+    /// never arrive.
     fn end(&self) -> Option<End> {
         let is_over = |in_flight: &InFlight| in_flight.expires().is_none();
         let leaving = self.leaving.filter(|_| self.flights.iter().all(is_over))?;
         Some(if self.flights.is_empty() { leaving } else { End::Broken })
     }
 
-    /// When there is something to do even if nothing arrives.
+    /// The next time at which there is work even if nothing arrives.
     fn next_moment(&self) -> Option<Instant> {
         let flights = self.flights.iter().filter_map(InFlight::expires).min();
         let later = self.later.iter().map(|(at, _)| *at).min();
@@ -231,7 +233,7 @@ impl Connection {
             .min()
     }
 
-    /// Puts those first in the queue that are to be tried again now, so that nobody else has to look after them.
+    /// Moves due retries to the front of the queue, so that the queue alone handles their deadlines.
     fn requeue(&mut self, now: Instant) {
         if self.later.iter().any(|(at, _)| *at <= now) {
             let all = std::mem::take(&mut self.later).into_iter();
@@ -241,7 +243,7 @@ impl Connection {
         }
     }
 
-    /// Sends what waits, as far as there may be more under way.
+    /// Sends queued operations, as long as more batches may be in flight.
     fn fill(&mut self, now: Instant) {
         self.requeue(now);
         self.server.queue.expire(now, Failure::not_applied(Degradation::Late));
@@ -284,7 +286,7 @@ impl Connection {
         self.flights.push_back(InFlight::new(command, nonce, ends_at, self.batches));
     }
 
-    /// Writes as much as goes.
+    /// Writes as much as the stream accepts.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {
         let broken = |_| Degradation::ConnectionLost;
         if self.is_all_out() {
@@ -312,14 +314,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether all that was to be sent has left this process.
+    /// Whether all output has left this process.
     fn is_all_out(&self) -> bool {
         self.write.is_empty() && self.is_flushed
     }
 
-    /// Sends what waits, on the thread of a caller: waking that of the task takes longer. Says whether the task need not be
-    /// woken: what comes back wakes it, and so does its timer. While something is under way, it is about to run anyway, and
-    /// sends more at a time.
+    /// Sends queued operations on a caller's thread, which is faster than waking the task. Returns whether the task
+    /// need not be woken, because a reply or its timer wakes it. While commands are in flight, the task is about to run
+    /// anyway and sends larger batches.
     pub(crate) fn send_from_caller(&mut self) -> bool {
         let now = monotonic::now();
         let is_idle = self.flights.is_empty() && self.is_all_out();
@@ -327,14 +329,14 @@ impl Connection {
             return false;
         }
         self.fill(now);
-        // If not all goes, or the connection breaks, the task finds the same when it is woken.
+        // If a part is left or the connection breaks, the woken task finds the same.
         let written = self.write(&mut Context::from_waker(Waker::noop()));
-        // A timer that has fired may not have been set anew.
+        // A timer that has fired may not have been reset.
         let wakes_by = |next| self.timer_set_for.is_some_and(|set| now < set && set <= next);
         written.is_ok() && self.is_all_out() && self.next_moment().is_none_or(wakes_by)
     }
 
-    /// Reads what there is and answers by it.
+    /// Reads the available replies and answers their operations.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<Read, Degradation> {
         if !std::mem::take(&mut self.has_more) {
             self.read.reserve(READ_BYTES);
@@ -361,13 +363,13 @@ impl Connection {
         Ok(if self.has_more { Read::Enough } else { Read::All })
     }
 
-    /// Whether the deadline of something under way has passed.
+    /// Whether a deadline of an operation in flight has passed.
     fn is_overdue(&self, now: Instant) -> bool {
         self.flights.iter().filter_map(InFlight::expires).any(|expires| expires <= now)
     }
 
-    /// Reads what has arrived while this thread was busy with something else: that is not the server's fault. Says whether
-    /// there was anything.
+    /// Reads what has arrived while this thread was busy with other work, for which the server is not at fault. Returns
+    /// whether there was anything.
     fn read_unseen(&mut self) -> Result<bool, Degradation> {
         match self.stream.read_unseen(&mut self.read) {
             Ok(1..) => {}
@@ -379,7 +381,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Answers the oldest command under way.
+    /// Answers the oldest command in flight.
     fn replied(&mut self, reply: Reply<'_>) -> Result<(), Degradation> {
         let Some(mut in_flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
         if in_flight.skip > 0 {
@@ -398,7 +400,7 @@ impl Connection {
             Reply::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
                 Ok(reply::Reply::Decided { now_us, entries }) => {
                     self.has_decided = true;
-                    // A manual clock says nothing about the server's.
+                    // With a manual clock the reply does not contain the server's time.
                     if self.server.context.manual.is_none() {
                         self.server.time.learn(now_us, in_flight.sent, self.last_used);
                     }
@@ -413,24 +415,24 @@ impl Connection {
                 Err(_) => {}
             },
         }
-        // The script ran and replied something that has no meaning.
+        // The script ran, but its reply is not valid.
         in_flight.command.answer(Failure::unknown(Degradation::Protocol));
         Err(Degradation::Protocol)
     }
 }
 
 impl Drop for Connection {
-    /// When the runtime ends in the middle of it, nobody is left waiting for a reply either.
+    /// A runtime that shuts down drops the connection: operations in flight are answered then, too.
     fn drop(&mut self) {
         if !self.flights.is_empty() {
-            // The other side hears of it though it does not read what was sent.
+            // The server notices the reset although it does not read what was sent.
             self.stream.reset_when_closed();
         }
         self.leave(End::Closed, Degradation::ConnectionLost);
     }
 }
 
-/// What a reply has to echo: different for every call over a connection, and hardly the same on two.
+/// A value that the reply has to echo: different for every call over a connection, and rarely equal on two connections.
 fn nonce(number: u64) -> [u8; 6] {
     let [_, _, nonce @ ..] = number.to_be_bytes();
     nonce

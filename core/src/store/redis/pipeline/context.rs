@@ -1,4 +1,4 @@
-//! What all connections of a store have in common.
+//! State that all connections of a store share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,13 @@ pub(crate) struct Context {
     pub(crate) manual: Option<ManualClock>,
     pub(crate) deadline: Duration,
     first_connect_max: Duration,
-    /// Whether a server last failed.
+    /// Whether the last operation on a server failed.
     failing: AtomicBool,
-    /// Whether one of the limiters has the servers looked at, or had.
+    /// Whether one of the limiters examines the servers, or has done so.
     pub(crate) examined: AtomicBool,
     pub(crate) breaker_failures: u32,
     pub(crate) topology_refresh: Duration,
-    /// Of what belongs to no single limiter.
+    /// Counts that belong to no single limiter.
     pub(crate) counters: Counters,
     pub(crate) switches: Arc<Switches>,
     reconnect: Backoff,
@@ -57,7 +57,7 @@ impl Context {
         })
     }
 
-    /// The same, in a process that was forked from the one that uses this.
+    /// The same, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self {
             connector: Arc::new(self.connector.after_fork()),
@@ -71,29 +71,29 @@ impl Context {
         }
     }
 
-    /// Until when callers on a runtime that was not used before wait for its first connections: not at all where the
-    /// server is known to fail.
+    /// Until when callers on a newly used runtime wait for its first connection: no extra time if the server is known
+    /// to fail.
     pub(crate) fn first_connect_until(&self) -> Instant {
         let is_failing = self.failing.load(Ordering::Relaxed);
         monotonic::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
     }
 
-    /// Notes whether a server failed.
+    /// Records whether a server failed.
     #[inline]
     pub(crate) fn set_failing(&self, failing: bool) {
-        // Mostly it is as before, and the line is shared.
+        // It rarely changes, and the cache line is shared.
         if self.failing.load(Ordering::Relaxed) != failing {
             self.failing.store(failing, Ordering::Relaxed);
         }
     }
 
-    /// How long to wait after so many attempts to connect have failed in a row.
+    /// The pause after this many consecutive failed attempts to connect.
     pub(crate) fn pause_after(&self, failed: u32) -> Duration {
         self.reconnect.wait(failed.saturating_sub(1), None).unwrap_or_default()
     }
 
-    /// When a connection made now is replaced by a new one: at a random time in the last quarter of its age, so that
-    /// those of many processes are not replaced together.
+    /// When a connection made now is replaced: at a random time in the last quarter of its maximum age, so that
+    /// connections of many processes are not replaced at the same time.
     pub(crate) fn retires_at(&self, now: Instant) -> Option<Instant> {
         self.max_connection_age.map(|age| now + age / 4 * 3 + backoff::part_of(age / 4))
     }

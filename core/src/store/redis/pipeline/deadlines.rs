@@ -52,13 +52,13 @@ impl FirstConnectWindow {
         Self { lasts: AtomicBool::new(monotonic::now() < until), until }
     }
 
-    /// Until when callers wait at least; `None` when it is over.
+    /// Until when callers wait at least; `None` when that time has ended.
     #[inline]
     pub(crate) fn until(&self) -> Option<Instant> {
         (self.lasts() && monotonic::now() < self.until).then_some(self.until)
     }
 
-    /// How much of it is left.
+    /// The time that is left.
     pub(crate) fn left(&self) -> Duration {
         self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(monotonic::now()))
     }
@@ -68,7 +68,7 @@ impl FirstConnectWindow {
         self.lasts.load(Ordering::Acquire)
     }
 
-    /// Ends it, and says whether it had lasted until now.
+    /// Ends the time; returns whether it had lasted until now.
     #[inline]
     pub(crate) fn end(&self) -> bool {
         self.lasts() && self.lasts.swap(false, Ordering::AcqRel)

@@ -1,4 +1,4 @@
-//! A command on its way.
+//! A command in flight.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,13 +12,13 @@ pub(crate) struct InFlight {
     pub(crate) command: Command,
     pub(crate) nonce: [u8; 6],
     pub(crate) sent: Instant,
-    /// Where it ends in all that is written to the connection: as long as less was written, it cannot have run.
+    /// The position of its end in all bytes written to the connection: if fewer were written, it cannot have run.
     pub(crate) ends_at: u64,
-    /// Which batch it belongs to.
+    /// The number of its batch.
     pub(crate) batch: u64,
-    /// How many replies come before its own.
+    /// The number of replies that precede its own.
     pub(crate) skip: u8,
-    /// When the next of its operations has to be answered; `None` when all are.
+    /// The next deadline of its operations; `None` when all are answered.
     expires: Option<Instant>,
     overdue: bool,
 }
@@ -33,7 +33,8 @@ impl InFlight {
         self.expires
     }
 
-    /// Gives out the operations whose deadline has passed, and says whether these are the first of it.
+    /// Passes the operations whose deadline has passed to `give_out`; returns whether they are the first of this
+    /// command.
     pub(crate) fn expire(&mut self, now: Instant, mut give_out: impl FnMut(&Arc<PendingOperation>)) -> bool {
         if self.expires.is_none_or(|expires| expires > now) {
             return false;

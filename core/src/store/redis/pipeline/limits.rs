@@ -1,16 +1,16 @@
-//! A limiter among those that permit connections: what it has under way, which is bounded, and what is counted for it.
+//! The permits of a limiter: a bound on its pending operations, and its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::store::stats::Counters;
 
-/// What an operation takes besides its key, roughly, in bytes.
+/// The approximate memory of an operation besides its key, in bytes.
 const OPERATION_BYTES: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// What all of its operations take together.
+    /// The memory of all pending operations.
     operations: AtomicUsize,
     bytes: AtomicUsize,
     most_operations: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Member {
     pub(crate) counters: Counters,
 }
 
-/// One operation's permit, given back when it is dropped.
+/// The permit of one operation, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     of: Arc<Member>,
@@ -38,23 +38,24 @@ impl Member {
         })
     }
 
-    /// How many operations may be under way.
+    /// The maximum number of pending operations.
     pub(crate) fn most_operations(&self) -> usize {
         self.most_operations
     }
 
-    /// The permit of an operation with a key of that length; `None` past the bound, at which a decision is refused at once.
+    /// The permit for an operation with a key of that length; `None` at the bound, where an operation is refused at
+    /// once.
     pub(crate) fn permit(self: &Arc<Self>, key_length: usize) -> Option<Permit> {
         let bytes = OPERATION_BYTES + key_length;
         let operations_before = self.operations.fetch_add(1, Ordering::Relaxed);
         let bytes_before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let permit = Permit { of: Arc::clone(self), bytes };
-        // A permit beyond the bound is given back as it is dropped.
+        // A permit beyond the bound is released as it is dropped.
         (operations_before < self.most_operations && bytes_before + bytes <= self.most_bytes)
             .then_some(permit)
     }
 
-    /// Its callers wait no longer.
+    /// The limiter is closed: its callers wait no longer.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -65,7 +66,7 @@ impl Member {
 }
 
 impl Permit {
-    /// Whose it is.
+    /// The limiter that the permit belongs to.
     pub(crate) fn member(&self) -> &Arc<Member> {
         &self.of
     }

@@ -1,4 +1,4 @@
-//! An operation that waits for its answer.
+//! A pending operation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,31 +17,31 @@ use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 
-/// What the store answered, or why it did not.
+/// The store's answer, or why there is none.
 pub(crate) type Reply = Result<Replied, Failure>;
 
-/// What is asked, of which key.
+/// An operation and its key.
 #[derive(Debug)]
 pub(crate) struct ScriptRequest {
     pub(crate) call: Arc<PolicyCall>,
-    /// The key as Redis knows it.
+    /// The main key in Redis.
     pub(crate) key: Vec<u8>,
-    /// Its slot; 0 where there is no cluster.
+    /// The key's slot; 0 without a cluster.
     pub(crate) slot: u16,
     pub(crate) action: Action,
     pub(crate) cost: u64,
-    /// When it has to be answered at the latest.
+    /// The latest time for the answer.
     pub(crate) until: Instant,
-    /// Whether that is later than its deadline, since it may have to wait for a first connection.
+    /// Whether that is later than its deadline, because the operation may wait for a first connection.
     pub(crate) is_first: bool,
-    /// Whether it goes on while its limiter is being closed: no caller waits for it.
+    /// Whether it continues while its limiter is being closed, since no caller waits for it.
     pub(crate) in_background: bool,
 }
 
-/// What becomes of it is not known any more; the caller is told that the limiter is closed.
+/// The outcome is unknown; the caller gets the error that the limiter is closed.
 const ENDED: Failure = Failure::unknown(Degradation::Unreachable);
 
-/// How often an operation that provably did not run is tried again.
+/// The maximum number of retries of an operation that certainly did not run.
 const MAX_RETRIES: u8 = 5;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct PendingOperation {
     pub(crate) wanted: ScriptRequest,
     retries: AtomicU8,
     asking: AtomicBool,
-    /// A sooner deadline than `until`.
+    /// A deadline earlier than `until`.
     brought_forward: OnceLock<Instant>,
     answer: OnceLock<Reply>,
     caller: AtomicWaker,
@@ -76,30 +76,30 @@ impl PendingOperation {
         }
     }
 
-    /// When it has to be answered.
+    /// The latest time for the answer.
     #[inline]
     pub(crate) fn deadline(&self) -> Instant {
         if self.is_first { self.brought_forward.get().copied().unwrap_or(self.until) } else { self.until }
     }
 
-    /// Has it wait no longer for a first connection than until then. The first time counts.
+    /// Ends the extra time for a first connection at that time. Only the first call counts.
     pub(crate) fn bring_forward(&self, deadline: Instant) {
         let _ = self.brought_forward.set(deadline.min(self.until));
     }
 
-    /// Whose it is.
+    /// The limiter that submitted it.
     pub(crate) fn member(&self) -> &Member {
         self.permit.member()
     }
 
-    /// Answers a caller of that limiter, which is closed.
+    /// Answers the operation if it belongs to this limiter, which is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         if !self.in_background && Arc::ptr_eq(self.permit.member(), member) {
             self.answer(Err(ENDED));
         }
     }
 
-    /// Answers a caller whose limiter was closed before the operation was where those are that wait.
+    /// Answers the operation if its limiter was closed before the operation was queued.
     #[inline]
     pub(crate) fn end_if_closed(&self) {
         if !self.in_background && self.member().is_closed() {
@@ -107,17 +107,17 @@ impl PendingOperation {
         }
     }
 
-    /// Whether nobody waits any more: the caller has gone or is answered.
+    /// Whether no caller waits any more: the caller has gone or is answered.
     pub(crate) fn is_over(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1 || self.answer.get().is_some()
     }
 
-    /// Whether it may be tried once more.
+    /// Counts a retry; returns whether it is allowed.
     pub(crate) fn may_retry(&self) -> bool {
         self.retries.fetch_add(1, Ordering::Relaxed) < MAX_RETRIES
     }
 
-    /// Whether it goes to a node that takes a slot over, and has to say so.
+    /// Whether it has to be preceded by `ASKING`, because it goes to a node that is importing the slot.
     pub(crate) fn is_asking(&self) -> bool {
         self.asking.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl std::ops::Deref for PendingOperation {
     }
 }
 
-/// The reply to an operation, for its caller. Dropping it does not take back what was sent.
+/// The future reply to an operation. Dropping it does not cancel what was sent.
 #[derive(Debug)]
 #[must_use = "the reply arrives only where it is awaited"]
 pub(crate) struct PendingReply(pub(crate) Result<Arc<PendingOperation>, Failure>);
@@ -153,7 +153,7 @@ impl Future for PendingReply {
         }
         operation.caller.register(cx.waker());
         if park::is_overdue(operation.deadline()) {
-            // The thread that drives the connection does not come to it. The operation may have been sent.
+            // The thread that drives the connection does not run. The operation may have been sent.
             operation.answer(Err(Failure::unknown(Degradation::Timeout)));
         }
         // The answer may have arrived in between.

@@ -1,5 +1,5 @@
-//! The operations that wait to be sent, in the order of their deadlines: that of arrival, but for those that come from elsewhere
-//! and have waited there already.
+//! The queued operations, ordered by deadline: this is the order of arrival, except for operations that were queued
+//! elsewhere before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds a operation, and says whether it is the first, for whom nobody may be awake in time.
+    /// Adds an operation; returns whether it is the first, so that the task may have to be woken for its deadline.
     pub(crate) fn push(&self, operation: Arc<PendingOperation>) -> bool {
         let mut waiting = self.waiting.lock();
         let is_last = waiting.back().is_none_or(|last| last.deadline() <= operation.deadline());
@@ -39,7 +39,7 @@ impl Queue {
         }
     }
 
-    /// Has none of them wait for a first connection any longer than until then.
+    /// Ends the extra time for a first connection at that time, for all queued operations.
     pub(crate) fn bring_forward(&self, deadline: Instant) {
         let mut waiting = self.waiting.lock();
         waiting.iter().for_each(|operation| operation.bring_forward(deadline));
@@ -51,7 +51,7 @@ impl Queue {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// Takes at most so many operations that somebody still waits for.
+    /// Takes up to `most` operations whose callers still wait.
     pub(crate) fn take(&self, most: usize, into: &mut Vec<Arc<PendingOperation>>) {
         let mut waiting = self.waiting.lock();
         while into.len() < most
@@ -63,7 +63,7 @@ impl Queue {
         }
     }
 
-    /// When the first of them has to be answered.
+    /// The deadline of the first operation.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.lock().front().map(|first| first.deadline())
     }
@@ -76,21 +76,21 @@ impl Queue {
         self.waiting.lock().is_empty()
     }
 
-    /// Tells those that wait for an answer to a limiter that is closed.
+    /// Answers the queued operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         for operation in &*self.waiting.lock() {
             operation.end_waiting(member);
         }
     }
 
-    /// Answers everybody.
+    /// Answers all queued operations with a failure.
     pub(crate) fn answer_all(&self, failure: Failure) {
         for operation in self.take_all() {
             operation.answer(Err(failure));
         }
     }
 
-    /// Answers those whose deadline has passed, and says when the next one does.
+    /// Answers the operations whose deadline has passed; returns the next deadline.
     pub(crate) fn expire(&self, now: Instant, failure: Failure) -> Option<Instant> {
         let mut expired = Vec::new();
         let next = {
@@ -105,7 +105,7 @@ impl Queue {
                 }
             }
         };
-        // Not under the lock: who is woken may ask again at once.
+        // Not under the lock: a woken caller may submit again at once.
         for operation in expired {
             operation.answer(Err(failure));
         }
@@ -150,7 +150,7 @@ mod tests {
         let made = [50, 70, 60, 40, 60].map(|ms| operation(now + ms * MS));
         let queue = Queue::default();
         let pushed = |at: usize| queue.push(Arc::clone(&made[at].0));
-        // Whoever comes first is to be looked after.
+        // The operation with the earliest deadline has to wake the task.
         assert_eq!([pushed(0), pushed(1), pushed(2), pushed(3)], [true, false, false, true]);
         queue.put_back([Arc::clone(&made[4].0)].into_iter());
         assert_eq!(queue.next_deadline(), Some(now + 40 * MS));

@@ -1,4 +1,4 @@
-//! What is known of one server, shared by the connection task, its connection and the callers.
+//! The state of one server, shared by the connection task, its connection and the callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::server_time::ServerTime;
 
-/// Takes operations to the nodes that a cluster's replies name.
+/// Routes operations to the nodes that a cluster's replies name.
 pub(crate) trait Redirect: std::fmt::Debug + Send + Sync {
-    /// The slot is served by the node at `address` from now on, as the node at `told_by` says.
+    /// The slot is owned by the node at `address` from now on, according to the node at `told_by`.
     fn moved(&self, slot: u16, address: &str, told_by: &Address);
 
     /// Sends an operation to the node at `address`; with `asking` while the slot is still moving there.
@@ -31,7 +31,7 @@ pub(crate) trait Redirect: std::fmt::Debug + Send + Sync {
 pub(crate) struct ServerState {
     pub(crate) address: Address,
     pub(crate) context: Arc<Context>,
-    /// Takes operations to other nodes of a cluster; `None` where there is one server.
+    /// Routes operations to other nodes of a cluster; `None` for a single server.
     pub(crate) redirect: Option<Arc<dyn Redirect>>,
     pub(crate) queue: Queue,
     pub(crate) breaker: CircuitBreaker,
@@ -62,19 +62,19 @@ impl ServerState {
         }
     }
 
-    /// When something has to be answered that is asked now.
+    /// The deadline of an operation submitted now.
     pub(crate) fn deadline(&self) -> Instant {
         monotonic::now() + self.context.deadline
     }
 
-    /// Notes that the server has decided something.
+    /// Records that the server has decided an operation.
     pub(crate) fn succeeded(&self) {
         self.breaker.succeeded();
         self.first_connect.end();
         self.context.set_failing(false);
     }
 
-    /// Notes a failure of the server; while the breaker is open nobody waits.
+    /// Records a failure of the server; if the breaker is open, all queued operations are answered at once.
     pub(crate) fn failed(&self, reason: Degradation) {
         self.context.set_failing(true);
         if self.first_connect.end() {

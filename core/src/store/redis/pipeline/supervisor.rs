@@ -1,9 +1,9 @@
-//! A supervised connection to one server: what waits for it, and the task that drives it.
+//! The connection supervisor of one server: a queue of operations, and the connection task.
 //!
-//! Callers put operations into its queue and wait for their answers. The task connects when there is something to ask,
-//! sends what waits together in one write, and answers every operation by its deadline, whatever the server does. It runs
-//! on the runtime of whoever uses it, so that a lone caller needs no hop to another thread; where it has a thread of its
-//! own, callers send from theirs while nothing is under way.
+//! Callers put operations into the queue and wait for their answers. The task connects when there are operations, sends
+//! queued operations together in one write, and answers every operation by its deadline, whatever the server does. It
+//! runs on the callers' runtime, so that a lone caller needs no hop to another thread. If the task has its own thread,
+//! callers send from their threads while nothing is in flight.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -51,8 +51,8 @@ struct Shared {
 }
 
 impl ConnectionSupervisor {
-    /// A link whose task runs on the current runtime.
-    /// Callers wait for its first connection until `first_until`.
+    /// Creates a supervisor whose task runs on the current runtime. Callers wait for its first connection until
+    /// `first_until`.
     pub(crate) fn spawn(
         address: Address,
         context: Arc<Context>,
@@ -70,7 +70,7 @@ impl ConnectionSupervisor {
         Self { held: Arc::new(Held(shared)) }
     }
 
-    /// Puts a operation into the queue, or answers it at once when that is of no use.
+    /// Queues an operation, or answers it at once when it cannot be sent.
     #[inline]
     pub(crate) fn submit(&self, operation: Arc<PendingOperation>) {
         self.held.0.submit(operation);
@@ -81,28 +81,28 @@ impl ConnectionSupervisor {
         self.held.0.server.breaker.is_closed()
     }
 
-    /// Until when its first connection is waited for; `None` when that is over.
+    /// Until when callers wait for its first connection; `None` when that time has ended.
     #[inline]
     pub(crate) fn first_connect_until(&self) -> Option<Instant> {
         self.held.0.server.first_connect.until()
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether a caller waits for an answer.
     pub(crate) fn is_waited_for(&self) -> bool {
         let Held(shared) = &*self.held;
         !shared.server.queue.is_empty()
             || shared.connection.lock().as_ref().is_some_and(Connection::is_waited_for)
     }
 
-    /// Whether both lead over the same connection.
+    /// Whether both are handles of the same task.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.held, &other.held)
     }
 
-    /// Tells those that wait for an answer to a limiter that is closed.
+    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let Held(shared) = &*self.held;
-        // What moves between the connection and the queue does so under this lock.
+        // Operations move between the connection and the queue only under this lock.
         let connection = shared.connection.lock();
         if let Some(connection) = &*connection {
             connection.end_waiting(member);
@@ -110,12 +110,12 @@ impl ConnectionSupervisor {
         shared.server.queue.end_waiting(member);
     }
 
-    /// Ends the connection now; its task finds that out when its runtime has it run.
+    /// Closes the connection now; the task ends when its runtime next runs it.
     pub(crate) fn close(&self) {
         self.held.0.cut();
     }
 
-    /// Whether its task has ended, along with the runtime that it ran on.
+    /// Whether its task has ended, together with its runtime.
     pub(crate) fn is_dead(&self) -> bool {
         self.held.0.server.is_closed()
     }
@@ -129,11 +129,12 @@ impl Drop for Held {
 }
 
 impl Shared {
-    /// Ends it at once. The connection and what waits for it do not wait for the task, whose runtime may never run again.
+    /// Closes the connection and answers its operations at once, without waiting for the task, whose runtime may never
+    /// run again.
     fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.server.closed.store(true, Ordering::Release);
-        // Those under way are answered as it is dropped, which may call others.
+        // Dropping the connection answers the operations in flight, which may wake other tasks.
         let connection = self.connection.lock().take();
         drop(connection);
         self.server.queue.answer_all(UNREACHABLE);
@@ -155,18 +156,18 @@ impl Shared {
         if let Some(first) = first
             && !self.server.first_connect.lasts()
         {
-            // It came too late to be told along with the others.
+            // The operation was queued after the others had their waiting time ended.
             first.bring_forward(self.server.deadline());
             self.server.task.wake();
         }
-        // The task may have ended just before, and then nobody else answers.
+        // The task may have ended just before; then this caller has to answer the queue.
         if self.server.is_closed() {
             self.server.queue.answer_all(UNREACHABLE);
         }
     }
 
-    /// Sends what waits on this thread, if the task has one of its own and is not at work. Says whether the task need not be
-    /// woken.
+    /// Sends queued operations on the caller's thread, if the task has its own thread and is idle. Returns whether the
+    /// task need not be woken.
     fn send_from_caller(&self) -> bool {
         let is_elsewhere = self.has_thread.load(Ordering::Relaxed) && !driver::is_own_thread();
         let connection = if is_elsewhere { self.connection.try_lock() } else { None };
@@ -174,23 +175,23 @@ impl Shared {
     }
 }
 
-/// How connection over a connection has ended.
+/// The result of using one connection.
 struct Served {
     end: End,
-    /// Whether anything was decided over it.
+    /// Whether the server decided anything over it.
     has_decided: bool,
-    /// Where the server is now, if that was why.
+    /// The new address of the server, if that is why it ended.
     moved: Option<Endpoint>,
 }
 
-/// The task of a link. However it ends, also with its runtime, nobody is left waiting.
+/// The connection task. When it is dropped, also with its runtime, all of its operations are answered.
 struct Task(Arc<Shared>);
 
 impl Task {
     async fn run(self) {
         let shared = Arc::clone(&self.0);
         let mut driving = pin!(self.drive());
-        // It is polled whenever something is to be seen to.
+        // The task polls this whenever there may be work.
         poll_fn(
             |cx| if shared.cut.load(Ordering::Acquire) { Poll::Ready(()) } else { driving.as_mut().poll(cx) },
         )
@@ -200,7 +201,7 @@ impl Task {
     async fn drive(self) {
         let shared = &*self.0;
         let context = &*shared.server.context;
-        // How many attempts have failed in a row.
+        // The number of consecutive failed attempts.
         let mut failed = 0;
         let mut told = context.switches.told();
         let mut moved_to = None;
@@ -233,7 +234,7 @@ impl Task {
                     if end == End::Closed {
                         return;
                     }
-                    // A connection that worked is replaced at once; not one over which a server only refused.
+                    // A connection that worked is replaced at once, but not one on which the server only refused.
                     failed = if end == End::Broken && !has_decided { failed + 1 } else { 0 };
                 }
                 Err(failure) => {
@@ -250,7 +251,7 @@ impl Task {
         }
     }
 
-    /// Keeps a new connection, unless the link was cut meanwhile.
+    /// Stores a new connection, unless the supervisor was closed meanwhile.
     fn hold(&self, stream: Stream) -> bool {
         let mut connection = self.0.connection.lock();
         let is_open = !self.0.cut.load(Ordering::Acquire);
@@ -260,7 +261,7 @@ impl Task {
         is_open
     }
 
-    /// Serves until the connection ends, or has to because the server has moved.
+    /// Uses the connection until it ends, or until the server has moved to another address.
     async fn serve(&self, moved: impl Future<Output = Endpoint>) -> Option<Served> {
         let shared = &*self.0;
         let mut moved = pin!(moved);
@@ -276,7 +277,7 @@ impl Task {
                 connection.retire();
             }
             let end = ready!(connection.poll(cx));
-            // From here on nobody sends over it.
+            // From here on no caller sends over it.
             let served = held.take();
             drop(held);
             let has_decided = served.as_ref().is_some_and(Connection::has_decided);
@@ -285,17 +286,18 @@ impl Task {
         .await
     }
 
-    /// Waits while nothing can be sent. Whose time is over meanwhile is told what was wrong.
+    /// Awaits a future while nothing can be sent. Operations whose deadline passes meanwhile are answered with the last
+    /// failure.
     async fn with_deadlines<F: Future>(&self, future: F) -> F::Output {
         let late = Failure::not_applied(self.0.server.breaker.reason());
         with_deadlines(&self.0.server.queue, &self.0.server.task, late, future).await
     }
 
-    /// Waits until there is a reason to connect; says no when nobody needs the link any more.
+    /// Waits until there is a reason to connect; false when the supervisor is no longer used.
     async fn wanted(&self) -> bool {
         let shared = &*self.0;
         poll_fn(|_| {
-            // It is polled whenever somebody asks.
+            // Submitting an operation wakes the task.
             if shared.server.is_closed() {
                 Poll::Ready(false)
             } else if shared.wanted.swap(false, Ordering::Relaxed) || !shared.server.queue.is_empty() {

@@ -1,4 +1,4 @@
-//! A limiter's way to the connections that it shares with others.
+//! A limiter's access to the hub, which it shares with other limiters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::store::stats::Stats;
 pub(crate) struct Access {
     pub(crate) member: Arc<Member>,
     pub(crate) deadline: Duration,
-    /// For so long something may still arrive at a server that is asked now.
+    /// The time within which an operation sent now may still arrive at a server.
     pub(crate) may_arrive_for: Duration,
     pub(crate) clock: Clock,
     settings: ArcSwap<Settings>,
-    /// Not there any more once the limiter is closed.
+    /// `None` once the limiter is closed.
     hub: ArcSwapOption<Hub>,
-    /// What the hub had counted when it was joined; held while that changes.
+    /// The hub's counts when the limiter joined it; locked while that changes.
     before: Mutex<Stats>,
 }
 
@@ -36,7 +36,7 @@ impl Access {
         Ok(Self::of(settings, clock, Some(hub)))
     }
 
-    /// The same in a process that was forked from the one that uses this.
+    /// The same, for a forked child.
     pub(crate) fn after_fork(&self) -> Arc<Self> {
         let settings = self.settings.load_full();
         let hub = self.hub.load_full().map(|hub| hub.after_fork(&settings));
@@ -61,12 +61,11 @@ impl Access {
         self.settings.load_full()
     }
 
-    /// The connections.
     pub(crate) fn hub(&self) -> Result<Arc<Hub>, Error> {
         self.hub.load_full().ok_or_else(closed)
     }
 
-    /// Authenticates new connections of this limiter alone with other credentials from now on.
+    /// Uses other credentials for this limiter's connections made from now on; other limiters keep theirs.
     pub(crate) fn set_credentials(&self, credentials: Credentials) -> Result<(), Error> {
         let mut before = self.before.lock();
         let (hub, settings) = (self.hub()?, self.settings());
@@ -83,7 +82,7 @@ impl Access {
         Ok(())
     }
 
-    /// Has those told that wait for an answer to this limiter. Nobody asks any more.
+    /// Answers the pending operations of this limiter, which is closed.
     pub(crate) fn end_waiting(&self) {
         self.member.close();
         if let Some(hub) = self.hub.load_full() {
@@ -91,7 +90,7 @@ impl Access {
         }
     }
 
-    /// Lets go of the connections.
+    /// Leaves the hub.
     pub(crate) fn leave(&self) {
         let mut before = self.before.lock();
         if let Some(hub) = self.hub.swap(None) {
@@ -101,7 +100,7 @@ impl Access {
         }
     }
 
-    /// What was counted for this limiter.
+    /// The counts of this limiter.
     pub(crate) fn stats(&self) -> Stats {
         let before = self.before.lock();
         let mut stats = self.member.counters.read();
@@ -114,7 +113,7 @@ impl Access {
         stats
     }
 
-    /// Keeps what was counted for the connections since they were joined.
+    /// Saves what the hub counted since this limiter joined it.
     fn settle(&self, hub: &Hub, before: &Stats) {
         let (since, counters) = (hub.context.counters.read(), &self.member.counters);
         counters.connections.add(since.connections - before.connections);
@@ -123,7 +122,7 @@ impl Access {
     }
 }
 
-/// No settings are shown: there are secrets among them.
+/// Does not show settings: they contain secrets.
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").field("member", &self.member).finish_non_exhaustive()

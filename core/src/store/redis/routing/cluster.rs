@@ -1,8 +1,9 @@
-//! A cluster: which node serves which slot, and one supervisor to each node.
+//! A cluster: the table of slots, and one supervisor for each node.
 //!
-//! Every operation goes to the owner of its key's slot. A node that no longer owns a slot says who does, and the operation
-//! follows. The table is read from any node when it is first needed, when a node sends us elsewhere or does not
-//! answer, and from time to time. Nothing is shared between the nodes' supervisors, so that one in trouble is alone in it.
+//! Every operation goes to the owner of its key's slot. A node that no longer owns a slot names the new owner, and the
+//! operation is sent there. The table is read from any node when it is first needed, when a node redirects or does not
+//! answer, and from time to time. The nodes' supervisors share nothing, so that a failing node does not affect the
+//! others.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -33,9 +34,9 @@ use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
 
-/// The table is not read more often than this,
+/// The minimum pause between two reads of the table;
 const MIN_PAUSE: Duration = Duration::from_millis(50);
-/// and, while it stays the same, ever less often until this: a node that is down makes everybody want to look.
+/// while the table stays the same, the pause grows up to this: a failing node causes many requests to read the table.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -48,32 +49,32 @@ struct Shared {
     seeds: Box<[Endpoint]>,
     context: Arc<Context>,
     table: ArcSwap<Table>,
-    /// The supervisors, also those to nodes that serve no slot at the moment.
+    /// The supervisors, including those of nodes that currently own no slot.
     supervisors: Mutex<HashMap<Endpoint, ConnectionSupervisor>>,
     runtime: tokio::runtime::Handle,
-    /// Tickets whose slot has no known owner.
+    /// Operations whose slot has no known owner.
     unrouted: Queue,
     first_connect: FirstConnectWindow,
-    /// Until when the first connection to a node is waited for.
+    /// Until when callers wait for the first connection to a node.
     first_until: Instant,
     task: AtomicWaker,
     outdated: Notify,
     closed: AtomicBool,
 }
 
-/// Who serves what.
+/// The owners of the slots.
 #[derive(Debug, Default)]
 struct Table {
     slots: Slots,
     supervisors: Vec<ConnectionSupervisor>,
 }
 
-/// Where a supervisor sends what its node does not serve.
+/// Routes the operations that a node does not serve.
 #[derive(Clone, Debug)]
 struct ToNamedNode(Weak<Shared>);
 
 impl Cluster {
-    /// A cluster whose tasks run on the current runtime.
+    /// Creates a cluster whose tasks run on the current runtime.
     pub(crate) fn spawn(seeds: Box<[Endpoint]>, context: Arc<Context>, first_until: Instant) -> Self {
         let shared = Arc::new(Shared {
             seeds,
@@ -97,7 +98,7 @@ impl Cluster {
         self.shared.submit(operation);
     }
 
-    /// Until when a first connection to the server of a slot is waited for; `None` where there has been one.
+    /// Until when callers wait for the first connection to the slot's server; `None` after the first connection.
     pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
         let table = self.shared.table.load();
         let owner = table.slots.owner(slot).and_then(|at| table.supervisors.get(at));
@@ -109,7 +110,7 @@ impl Cluster {
         self.shared.table.load().supervisors.iter().all(ConnectionSupervisor::is_healthy)
     }
 
-    /// Tells those that wait for an answer to a limiter that is closed.
+    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let supervisors: Vec<_> = self.shared.supervisors.lock().values().cloned().collect();
         for supervisor in supervisors {
@@ -118,7 +119,7 @@ impl Cluster {
         self.shared.unrouted.end_waiting(member);
     }
 
-    /// Ends all of it now; its tasks find that out when their runtime has them run.
+    /// Closes everything now; the tasks end when their runtime next runs them.
     pub(crate) fn close(&self) {
         let shared = &self.shared;
         shared.closed.store(true, Ordering::Release);
@@ -165,17 +166,17 @@ impl Shared {
             self.task.wake();
         }
         self.outdated.notify_one();
-        // The table may have come just before, and then nobody sends on what waits until it is read again.
+        // The table may have been replaced just before; then the queue would wait for the next read.
         if !Arc::ptr_eq(&table, &self.table.load()) {
             self.submit_again();
         }
-        // The task may have ended just before, and then nobody else answers.
+        // The task may have ended just before; then this caller has to answer the queue.
         if self.closed.load(Ordering::Acquire) {
             self.unrouted.answer_all(UNKNOWN_OWNER);
         }
     }
 
-    /// Submits what had no known owner.
+    /// Submits the operations that had no known owner.
     fn submit_again(&self) {
         for operation in self.unrouted.take_all() {
             self.submit(Arc::clone(&operation));
@@ -183,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// The supervisor to a node, made if there is none.
+    /// The supervisor of a node; a new one if there is none.
     fn supervisor(self: &Arc<Self>, node: &Endpoint) -> ConnectionSupervisor {
         let mut supervisors = self.supervisors.lock();
         let made = || {
@@ -203,8 +204,8 @@ impl Shared {
         supervisor
     }
 
-    /// Reads the table from the first node that answers, and says whether it is another one than before. Those that were
-    /// healthy are asked first.
+    /// Reads the table from the first node that answers, and returns whether it has changed. Healthy nodes are tried
+    /// first.
     async fn read_table(self: &Arc<Self>) -> Result<bool, Failure> {
         let mut known: Vec<(bool, Endpoint)> = {
             let supervisors = self.supervisors.lock();
@@ -223,8 +224,8 @@ impl Shared {
         Ok(changed)
     }
 
-    /// Nodes that have left are forgotten, once nobody waits for them: to one that has just come operations are sent before
-    /// it stands in every node's table.
+    /// Drops the supervisors of nodes that have left, once no caller waits for them: a new node may get operations
+    /// before it is in every node's table.
     fn forget_others(&self, nodes: &[Endpoint]) {
         let mut others = self.supervisors.lock().clone();
         others.retain(|node, supervisor| !nodes.contains(node) && !supervisor.is_waited_for());
@@ -235,7 +236,7 @@ impl Shared {
 const UNKNOWN_OWNER: Failure = Failure::not_applied(Degradation::ClusterDown);
 
 impl Redirect for ToNamedNode {
-    /// A slot has moved to a node for good.
+    /// A slot has moved to another node permanently.
     fn moved(&self, slot: u16, address: &str, told_by: &Address) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else { return };
         let supervisor = shared.supervisor(&node);
@@ -250,7 +251,7 @@ impl Redirect for ToNamedNode {
         shared.outdated.notify_one();
     }
 
-    /// Sends a operation to a node; `asking` when the slot is only on its way there.
+    /// Sends an operation to a node; with `asking` while the slot is still moving there.
     fn send(&self, operation: &Arc<PendingOperation>, address: &str, told_by: &Address, asking: bool) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
             operation.answer(Err(UNKNOWN_OWNER));
@@ -262,7 +263,8 @@ impl Redirect for ToNamedNode {
     }
 }
 
-/// Reads `host:port` as nodes write it: an IPv6 address has no brackets, and without a host it is that of who told it.
+/// Parses `host:port` as nodes write it: an IPv6 address has no brackets, and an empty host stands for the host of the
+/// node that replied.
 fn node(address: &str, told_by: &Address) -> Option<Endpoint> {
     let (host, port) = address.rsplit_once(':')?;
     let host = match (host.trim_start_matches('[').trim_end_matches(']'), told_by) {
@@ -273,14 +275,14 @@ fn node(address: &str, told_by: &Address) -> Option<Endpoint> {
     Some(Endpoint { host, port: port.parse().ok()? })
 }
 
-/// The task that keeps the table.
+/// The task that refreshes the table.
 struct Refreshing(Arc<Shared>);
 
 impl Refreshing {
     async fn run(self) {
         let shared = Arc::clone(&self.0);
         let mut refreshing = pin!(self.refresh());
-        // It is polled whenever something is to be seen to.
+        // The task polls this whenever there may be work.
         poll_fn(|cx| {
             let is_closed = shared.closed.load(Ordering::Acquire);
             if is_closed { Poll::Ready(()) } else { refreshing.as_mut().poll(cx) }

@@ -1,10 +1,10 @@
-//! The connections, runtime and thread that the limiters of this process share that have the same settings.
+//! The hub: connections, runtime and thread that limiters of this process with the same settings share.
 //!
-//! Two limiters of one store need no more connections than one: what waits together goes together. So there is a hub for each
-//! URL with its options and credentials, made for the first limiter and closed with the last. What a limiter decides by stays
-//! its own: policies, cached denials, leases, what is followed for outages, and counts.
+//! Limiters of one store need no more connections than a single limiter: their operations share batches. So there is
+//! one hub for each combination of URL, options and credentials, created by its first limiter and closed with its last.
+//! Everything else belongs to each limiter: policies, cached denials, leases, fallback states and counts.
 //!
-//! A limiter with a manual clock has a hub of its own, since the calls bring its time along. A forked process has others.
+//! A limiter with a manual clock has its own hub, since its calls carry its time. A forked child has its own hubs.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -42,8 +42,8 @@ impl Hub {
         Arc::new(Self { context, runtimes, channel })
     }
 
-    /// The same for one limiter in a process that was forked from the one that uses this. Files that this one has read are not
-    /// read again: that process may have no right to.
+    /// A hub for one limiter in a forked child. Files that the parent has read are not read again: the child may lack
+    /// the permission.
     pub(crate) fn after_fork(&self, settings: &Arc<Settings>) -> Arc<Self> {
         let made = || Self::of(settings, self.context.after_fork());
         if self.context.manual.is_some() {
@@ -56,7 +56,7 @@ impl Hub {
         }
     }
 
-    /// The hub of these settings, for one more limiter, which [leaves](Self::leave) it later.
+    /// Joins the hub of these settings for one more limiter, which [leaves](Self::leave) it later.
     pub(crate) fn join(settings: &Arc<Settings>, clock: &Clock) -> Result<Arc<Self>, Error> {
         match clock.manual() {
             Some(manual) => Self::new(settings, Some(manual.clone())),
@@ -64,7 +64,7 @@ impl Hub {
         }
     }
 
-    /// One limiter uses it no longer; with the last one it ends.
+    /// Leaves the hub for one limiter; the last one closes it.
     pub(crate) fn leave(self: &Arc<Self>, settings: &Arc<Settings>) {
         if Hubs::here().leave(self, settings) {
             self.channel.close();
@@ -73,8 +73,8 @@ impl Hub {
         }
     }
 
-    /// Has one of its limiters use other settings, which differ in these credentials alone. The others keep theirs: so it goes
-    /// to another hub, unless it has this one for itself.
+    /// Moves one limiter to other settings, which differ only in these credentials. Other limiters keep theirs: so the
+    /// limiter moves to another hub, unless it is the only limiter of this one.
     pub(crate) fn renew(
         self: &Arc<Self>,
         settings: &Arc<Settings>,
@@ -92,15 +92,15 @@ impl Hub {
     }
 }
 
-/// A hub, and how many limiters use it.
+/// A hub, and the number of its limiters.
 type Used = (Arc<Hub>, usize);
 
 /// The hubs of this process.
 struct Hubs {
     generation: ProcessGeneration,
-    /// By the settings of their limiters.
+    /// Hubs by the settings of their limiters.
     shared: Mutex<HashMap<Arc<Settings>, Used, RandomState>>,
-    /// Those of a process that was forked from this one: the lock may be held by a thread that is not there.
+    /// The hubs of a forked child: the parent's lock may be held by a thread that does not exist in the child.
     after_fork: OnceLock<Box<Self>>,
 }
 
@@ -118,7 +118,7 @@ impl Hubs {
         hubs
     }
 
-    /// The hub of these settings, made if there is none.
+    /// Joins the hub of these settings; creates it if there is none.
     fn join_or<E>(
         &self,
         settings: &Arc<Settings>,
@@ -134,7 +134,7 @@ impl Hubs {
         Ok(hub)
     }
 
-    /// Says whether it was the last limiter to use the hub.
+    /// Returns whether the last limiter left the hub.
     fn leave(&self, hub: &Arc<Hub>, settings: &Arc<Settings>) -> bool {
         let mut shared = self.shared.lock();
         match shared.get_mut(settings) {
@@ -146,12 +146,12 @@ impl Hubs {
                 }
                 is_last
             }
-            // It is one limiter's alone.
+            // The hub belongs to a single limiter.
             _ => true,
         }
     }
 
-    /// Knows a hub by other settings, if one limiter has it for itself and there is none for those.
+    /// Changes the settings of a hub with a single limiter, if no other hub has the new settings.
     fn rename(&self, hub: &Arc<Hub>, settings: &Arc<Settings>, renamed: &Arc<Settings>) -> bool {
         let mut shared = self.shared.lock();
         match shared.get(settings) {

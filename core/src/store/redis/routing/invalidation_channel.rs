@@ -1,7 +1,8 @@
-//! The connection that receives what other processes give back, for all limiters that share connections.
+//! The invalidation channel: receives refunds and resets of other processes, for all limiters that share connections.
 //!
-//! The scripts publish the main key of each refund and reset to the channel `prefix ":1:given_back"`. A connection and a thread
-//! of their own receive the messages, so that decisions are not delayed. Messages may be lost with their connection.
+//! The scripts publish the main key of each refund and reset to the channel `prefix ":1:given_back"`. A separate
+//! connection and thread receive the messages, so that decisions are not delayed. Messages may be lost with their
+//! connection.
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,33 +22,33 @@ use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::session::Session;
 
-/// How long the channel waits after the server refused the subscription.
+/// The pause after the server refused the subscription.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 
-/// Receives the keys that other processes gave something back to.
+/// Receives the keys that other processes refunded or reset.
 pub(crate) trait Subscriber: Debug + Send + Sync {
-    /// Forgets what is cached of a key, given with its policy's name; `None` for a message that cannot be read.
+    /// Drops what is cached of a key, given with its policy's name; `None` for a message that cannot be parsed.
     fn invalidate(&self, key: Option<(&str, &UserKey)>);
 
-    /// Forgets everything that is cached: messages may have been missed.
+    /// Drops everything that is cached: messages may have been missed.
     fn invalidate_all(&self);
 }
 
-/// Listens for all limiters that share connections.
+/// The channel of all limiters that share connections.
 #[derive(Debug)]
 pub(crate) struct Channel {
     endpoints: Endpoints,
     context: Arc<Context>,
     keys: KeyEncoder,
     listeners: Mutex<Listeners>,
-    /// Its runtime and its thread, made when somebody listens.
+    /// The runtime and its thread, created for the first subscriber.
     driver: OnceLock<Driver>,
 }
 
 #[derive(Debug, Default)]
 struct Listeners {
     all: Vec<Weak<dyn Subscriber>>,
-    /// Whether what is given back is heard.
+    /// Whether messages are being received.
     is_subscribed: bool,
 }
 
@@ -62,8 +63,8 @@ impl Channel {
         })
     }
 
-    /// Has one more listen from now on. Says whether there is a thread to listen: where the system gives none, denials end
-    /// when their time is over.
+    /// Adds a subscriber. Returns whether there is a thread to receive messages: if the system provides none, cached
+    /// denials end by their maximum age.
     pub(crate) fn add(self: &Arc<Self>, subscriber: &Weak<dyn Subscriber>) -> bool {
         {
             let mut listeners = self.listeners.lock();
@@ -96,14 +97,14 @@ impl Channel {
         self.listeners.lock().all.retain(|one| !Weak::ptr_eq(one, subscriber) && one.strong_count() > 0);
     }
 
-    /// Listens no longer.
+    /// Stops receiving.
     pub(crate) fn close(&self) {
         if let Some(driver) = self.driver.get() {
             driver.close();
         }
     }
 
-    /// Where to listen: any node of a cluster hears what is published at another one.
+    /// The addresses to try: any node of a cluster forwards messages published at another node.
     fn addresses(&self) -> Vec<Address> {
         match Address::of(&self.endpoints) {
             Ok(address) => vec![address],
@@ -111,7 +112,7 @@ impl Channel {
         }
     }
 
-    /// A connection that hears everything from now on.
+    /// A session that is subscribed to the channel.
     async fn subscribed(&self, address: &Address) -> Result<Session, Failure> {
         let mut session = self.context.connector.session(address).await?;
         let channel = self.keys.channel();
@@ -122,7 +123,7 @@ impl Channel {
         }
     }
 
-    /// Everything that is given back is heard from now on, or no longer.
+    /// Records whether the channel is subscribed, and invalidates the caches of all subscribers.
     fn subscribe(&self, is_subscribed: bool) {
         let listening = {
             let mut listeners = self.listeners.lock();
@@ -137,7 +138,7 @@ impl Channel {
         }
     }
 
-    /// Hands a message, the main key of what was given back or reset, to every subscriber.
+    /// Passes a message, the main key of a refund or reset, to every subscriber.
     fn on_message(&self, main_key: &[u8]) {
         let read = self.keys.read(main_key);
         let subscribers = self.listeners.lock().all.clone();
@@ -147,7 +148,7 @@ impl Channel {
     }
 }
 
-/// Listens wherever it can, until nobody needs the channel any more.
+/// Subscribes and receives, until the channel is no longer used.
 async fn listening(channel: Weak<Channel>) {
     let mut failed: u32 = 0;
     loop {
@@ -178,7 +179,7 @@ async fn listening(channel: Weak<Channel>) {
     }
 }
 
-/// Hears one message after the other, until the connection ends or is old.
+/// Receives messages until the connection ends or reaches its maximum age.
 async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Instant>) {
     let hearing = async {
         while let (Ok(message), Some(channel)) = (session.reply::<Value>().await, channel.upgrade()) {

@@ -1,7 +1,7 @@
-//! The connections of each runtime that a store is used from.
+//! The connections of a store on each runtime.
 //!
-//! A connection's task runs on the runtime of its callers, so that they need no hop to another thread. A runtime that
-//! ends takes its connections along.
+//! A connection task runs on the runtime of its callers, so that they need no hop to another thread. When a runtime
+//! ends, its connections end with it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::redis::pipeline::context::Context;
 use crate::store::redis::pipeline::limits::Member;
 use crate::store::redis::routing::topology::Topology;
 
-/// For so long a server is looked for after somebody has asked for it, and so often it is seen whether it is found.
+/// How long the store keeps trying to reach a server after an operation, and how often it checks for success.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -28,9 +28,9 @@ pub(crate) struct Runtimes {
     endpoints: Endpoints,
     context: Arc<Context>,
     topologies: ArcSwap<Vec<(Id, Arc<Topology>)>>,
-    /// Held while they change.
+    /// Locked while the connections of the runtimes change.
     changing: Mutex<()>,
-    /// Closed when none may be made any more.
+    /// Closed when no more connections may be made.
     closing: CloseSignal,
     driver: OnceLock<Arc<Driver>>,
 }
@@ -47,7 +47,7 @@ impl Runtimes {
         }
     }
 
-    /// The connections of the current runtime, or where there is none those of our own, driven by a thread.
+    /// The connections of the current runtime; without one, those of the store's own runtime, which a thread drives.
     pub(crate) fn here(&self) -> Result<Arc<Topology>, Error> {
         match Handle::try_current() {
             Ok(current) => self.of(&current),
@@ -55,7 +55,7 @@ impl Runtimes {
         }
     }
 
-    /// Has a thread of our own work on something.
+    /// Runs a future on the thread of the store's own runtime.
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let driver = self.driver()?;
         driver.run_for_good()?;
@@ -63,14 +63,14 @@ impl Runtimes {
         Ok(())
     }
 
-    /// Our own connections, driven by a thread.
+    /// The connections of the store's own runtime, which a thread drives.
     pub(crate) fn of_own(&self) -> Result<Arc<Topology>, Error> {
         let driver = self.driver()?;
         driver.run_for_good()?;
         self.of(driver.running()?.handle())
     }
 
-    /// Waits on this thread for what is asked of the connections given to it.
+    /// Blocks this thread until the future that uses the given connections is ready.
     pub(crate) fn block_on<F: Future>(
         &self,
         ask: impl FnOnce(Arc<Topology>) -> F,
@@ -83,8 +83,8 @@ impl Runtimes {
         running.block_on(ask(topology))
     }
 
-    /// Our own runtime and its connections, for a thread that waits on them. A server that is out of reach is looked for
-    /// after it has gone, too.
+    /// The store's own runtime and its connections, for a thread that blocks on it. A background thread keeps trying to
+    /// reach an unreachable server after the blocking thread has returned.
     pub(crate) fn to_wait_on(&self) -> Result<(InUse<'_>, Arc<Topology>), Error> {
         let driver = self.driver()?;
         let running = driver.to_wait_on()?;
@@ -104,7 +104,7 @@ impl Runtimes {
         Ok((running, topology))
     }
 
-    /// Our own runtime, made when it is first needed.
+    /// The store's own runtime, created on first use.
     pub(crate) fn driver(&self) -> Result<&Arc<Driver>, Error> {
         let driver = if let Some(driver) = self.driver.get() {
             driver
@@ -113,14 +113,14 @@ impl Runtimes {
             self.driver.get_or_init(|| driver)
         };
         if self.closing.is_closed() {
-            // It may have been made since.
+            // Another thread may have created it meanwhile.
             driver.close();
             return Err(closed());
         }
         Ok(driver)
     }
 
-    /// Lets go of all connections. Whoever waits is answered.
+    /// Closes all connections and answers all pending operations.
     pub(crate) fn close(&self) {
         let topologies = {
             let _changing = self.changing.lock();
@@ -135,14 +135,14 @@ impl Runtimes {
         }
     }
 
-    /// Has those told that wait for an answer to a limiter that is closed; others use the connections on.
+    /// Answers the pending operations of a limiter that is closed; other limiters keep using the connections.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         for (_, topology) in self.topologies.load().iter() {
             topology.end_waiting(member);
         }
     }
 
-    /// Fails when there are no connections any more.
+    /// Fails when the connections are closed.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.closing.is_closed() { Err(closed()) } else { Ok(()) }
     }
@@ -168,11 +168,11 @@ impl Runtimes {
     }
 }
 
-/// Refuses a runtime that has no timers or no sockets. Tokio tells that only by panicking.
+/// Refuses a runtime without timers or sockets. Tokio reports that only by panicking.
 fn check_drivers() -> Result<(), Error> {
     let has = |use_driver: fn()| std::panic::catch_unwind(use_driver).is_ok();
     let has_timers = has(|| drop(tokio::time::sleep(Duration::ZERO)));
-    // It is opened and closed; whether the system gives one does not matter here.
+    // Opened and closed at once; whether the system provides a socket does not matter here.
     #[cfg(unix)]
     let has_sockets = has(|| drop(tokio::net::UnixDatagram::unbound()));
     #[cfg(not(unix))]

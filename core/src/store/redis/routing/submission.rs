@@ -1,4 +1,4 @@
-//! Submits an operation to the connections, or refuses it where too many are in flight.
+//! Submits an operation to the connections, or refuses it when too many are pending.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,16 +12,16 @@ use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::slot;
 use crate::store::request::Action;
 
-/// How long something may take.
+/// The time limit of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Until {
-    /// No longer than this: what is seen to in the background, also while the limiter is being closed.
+    /// This moment: for background operations, which continue while the limiter is being closed.
     Deadline(Instant),
-    /// What a caller waits for: longer where the server was never connected to.
+    /// This deadline, or longer while a server has never been connected to: for operations of callers.
     DeadlineOrFirst(Instant),
 }
 
-/// Sends an operation on a key, as Redis knows it, on its way; it is answered by its deadline.
+/// Submits an operation on a main key; it is answered by its deadline.
 pub(crate) fn submit(
     access: &Access,
     topology: &Topology,

@@ -1,4 +1,4 @@
-//! Where a operation goes: one server, wherever it is at the moment, or the owner of the key's slot.
+//! The destination of an operation: one server, wherever it is at the moment, or the owner of the key's slot.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::store::redis::pipeline::supervisor::ConnectionSupervisor;
 use crate::store::redis::routing::cluster::Cluster;
 use crate::store::redis::transport::connect::Address;
 
-/// The connections that belong to one runtime.
+/// The connections of one runtime.
 #[derive(Debug)]
 pub(crate) enum Topology {
     One(ConnectionSupervisor),
@@ -19,7 +19,7 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Its tasks run on the current runtime.
+    /// Creates the connections; their tasks run on the current runtime.
     pub(crate) fn spawn(endpoints: &Endpoints, context: &Arc<Context>) -> Self {
         let (context, first_until) = (Arc::clone(context), context.first_connect_until());
         match Address::of(endpoints) {
@@ -28,7 +28,7 @@ impl Topology {
         }
     }
 
-    /// Until when a first connection to the server of a slot is waited for; `None` where there has been one.
+    /// Until when callers wait for the first connection to the slot's server; `None` after the first connection.
     #[inline]
     pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
         match self {
@@ -56,7 +56,7 @@ impl Topology {
         }
     }
 
-    /// Ends all connections now, whatever their runtime does. Whoever still waits for an answer is told that there is none.
+    /// Closes all connections now, whatever their runtime does. Pending operations are answered with a failure.
     pub(crate) fn close(&self) {
         match self {
             Self::One(supervisor) => supervisor.close(),
@@ -64,7 +64,7 @@ impl Topology {
         }
     }
 
-    /// Tells those that wait for an answer to a limiter that is closed.
+    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         match self {
             Self::One(supervisor) => supervisor.end_waiting(member),
@@ -72,7 +72,7 @@ impl Topology {
         }
     }
 
-    /// Whether its tasks have ended, along with their runtime.
+    /// Whether its tasks have ended, together with their runtime.
     pub(crate) fn is_dead(&self) -> bool {
         match self {
             Self::One(supervisor) => supervisor.is_dead(),

@@ -1,4 +1,4 @@
-//! What became of what was sent: who is answered, and what is tried again.
+//! The outcome of a command: its operations are answered or retried.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use crate::store::redis::script::call::ScriptReference;
 use crate::store::redis::script::reply::{Answers, Found};
 use crate::store::redis::transport::failure::{Class, Failure, Refusal};
 
-/// So many calls in a row without a reply in time make a connection suspect.
+/// This many consecutive calls without a reply in time make a connection suspect.
 const SUSPECT_AFTER: u32 = 2;
-/// How long to wait at most before a server that refuses for the moment is asked again.
+/// The longest pause before a retry on a server that refuses temporarily.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Connection {
-    /// The store decided: every operation is answered, in order.
+    /// The store decided: answers every operation, in order.
     pub(crate) fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
         if Self::answer_each(command, now_us, answers).is_some() {
             return Ok(());
@@ -28,7 +28,7 @@ impl Connection {
         Err(Degradation::Protocol)
     }
 
-    /// `None` when the reply makes no sense.
+    /// `None` when the reply is not valid.
     fn answer_each(command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
         for entry in &command.entries {
             let wanted = entry.wanted();
@@ -70,7 +70,7 @@ impl Connection {
             Refusal::TryAgain => self.while_keys_move(command),
             Refusal::Failed(failure) => {
                 if failure.reason == Degradation::Auth {
-                    // A new connection brings the credentials of then.
+                    // A new connection authenticates with the current credentials.
                     self.leaving = Some(End::Broken);
                 }
                 // Only that key is in a bad state, not the server.
@@ -103,9 +103,9 @@ impl Connection {
         }
     }
 
-    /// Some of the command's keys have moved along with their slot, and some have not. Entries that went together may
-    /// be in different places, so each goes for itself; the keys of one are in one place again in a moment. That is no
-    /// failure of the server, and lasts as long as it lasts.
+    /// Some of the command's keys have moved with their slot, others have not. Entries that were sent together may be
+    /// on different nodes, so each is retried separately; the keys of one entry are soon on one node again. This is no
+    /// failure of the server, and retries continue until the deadline.
     fn while_keys_move(&mut self, command: Command) {
         if command.entries.len() > 1 {
             command.count(|counters| counters.retried.add(command.operations().count() as u64));
@@ -121,13 +121,13 @@ impl Connection {
         self.in_a_moment(operations, Failure::not_applied(Degradation::ClusterDown));
     }
 
-    /// What provably did not run goes first in the queue again.
+    /// Puts operations that certainly did not run back to the front of the queue.
     pub(crate) fn again(&mut self, command: Command, failure: Failure) {
         let operations = Self::retried(command, failure);
         self.server.queue.put_back(operations.into_iter());
     }
 
-    /// What provably did not run is tried again in a moment, if its deadline and the breaker allow.
+    /// Retries operations that certainly did not run after a pause, if their deadline and the breaker allow.
     fn later(&mut self, command: Command, failure: Failure) {
         if !self.server.breaker.is_closed() {
             command.answer(failure);
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// The operations that may be tried again; the others are answered.
+    /// Selects the operations that may be retried, and answers the others.
     fn retried(command: Command, failure: Failure) -> Vec<Arc<PendingOperation>> {
         let mut operations: Vec<_> = into_tickets(command).collect();
         let now = monotonic::now();
@@ -165,7 +165,7 @@ impl Connection {
         operations
     }
 
-    /// Answers those whose deadline has passed; says so when the connection is suspect.
+    /// Answers operations whose deadline has passed; an error when the connection is suspect.
     pub(crate) fn expire(&mut self, now: Instant) -> Result<(), Degradation> {
         for in_flight in &mut self.flights {
             let first = in_flight
@@ -180,7 +180,7 @@ impl Connection {
         if self.timeouts >= SUSPECT_AFTER { Err(Degradation::Timeout) } else { Ok(()) }
     }
 
-    /// The connection is given up: what was sent may have run, what was not sent in whole has not.
+    /// Gives the connection up: commands that were sent may have run, commands that were not sent in whole have not.
     pub(crate) fn leave(&mut self, end: End, reason: Degradation) {
         if end == End::Broken {
             self.server.context.counters.connections_lost.add(1);
