@@ -1,4 +1,4 @@
-//! A decision as HTTP: response fields, client addresses, waiting times, and a layer for tower.
+//! HTTP: response fields, client addresses, the wait that a response asks for, and a layer for tower.
 
 pub(crate) mod client_address;
 pub mod headers;

@@ -1,4 +1,4 @@
-//! The limiter's asynchronous face; `shared` validates a request, picks its policy, and asks the store.
+//! The asynchronous limiter; `Shared` validates a request, finds its policy, and asks the store.
 
 mod acquire;
 pub mod blocking;
@@ -35,8 +35,9 @@ use crate::store::stats::Stats;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
 ///
-/// Every operation takes a [`Request`]: a key, and where it matters a policy and a cost. A denial is a value, never an
-/// error. This is the asynchronous face; [`blocking::Limiter`](crate::limiter::blocking::Limiter) is the other one.
+/// Every operation takes a [`Request`]: a key, and where needed a policy and a cost. A denial is a value, never an error.
+/// This limiter is asynchronous; [`blocking::Limiter`](crate::limiter::blocking::Limiter) has the same operations for
+/// blocking callers.
 ///
 /// ```
 /// # async fn example() -> Result<(), polylimit::Error> {
@@ -80,7 +81,8 @@ impl Limiter {
         }
     }
 
-    /// The decision that a check would give now; leaves no trace. Nothing is spent, so `remaining` is from before.
+    /// The decision that a check would give now, without any effect. Nothing is spent, so `remaining` is the value before
+    /// the request.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -88,7 +90,7 @@ impl Limiter {
         Ok(self.shared().ask(Action::Apply(Operation::Peek), request.into()).await?.0)
     }
 
-    /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
+    /// Checks several requests of one or more policies in one call. The store decides each of them separately, in order.
     ///
     /// # Errors
     /// Each request has its own result; see [`Limiter`].
@@ -99,7 +101,7 @@ impl Limiter {
         self.shared().check_many(requests).await
     }
 
-    /// Spends as much of the cost as every quota admits, from 0 to the cost, and says how much it took.
+    /// Spends as much of the cost as every quota admits, from 0 to the cost; [`Usage::taken`] is how much that is.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -107,8 +109,8 @@ impl Limiter {
         Ok(usage(self.shared().ask(Action::Apply(Operation::Take), request.into()).await?))
     }
 
-    /// Spends the cost whether it fits or not, for a cost that is learnt afterwards. Use saturates at 8 times each
-    /// quota's capacity, in whole units.
+    /// Spends the cost whether it fits or not, for a cost that becomes known after the work is done. Use saturates at 8
+    /// times each quota's capacity, in whole units.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -116,8 +118,8 @@ impl Limiter {
         Ok(usage(self.shared().ask(Action::Apply(Operation::Charge), request.into()).await?))
     }
 
-    /// Gives back up to what is used, the newest first. In a sliding window a unit whose sub-window is sliding out
-    /// gives back what of it still counts.
+    /// Gives back up to the units that are used, the newest first. In a sliding window, a unit whose sub-window is
+    /// sliding out gives back the part that still counts.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -133,19 +135,19 @@ impl Limiter {
         Ok(usage(self.shared().ask(Action::Reset, request.into()).await?))
     }
 
-    /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. Says at once that the
-    /// timeout cannot be met: then the decision is a denial, and nothing was spent.
+    /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. If the timeout cannot be met,
+    /// it returns a denial at once and spends nothing.
     ///
-    /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a `check` does
-    /// not queue. Between limiters that share a store, in one process or in several, chance decides: each waits a random time of
-    /// at most 1 ms beyond the time at which units come, and the first one to ask gets them. No waiter polls: it sleeps until
-    /// its request can be admitted, or until this limiter refunds, resets or changes the policy. A future that is not polled any
-    /// more keeps its place, and the callers behind it wait.
+    /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a
+    /// `check` does not queue. Between limiters that share a store, in one process or in several, the order is random:
+    /// each waits a random time of at most 1 ms beyond the time at which units come, and the first one to ask gets them.
+    /// No waiter polls: it sleeps until its request can be admitted, or until this limiter refunds, resets or changes the
+    /// policy. A future that is not polled any more keeps its place, and the callers behind it wait.
     ///
-    /// Dropping the future gives up its place. Units that the store has spent for it by then, because the check was under way or
-    /// a leaky bucket's delay had not passed, are refunded once: at once in a store of this process or host, and in the
-    /// background in Redis, from where they come back when the answer to the check has arrived. They stay spent when that
-    /// answer does not come before the deadline, when the refund fails, or when the process ends or the limiter is closed first.
+    /// A dropped future leaves the queue. Units that the store has spent for it, because the check was in progress or a
+    /// leaky bucket's delay had not passed, are refunded once: at once in a store of this process or host, and in the
+    /// background with Redis, after the answer to the check has arrived. They stay spent when that answer does not come
+    /// before the deadline, when the refund fails, or when the process ends or the limiter is closed first.
     ///
     /// # Errors
     /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when it has to wait by the system
@@ -161,8 +163,8 @@ impl Limiter {
         self.acquire_unless_closed(request.into(), timeout).await
     }
 
-    /// Registers a policy, or changes the numbers of the one of that name. What was used is kept by every quota whose
-    /// algorithm, period, step and buckets stay; a quota that is new in this sense starts unused.
+    /// Registers a policy, or changes the numbers of the policy with the same name. Every quota whose algorithm, period,
+    /// step and buckets stay the same keeps its use; any other quota starts unused.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies;
@@ -171,17 +173,17 @@ impl Limiter {
         self.shared().set_policy(policy, PolicyOptions::default())
     }
 
-    /// The policy of that name, with its current numbers; or the one of these quotas, if somebody asked for it.
+    /// The policy with this name and its current numbers, or the policy of these quotas if a request has used them.
     pub fn policy(&self, name: &str) -> Option<Policy> {
         self.shared().registry.policy(name)
     }
 
-    /// The policy by which a [`Request`] that names this policy, these quotas, or none, is decided. Quotas become a policy
-    /// of this limiter, whose name requests may use from then on. Middleware asks for its policy when it is made, so that
-    /// mistakes are found when a program starts.
+    /// The policy that decides a [`Request`] with this policy name, with these quotas, or with neither. Quotas become a
+    /// policy of this limiter, whose name later requests may use. Middleware calls this when it is made, so that a
+    /// program reports mistakes when it starts.
     ///
     /// A `scope` gives quotas without a name a budget of their own: `100/minute` in the scope `/login` and in the scope
-    /// `/search` are two policies, in every store and process. A policy with a name is shared whatever the scope.
+    /// `/search` are two policies, in every store and process. A scope does not change a policy with a name.
     ///
     /// ```
     /// # use polylimit::{Limiter, Policy};
@@ -200,19 +202,19 @@ impl Limiter {
         self.shared().policy_for(policy, scope)
     }
 
-    /// All policies, in the order in which they were registered, those made of quotas in requests included.
+    /// All policies, in the order in which they were registered, including those made of quotas in requests.
     pub fn policies(&self) -> Vec<Policy> {
         self.shared().registry.policies()
     }
 
-    /// Whether every operation on one key answers without waiting, as the memory store and the local one do; see
+    /// Whether every operation on one key answers without waiting, as with the memory store and the local store; see
     /// [`try_call`](Self::try_call).
     pub fn answers_at_once(&self) -> bool {
         self.shared().store().is_here()
     }
 
-    /// How many keys the memory store or the local one holds a state for, spent ones that were not cleaned yet included;
-    /// `None` for a store elsewhere, for one that cannot be opened, and once the limiter is closed.
+    /// How many keys have a state in the memory store or the local store, including expired states that were not removed
+    /// yet; `None` for Redis, for a store that cannot be opened, and once the limiter is closed.
     pub fn keys(&self) -> Option<usize> {
         let shared = self.shared();
         shared.registry.check_open().ok()?;
@@ -223,8 +225,8 @@ impl Limiter {
         }
     }
 
-    /// What became of the operations so far. The memory store and the local one answer every one of them at once and count
-    /// none: theirs are all 0.
+    /// Counters of the operations so far. The memory store and the local store answer every operation at once and count
+    /// none, so theirs are all 0.
     pub fn stats(&self) -> Stats {
         match &self.shared().store {
             Store::Memory(_) | Store::Local(_) => Stats::default(),
@@ -232,7 +234,8 @@ impl Limiter {
         }
     }
 
-    /// Waits until the store answers, at most for `timeout`. Nothing needs it; a service that starts may want it.
+    /// Waits until the store answers, at most for `timeout`. No operation needs this; a service may call it when it
+    /// starts.
     ///
     /// # Errors
     /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when it does not answer in time;
@@ -251,8 +254,8 @@ impl Limiter {
         }
     }
 
-    /// Looks at the store with the eyes of an operator: the server's version, its memory policy, the user's rights, the
-    /// latency and the clock. Makes a decision on a key of its own and forgets it.
+    /// Examines the store for settings that make limits unreliable: the server's version, its memory policy, the user's
+    /// rights, the latency and the clock. Makes a decision on a key of its own and then resets that key.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
@@ -271,8 +274,8 @@ impl Limiter {
         }
     }
 
-    /// Calls this in place of what [`LimiterBuilder::on_degraded`] was given, from now on; with the same duties. Once this
-    /// returns, that is called no more, and neither is this once [`close`](Self::close) has returned.
+    /// Replaces the hook that was given to [`LimiterBuilder::on_degraded`], under the same conditions. Once this returns,
+    /// the previous hook is not called any more; the new one is not called after [`close`](Self::close) has returned.
     pub fn on_degraded(&self, hook: impl Fn(&DegradedEvent) + Send + Sync + 'static) {
         let watch = &self.shared().watch;
         if self.shared().registry.check_open().is_ok() {
@@ -280,21 +283,21 @@ impl Limiter {
         }
     }
 
-    /// Whether [`take_events`](Self::take_events) has something to give: one load, for those that ask after every call.
+    /// Whether [`take_events`](Self::take_events) would return events: one load, cheap enough for every call.
     #[inline]
     pub fn has_events(&self) -> bool {
         self.shared().watch.keeps_any()
     }
 
-    /// The events that were not taken yet, the oldest first: for those that cannot be called by
-    /// [`on_degraded`](LimiterBuilder::on_degraded) on threads that are not theirs. The last 64 are kept.
+    /// Takes the events since the last call, the oldest first: for programs that cannot be called by
+    /// [`on_degraded`](LimiterBuilder::on_degraded) on threads of the limiter. The last 64 are kept.
     pub fn take_events(&self) -> Vec<DegradedEvent> {
         self.shared().watch.take()
     }
 
-    /// Authenticates new connections with another password, and user name if there is one, from now on. Connections
-    /// that stand stay as they are. Other limiters of this process that were made with the same settings, and so share them,
-    /// keep their credentials: then this one goes on with connections of its own.
+    /// Changes the password, and the user name if one is given, for new connections; existing connections stay as they
+    /// are. Other limiters of this process that share this limiter's connections keep their credentials: this limiter
+    /// then opens connections of its own.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is in this process.
@@ -312,10 +315,10 @@ impl Limiter {
         }
     }
 
-    /// Ends its use. What comes after it fails with [`Closed`](crate::ErrorKind::Closed), and so does at once what waits for an
-    /// answer: an operation that was sent may have been applied. Connections, threads, event queues and the states that are held
-    /// here are given back before it returns, also while other clones are still there. Units that are leased go back to the store,
-    /// for which it waits no longer than one [`deadline`](crate::RedisOptions::deadline). Closing it again does nothing.
+    /// Closes the limiter. Later operations fail with [`Closed`](crate::ErrorKind::Closed), and so do at once operations
+    /// that wait for an answer; one that was sent may have been applied. Connections, threads, event queues and states in
+    /// this process are released before this returns, even while other clones exist. Leased units go back to the store;
+    /// this waits for that no longer than one [`deadline`](crate::RedisOptions::deadline). Closing again does nothing.
     pub fn close(&self) {
         self.shared().close();
     }
@@ -326,7 +329,7 @@ impl Limiter {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// What its clones share in this process.
+    /// The state that the clones share in this process.
     #[inline]
     pub(crate) fn shared(&self) -> &Shared {
         self.shared.here()
@@ -336,14 +339,14 @@ impl Limiter {
 impl Drop for Limiter {
     fn drop(&mut self) {
         if !self.shared.generation.is_here() {
-            // It belongs to the process that this one was forked from: its event queue is there as well, and ending it would
-            // take its sockets out of there. So it is never dropped here.
+            // The limiter belongs to the parent process. Dropping its event queue here would close the parent's
+            // registrations of its sockets, so it is leaked.
             self.shared.leave();
         }
     }
 }
 
-/// No keys are shown: they may be secrets or people's names.
+/// `Debug` shows no keys: they may be secrets or people's names.
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = match &self.shared().store {
@@ -358,7 +361,7 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// Says which operation needs tokio's timer.
+/// Fails outside of a tokio runtime; the message names the operation.
 fn in_tokio(operation: &str) -> Result<(), Error> {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What a decision is: quotas, policies, algorithms, transitions and explanations. Pure: no I/O, no clock.
+//! The rules of a decision: quotas, policies, algorithms, transitions and explanations. Pure: no I/O, no clock.
 
 pub(crate) mod algorithm;
 pub(crate) mod codec;

@@ -1,4 +1,5 @@
-//! What the core runs on: clocks, threads that wait, a runtime for callers without one, locks, and memory that a fork wipes.
+//! The parts that do not depend on what a limiter decides: clocks, blocking waits, a runtime for callers without one,
+//! locks, and memory that a fork wipes.
 
 pub(crate) mod backoff;
 pub(crate) mod clock;

@@ -1,13 +1,13 @@
-//! What an algorithm is: a transition and an explanation, both pure.
+//! An algorithm consists of a transition and an explanation, both pure.
 //!
-//! - The **transition** changes a state: what fits, spending, charging, refunding, and moving the state back when the
-//!   clock went back. It has to run where the state lives.
-//! - The **explanation** says of a state how long it takes until a request would fit, until nothing counts any more,
-//!   and how long an admitted request waits. It runs here, for every store.
+//! - The **transition** changes a state: it spends, charges and refunds, and moves the state back when the clock went
+//!   back. It runs where the state is.
+//! - The **explanation** computes from a state how long it takes until a request would fit, until nothing counts as used
+//!   any more, and how long an admitted request waits. It runs here, for every store.
 //!
 //! Both take the time as an argument, in microseconds since the Unix epoch; nothing here reads a clock or does I/O.
-//! A state is read as of the given time without being written: [`Rules::spend`], [`Rules::refund`] and
-//! [`Rules::rewind`] are the only writers. So a peek and a denial leave no trace.
+//! Reading a state at a given time does not write it: [`Rules::spend`], [`Rules::refund`] and [`Rules::rewind`] are the
+//! only writers. So a peek and a denial have no effect.
 
 mod divisor;
 pub(crate) mod fixed_window;
@@ -30,12 +30,12 @@ use crate::rules::quota::{Algorithm, Quota};
 
 /// One quota's numbers, ready for the arithmetic of its algorithm.
 pub(crate) trait Rules {
-    /// What is remembered of one key; fresh when nothing was used.
+    /// The state of one key; fresh when nothing was used.
     type State;
 
     // The transition.
 
-    /// Whole units that can be spent at that time.
+    /// Whole units that can be spent at `now_us`.
     fn remaining(&self, state: &Self::State, now_us: u64) -> u64;
 
     /// Whole units that can be spent or charged before the use saturates.
@@ -47,8 +47,8 @@ pub(crate) trait Rules {
     /// Gives back up to what is used, the newest first.
     fn refund(&self, state: &mut Self::State, now_us: u64, units: u64);
 
-    /// Moves the state back to the clock if it is ahead of it: nothing is refilled and nothing is lost. Says
-    /// whether it was.
+    /// Moves the state back to the clock if it is ahead of it; nothing is refilled and nothing is lost. Returns whether
+    /// the state was ahead.
     fn rewind(&self, state: &mut Self::State, now_us: u64) -> bool;
 
     // The explanation.
@@ -65,7 +65,7 @@ pub(crate) trait Rules {
         0
     }
 
-    /// All of it at once.
+    /// The whole explanation of one outcome.
     #[inline]
     fn explain(&self, state: &Self::State, now_us: u64, outcome: Outcome) -> Explanation {
         let remaining = self.remaining(state, now_us);
@@ -77,7 +77,7 @@ pub(crate) trait Rules {
         Explanation { remaining, reset_after_us: self.reset_after_us(state, now_us), wait_us }
     }
 
-    // Both at once, since this is most of what a limiter does.
+    // A transition and its explanation in one step: checks spend most of their time here.
 
     /// Spends a cost, at least one unit and at most the capacity, if it fits, and explains; otherwise writes nothing.
     #[inline]
@@ -89,7 +89,7 @@ pub(crate) trait Rules {
         Some(self.explain(state, now_us, Outcome::Admitted { spent: cost }))
     }
 
-    /// Writes a denial, which is nothing unless the clock went back, and explains it. Says as well whether it wrote.
+    /// Denies a request: writes the state only if the clock went back, and explains it. Also returns whether it wrote.
     #[inline]
     fn deny(&self, state: &mut Self::State, now_us: u64, cost: u64) -> (bool, Explanation) {
         let written = self.rewind(state, now_us);
@@ -97,14 +97,14 @@ pub(crate) trait Rules {
     }
 }
 
-/// What came of an operation, for the explanation.
+/// The result of a transition, as the explanation needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
-    /// The request is admitted, and so many units of it were spent: none by a peek.
+    /// The request is admitted and `spent` of its units were spent; 0 for a peek.
     Admitted { spent: u64 },
     /// The request is denied, and its cost is within the capacity.
     Denied { cost: u64 },
-    /// Nothing was asked.
+    /// The cost is 0 or can never be admitted, so there is no wait.
     Adjusted,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Explanation {
     pub(crate) wait_us: u64,
 }
 
-/// The rules of a quota, whichever its algorithm.
+/// The rules of a quota with any algorithm.
 #[derive(Clone, Debug)]
 pub(crate) enum QuotaRules {
     /// A limit of 0 neither reads nor writes state.
@@ -130,19 +130,19 @@ pub(crate) enum QuotaRules {
     SlidingLog(SlidingLog),
 }
 
-/// What is remembered of one key under one quota.
+/// The state of one key under one quota.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     TokenBucket(token_bucket::State),
     SteppedBucket(stepped_bucket::State),
     FixedWindow(fixed_window::State),
     SlidingWindow(sliding_window::State),
-    /// The only state without a bound of its own; boxed to keep the others small.
+    /// The largest variant; boxed to keep the others small.
     SlidingLog(Box<sliding_log::State>),
 }
 
-/// Calls the rules with their state. A store keeps states by the quota's identity, so the two always belong together;
-/// a state of another algorithm could only be a defect, and then nothing counts as used.
+/// Calls the rules with their state. A store keeps states by the quota's identity, so the two always match; on a
+/// mismatch, which would be a defect, nothing counts as used.
 macro_rules! dispatch {
     ($rules:expr, $state:expr, $otherwise:expr, |$r:ident, $s:ident| $call:expr) => {
         match ($rules, $state) {
@@ -181,7 +181,7 @@ impl QuotaRules {
 }
 
 impl State {
-    /// Whether nothing is used, whatever the numbers and the time.
+    /// Whether the state holds no use at all, at any time and under any numbers.
     pub(crate) fn holds_nothing(&self) -> bool {
         match self {
             Self::TokenBucket(state) => state.holds_nothing(),

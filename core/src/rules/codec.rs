@@ -1,8 +1,7 @@
-//! States as bytes: how a store keeps them that is not this process's memory.
+//! States as bytes, for stores outside this process's memory.
 //!
-//! The states of one key under one policy are a concatenation of records, one for each quota that is not a log and of
-//! which something is used. A record describes itself:
-//!
+//! The states of one key under one policy are a concatenation of records, one for each quota that has use, except logs. A
+//! record describes itself:
 //! | form (1 byte) | of | after it |
 //! |---|---|---|
 //! | 1 | a bucket | tag, at (7, us), debt (5, us): where a microsecond repays 1 |
@@ -11,11 +10,11 @@
 //! | 4 | a fixed window | tag, count (6), start (7, us) |
 //! | 5 | a sliding window | tag, bytes of a count (1), counts (1), newest sub-window (7), sum of all counts but the oldest (6), counts but the newest, newest first |
 //!
-//! Numbers are big-endian. The tag says which quota it is, by its identity; so when the quotas of a policy change, those
-//! that stay find their states, and the others are skipped. Changed numbers are taken into account when a record is
-//! read: a debt names the limit and the tick that it was counted with, or is a time where it names none.
+//! Numbers are big-endian. The tag identifies the quota. So when the quotas of a policy change, the remaining ones find
+//! their states, and the records of removed ones are skipped. Changed numbers are applied when a record is read: a debt
+//! names the limit and the tick under which it was counted; where it names none, it is a time in microseconds.
 //!
-//! A log is bytes of its own: see [`log`].
+//! A log has its own bytes: see [`log`].
 
 mod bucket;
 mod fixed_window;
@@ -32,12 +31,12 @@ pub(crate) use bucket::is_short;
 pub(crate) use policy::{PolicyCodec, States};
 pub(crate) use tag::Tag;
 
-/// The latest time in microseconds that a state can name: what a clock can show, and what is exact in a double.
+/// The latest time in microseconds that a state can name: the latest that a clock can show, and exact in a double.
 const MAX_US: u64 = crate::units::MAX_US;
 /// The largest limit.
 const MAX_LIMIT: u64 = crate::rules::quota::Quota::MAX_UNITS;
 
-/// What kind of record a byte says it is.
+/// The kind of a record, which is its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
     ShortBucket = 1,
@@ -55,10 +54,10 @@ impl Form {
     }
 }
 
-/// States as bytes; those of most keys are few.
+/// States as bytes; most keys have few of them.
 pub(crate) type Bytes = smallvec::SmallVec<[u8; 128]>;
 
-/// Appends a number in so many bytes, big-endian.
+/// Appends a number, big-endian, in `bytes` bytes.
 fn put(out: &mut Bytes, number: u64, bytes: usize) {
     out.extend_from_slice(&number.to_be_bytes()[8 - bytes..]);
 }

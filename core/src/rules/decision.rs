@@ -1,4 +1,4 @@
-//! What an operation answers.
+//! The results of operations: decisions and usages.
 
 mod parts;
 
@@ -6,25 +6,24 @@ use std::time::Duration;
 
 pub use parts::DecisionParts;
 
-/// Where an answer came from.
+/// Which part made a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// The store decided.
     Store,
-    /// The store has denied it before and cannot admit it yet; see
+    /// The denial cache: the store has denied the key before and cannot admit it yet; see
     /// [`denial_cache_max`](crate::RedisOptions::denial_cache_max).
     DenialCache,
-    /// Units that this process had leased paid for it; see [`Lease`](crate::Lease).
+    /// Units that this process had leased; see [`Lease`](crate::Lease).
     Lease,
-    /// The store could not be asked: this process decided by what it has seen of the key; see
+    /// The store could not decide: this process decided from the requests that it has seen for the key; see
     /// [`Outage::Fallback`](crate::Outage::Fallback).
     Fallback,
-    /// The store could not be asked, and the policy allows everything then; see
+    /// The store could not decide, and the outage policy allows every request; see
     /// [`Outage::Allow`](crate::Outage::Allow).
     Allow,
-    /// The store could not be asked, and the policy denies everything then; see
-    /// [`Outage::Deny`](crate::Outage::Deny).
+    /// The store could not decide, and the outage policy denies every request; see [`Outage::Deny`](crate::Outage::Deny).
     Deny,
 }
 
@@ -33,7 +32,7 @@ impl Source {
     pub const ALL: [Self; 6] =
         [Self::Store, Self::DenialCache, Self::Lease, Self::Fallback, Self::Allow, Self::Deny];
 
-    /// Whether the store could not be asked and the outage policy answered.
+    /// Whether the store could not decide and the outage policy answered.
     pub const fn is_outage(self) -> bool {
         match self {
             Self::Store | Self::DenialCache | Self::Lease => false,
@@ -54,31 +53,32 @@ impl Source {
     }
 }
 
-/// Why an answer is not what a healthy store would have answered for this key alone.
+/// Why a decision may differ from what a healthy store would have answered for this key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Degradation {
-    /// The memory store or the local one is full of keys that are in use: this one shares a state with all others that found no place.
+    /// The memory store or the local store is full of states in use: this key shares one state with all other keys that
+    /// found no room.
     StoreFull,
-    /// There is no connection to the server: it refuses, it is not found, or it does not answer.
+    /// There is no connection to the server: it refuses, its name is not found, or it does not answer.
     Unreachable,
-    /// The operation was sent and no reply came within the deadline: it may have been applied.
+    /// The operation was sent and no reply came within the deadline; it may have been applied.
     Timeout,
-    /// The operation waited in line until its deadline had passed, here or at the server, which then refused it.
+    /// The deadline passed while the operation was queued, here or at the server, which then refused it.
     Late,
-    /// Too many decisions are waiting already.
+    /// Too many operations are queued already.
     Shed,
     /// The server is loading its data.
     Loading,
-    /// The server is busy with a script of somebody else's.
+    /// The server is busy with a slow script of another client.
     Busy,
     /// The server has no memory left and may not evict.
     OutOfMemory,
     /// The server cannot write its data to disk, and refuses writes.
     Misconfigured,
-    /// The server has fewer replicas than it is told to need for a write.
+    /// The server has fewer replicas than its settings require for a write.
     NoReplicas,
-    /// The server has as many clients as it may.
+    /// The server has reached its maximum number of clients.
     MaxClients,
     /// The server is a replica, and its primary was not found.
     ReadOnly,
@@ -86,16 +86,16 @@ pub enum Degradation {
     ClusterDown,
     /// The server refuses the user, the password or the user's rights.
     Auth,
-    /// Something else is stored where the key's state belongs.
+    /// The key of the state has a value of another type.
     WrongType,
-    /// What the server replied is not a reply to what was asked.
+    /// The server's reply does not match the command.
     Protocol,
     /// The server refused for another reason.
     Refused,
-    /// The connection broke before the reply came: the server, or something on the way, closed or reset it. What had been
-    /// sent may have been applied.
+    /// The connection broke before the reply came: the server or the network closed or reset it. A command that was sent
+    /// may have been applied.
     ConnectionLost,
-    /// The system gives this process no further descriptor, memory or thread, which asking the server takes.
+    /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs.
     NoResources,
 }
 
@@ -149,19 +149,19 @@ impl Degradation {
     }
 }
 
-/// One quota's own view of a key, after the operation.
+/// One quota's usage by a key, after the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaUsage {
     /// The quota's limit, in units per period.
     pub limit: u64,
-    /// Whole units that this quota would still admit right now.
+    /// Whole units that this quota would still admit now.
     pub remaining: u64,
     /// How long until nothing counts as used under this quota if nothing else arrives, in microseconds.
     pub reset_after_us: u64,
 }
 
 impl QuotaUsage {
-    /// What several quotas amount to: the least of the remaining units and the longest of the times.
+    /// The usage of several quotas together: the least of the remaining units and the longest of the times.
     pub(crate) fn of_all(each: &[Self]) -> Self {
         let first = each.first().copied().unwrap_or(Self { limit: 0, remaining: 0, reset_after_us: 0 });
         each.iter().fold(first, |total, usage| Self {
@@ -172,20 +172,20 @@ impl QuotaUsage {
     }
 }
 
-/// Each quota's view where there are several.
+/// Each quota's usage where there are several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Several {
     pub(crate) each: Box<[QuotaUsage]>,
 }
 
-/// The answer to a check, a peek or an acquire.
+/// The result of a check, a peek or an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a decision has to be looked at: a denied request must not proceed"]
 pub struct Decision {
-    /// The only quota's view, or what all of them amount to.
+    /// The only quota's usage, or that of all quotas together.
     pub(crate) total: QuotaUsage,
     pub(crate) several: Option<Box<Several>>,
-    /// How long an admitted request waits for its turn, or a denied one until it would be admitted.
+    /// How long an admitted request waits for its turn, or how long until a denied one would be admitted.
     pub(crate) wait_us: u64,
     pub(crate) allowed: bool,
     pub(crate) source: Source,
@@ -193,7 +193,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Stands for a wait that never ends; every wait that does is below 2^63.
+    /// A wait that never ends; all other waits are below 2^63.
     pub(crate) const NEVER: u64 = u64::MAX;
 
     /// Whether every quota of the policy admits the request.
@@ -201,18 +201,18 @@ impl Decision {
         self.allowed
     }
 
-    /// The limit, in units per period: the least over the quotas.
+    /// The limit in units per period, the smallest of the quotas.
     pub fn limit(&self) -> u64 {
         self.total.limit
     }
 
-    /// Whole units that can still be spent right now, after this decision: the least over the quotas.
+    /// Whole units that can still be spent now, after this decision: the least over the quotas.
     pub fn remaining(&self) -> u64 {
         self.total.remaining
     }
 
-    /// How long until the same request, alone, would be admitted, in microseconds: exactly then and not one
-    /// microsecond earlier. 0 when allowed; `None` is never: the cost exceeds what a quota can ever admit.
+    /// How long until the same request would be admitted if no other request arrives, in microseconds: exactly then and
+    /// not one microsecond earlier. 0 when allowed; `None` means never: the cost exceeds what a quota can ever admit.
     pub fn retry_after_us(&self) -> Option<u64> {
         match self.wait_us {
             _ if self.allowed => Some(0),
@@ -226,7 +226,7 @@ impl Decision {
         self.retry_after_us().map(Duration::from_micros)
     }
 
-    /// How long until nothing counts as used any more if nothing else arrives, in microseconds: the longest over the
+    /// How long until nothing counts as used any more if no other request arrives, in microseconds: the longest over the
     /// quotas.
     pub fn reset_after_us(&self) -> u64 {
         self.total.reset_after_us
@@ -247,23 +247,24 @@ impl Decision {
         Duration::from_micros(self.delay_us())
     }
 
-    /// Where the answer came from.
+    /// Which part made this decision.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Why this is not what a healthy store would have answered for this key alone; `None` when it is.
+    /// Why this decision may differ from what a healthy store would have answered for this key; `None` when the store
+    /// decided normally.
     pub fn degraded(&self) -> Option<Degradation> {
         self.degraded
     }
 
-    /// Each quota's own view, in the policy's order.
+    /// Each quota's usage, in the policy's order.
     pub fn quotas(&self) -> &[QuotaUsage] {
         quotas(&self.total, self.several.as_deref())
     }
 
-    /// The same for who was admitted and whose units were then given back: nobody waits for a turn any more, and what is left
-    /// is what the refund tells, unless it was an outage policy that answered that in the store's place.
+    /// The decision after the units of an admitted request were refunded: no delay is left, and the usage is that of the
+    /// refund, unless an outage policy answered the refund in place of the store.
     pub fn refunded(mut self, left: Usage) -> Self {
         if self.allowed {
             self.wait_us = 0;
@@ -275,7 +276,7 @@ impl Decision {
     }
 
     /// The same decision, moved field by field. A function that is not inlined returns a decision in memory; where its
-    /// answer meets one that is computed in place, this lets the compiler keep the latter in registers.
+    /// result merges with one that is computed inline, this lets the compiler keep the latter in registers.
     #[inline]
     pub(crate) fn by_fields(self) -> Self {
         let Self { total: QuotaUsage { limit, remaining, reset_after_us }, .. } = self;
@@ -284,14 +285,14 @@ impl Decision {
         Self { total, several, wait_us, allowed, source, degraded }
     }
 
-    /// What is left, without whether the request may proceed.
+    /// The usage, without the verdict.
     pub(crate) fn into_usage(self, taken: u64) -> Usage {
         let Self { total, several, source, degraded, .. } = self;
         Usage { total, several, taken, source, degraded }
     }
 }
 
-/// The answer to a take, a charge, a refund or a reset: what is left after it.
+/// The result of a take, a charge, a refund or a reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     total: QuotaUsage,
@@ -302,17 +303,17 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The limit, in units per period: the least over the quotas.
+    /// The limit in units per period, the smallest of the quotas.
     pub fn limit(&self) -> u64 {
         self.total.limit
     }
 
-    /// Whole units that can still be spent right now: the least over the quotas.
+    /// Whole units that can still be spent now: the least over the quotas.
     pub fn remaining(&self) -> u64 {
         self.total.remaining
     }
 
-    /// How long until nothing counts as used any more if nothing else arrives, in microseconds: the longest over the
+    /// How long until nothing counts as used any more if no other request arrives, in microseconds: the longest over the
     /// quotas.
     pub fn reset_after_us(&self) -> u64 {
         self.total.reset_after_us
@@ -328,22 +329,23 @@ impl Usage {
         self.taken
     }
 
-    /// Where the answer came from.
+    /// Which part gave this answer.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Why this is not what a healthy store would have answered for this key alone; `None` when it is.
+    /// Why this answer may differ from what a healthy store would have given for this key; `None` when the store answered
+    /// normally.
     pub fn degraded(&self) -> Option<Degradation> {
         self.degraded
     }
 
-    /// Each quota's own view, in the policy's order.
+    /// Each quota's usage, in the policy's order.
     pub fn quotas(&self) -> &[QuotaUsage] {
         quotas(&self.total, self.several.as_deref())
     }
 
-    /// Each quota's view.
+    /// Each quota's usage: all together, and each where there are several.
     pub(crate) fn into_quotas(self) -> (QuotaUsage, Option<Box<Several>>) {
         (self.total, self.several)
     }

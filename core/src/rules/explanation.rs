@@ -1,13 +1,13 @@
-//! The explanation: what a transition left, in words that a caller can use. Once, for every store.
+//! The explanation of a policy: turns the states after a transition into a decision, for every store.
 
 use crate::rules::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
 
 impl PolicyRules {
-    /// Checks a key of a policy whose only quota is a token bucket, as [`decide`](Self::decide) would, and says as well
-    /// whether it wrote the state. This is short enough to be compiled into its caller, with every number in a register.
-    /// `None` for everything else.
+    /// Checks a key of a policy whose only quota is a token bucket, as [`decide`](Self::decide) would, and also returns
+    /// whether it wrote the state. It is short enough to be inlined into its caller, with every number in a register.
+    /// `None` for every other policy or request.
     #[expect(clippy::inline_always, reason = "its answer would go through memory")]
     #[inline(always)]
     pub(crate) fn check_bucket(
@@ -28,8 +28,7 @@ impl PolicyRules {
         Some((decision(quota.usage(explanation), None, explanation.wait_us, false, None), written))
     }
 
-    /// Applies an operation to the states of one key, which stand in the order of the quotas, and explains what came of
-    /// it.
+    /// Applies an operation to the states of one key, which are in the order of the quotas, and explains the result.
     #[inline]
     pub(crate) fn decide(
         &self,
@@ -59,7 +58,7 @@ impl PolicyRules {
         (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
     }
 
-    /// The decision that the states explain, from after the transition.
+    /// The decision that follows from the states after the transition.
     pub(crate) fn explain(
         &self,
         states: &[State],
@@ -98,7 +97,7 @@ impl PolicyRules {
         decision(total, Some(Box::new(Several { each })), wait_us, applied.allowed, degraded)
     }
 
-    /// The longest wait over the quotas, unless the cost can never be admitted.
+    /// The longest wait over the quotas; [`Decision::NEVER`] for a denied cost that can never be admitted.
     fn wait_us(&self, longest_us: u64, cost: u64, applied: Applied) -> u64 {
         if !applied.allowed && self.never_admits(cost) { Decision::NEVER } else { longest_us }
     }
@@ -116,7 +115,7 @@ fn decision(
 }
 
 impl QuotaNumbers {
-    /// This quota's view, and how long an admitted request waits for its turn or a denied one until it fits.
+    /// This quota's usage, and how long an admitted request waits for its turn or a denied one until it fits.
     fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
         let outcome = match applied {
             Applied { allowed: true, spent, .. } if cost > 0 => Outcome::Admitted { spent },

@@ -1,8 +1,8 @@
-//! The numbers that a policy had before, as far as states were written under them.
+//! The past numbers of a policy, for states that were written under them.
 //!
-//! Of a bucket or a stepped bucket it is known under which limit its state was written. When this process has changed
-//! the numbers since, what had run out under the old ones at the time of the change cannot be told from what was never
-//! used, so slower ones must not bring it back.
+//! A bucket's state names the limit under which it was written. If that limit was changed since and the state had expired
+//! under the old numbers before the change, it must count as unused: new numbers that repay more slowly must not make it
+//! count again.
 
 use std::ops::Deref;
 
@@ -18,15 +18,15 @@ pub(crate) struct Superseded {
     pub(crate) at_us: u64,
 }
 
-/// The numbers that a policy had, oldest first, as far as they are remembered.
+/// The past numbers of a policy, oldest first, up to [`MAX_SUPERSEDED`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(Vec<Superseded>);
 
-/// So many past numbers are remembered.
+/// How many past numbers are kept.
 const MAX_SUPERSEDED: usize = 8;
 
 impl History {
-    /// The same once these numbers are past as well.
+    /// The history after these numbers were superseded as well.
     pub(crate) fn then(&self, policy: &Policy, at_us: u64) -> Self {
         let these = Superseded { policy: policy.clone(), at_us };
         let forgotten = (self.0.len() + 1).saturating_sub(MAX_SUPERSEDED);
@@ -42,12 +42,12 @@ impl Deref for History {
     }
 }
 
-/// What matters of a quota's past numbers.
+/// The past numbers of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PastNumbers {
     pub(crate) limit: u64,
     pub(crate) capacity: u64,
-    /// Of a stepped bucket.
+    /// Only for a stepped bucket.
     pub(crate) interval_us: u64,
     pub(crate) tick_us: u64,
     /// Whether a microsecond repaid 1: then a record need not name a limit.
@@ -55,7 +55,7 @@ pub(crate) struct PastNumbers {
     pub(crate) superseded_at_us: u64,
 }
 
-/// Whether a microsecond repays 1 under a bucket's numbers.
+/// Whether a microsecond repays 1 unit of debt under a bucket's numbers.
 pub(crate) fn repays_one(quota: &Quota) -> bool {
     quota.tick_us() == 1 && quota.limit() > 0 && quota.period_us().is_multiple_of(quota.limit())
 }
@@ -79,8 +79,7 @@ pub(crate) fn past_of(quota: &Quota, superseded: &[Superseded]) -> Box<[PastNumb
     numbers.collect()
 }
 
-/// Whether nothing of a state of this quota, written under that limit, was used any more when those numbers, or some after
-/// them, were superseded.
+/// Whether a state, written under `limit`, had expired when those numbers, or later ones, were superseded.
 pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumbers]) -> bool {
     match state {
         State::TokenBucket(state) => {
@@ -93,7 +92,7 @@ pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumb
     }
 }
 
-/// The same of a bucket, if it was written under past numbers.
+/// As [`ran_out`], for a continuously refilled bucket; `is_past` says whether it was written under past numbers.
 pub(crate) fn bucket_ran_out(
     parts: token_bucket::Parts,
     quota: &Quota,
@@ -109,7 +108,7 @@ pub(crate) fn bucket_ran_out(
     })
 }
 
-/// The same of a bucket that is refilled in steps.
+/// As [`ran_out`], for a bucket that is refilled in steps.
 pub(crate) fn stepped_bucket_ran_out(
     state: stepped_bucket::State,
     limit: u64,

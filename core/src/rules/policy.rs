@@ -1,4 +1,4 @@
-//! A policy: a named list of quotas that hold all together.
+//! A policy: a named list of quotas that a request must all satisfy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, excerpt};
 use crate::rules::quota::{Quota, parse_quotas};
 
-/// A named list of one or more quotas: a request is admitted by all of them, or nothing is taken from any.
+/// A named list of one or more quotas: a request spends under all of them or under none.
 ///
 /// The name appears in HTTP fields, keys and metrics, so it is a token of RFC 9110 (section 5.6.2): 1 to 64 of the
 /// letters, digits and ``!#$%&'*+-.^_`|~``. Within a policy, two quotas differ in algorithm, period, step or buckets:
-/// that is how their states are told apart when numbers change.
+/// these identify a quota's state when numbers change.
 ///
 /// ```
 /// use polylimit::Policy;
@@ -40,7 +40,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when
-    /// there are no quotas or more than 16, or when two agree in algorithm, period, step and buckets.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when there
+    /// are no quotas or more than 16, or when two agree in algorithm, period, step and buckets.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         check_name(name)?;
         let quotas: Arc<[Quota]> = quotas.into_iter().take(Self::MAX_QUOTAS + 1).collect();
@@ -62,21 +63,21 @@ impl Policy {
         Ok(Self { name: name.into(), quotas })
     }
 
-    /// Makes a policy of quotas in their text form, separated by `;`.
+    /// Makes a policy from quotas as text, separated by `;`.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and when a text is not a quota; see [`Quota`].
+    /// As for [`new`](Self::new), and when the text is not a list of quotas; see [`Quota`].
     pub fn parse(name: &str, quotas: &str) -> Result<Self, Error> {
         Self::new(name, parse_quotas(quotas)?)
     }
 
-    /// A policy that is named for its quotas, so that all requests for the same quotas, in every language, count
-    /// together. With a scope it is named for both. See [`Limiter::policy_for`](crate::Limiter::policy_for).
+    /// A policy that is named after its quotas, so that all requests with the same quotas, in every language, share one
+    /// budget. With a scope it is named after both. See [`Limiter::policy_for`](crate::Limiter::policy_for).
     pub(crate) fn one_off(quotas: &str, scope: Option<&str>) -> Result<Self, Error> {
         let policy = Self::new("unnamed", parse_quotas(quotas)?)?;
         let text = policy.quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join("&");
-        // These three, `&` and `^` do not stand in the text of a quota, and a scope holds no `^`: no two pairs of quotas and
-        // scope become the same name.
+        // The text of a quota contains none of the three replacement characters and no `&` or `^`, and a scope contains
+        // no `^`: different pairs of quotas and scope get different names.
         let mut name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
         if let Some(scope) = scope {
             check_scope(scope)?;
@@ -97,7 +98,7 @@ impl Policy {
         Ok(Self { name: name.into(), ..policy })
     }
 
-    /// Whether a text is written as quotas, and so is no policy's name: names hold neither `/` nor spaces.
+    /// Whether a text is a list of quotas and not a policy's name: names contain neither `/` nor spaces.
     pub(crate) fn is_quotas(text: &str) -> bool {
         text.contains(|c: char| c == '/' || c.is_whitespace())
     }

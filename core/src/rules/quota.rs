@@ -1,4 +1,4 @@
-//! A quota: an algorithm with its numbers, impossible to build invalid.
+//! A quota: an algorithm with its numbers. An invalid quota cannot be built.
 
 mod admission;
 mod algorithm;
@@ -17,9 +17,8 @@ use crate::error::Error;
 
 /// At most `limit` units per `period`, counted by an [`Algorithm`].
 ///
-/// A quota is made from its text form or with a [builder](Quota::builder); both refuse what is out of bounds, so a
-/// quota that exists is valid. Its text form is canonical: [`Display`](std::fmt::Display) prints a text that parses
-/// to an equal quota.
+/// A quota is made from text or with a [builder](Quota::builder); both refuse values that are out of bounds, so every
+/// quota is valid. [`Display`](std::fmt::Display) prints the canonical text, which parses to an equal quota.
 ///
 /// | number | bounds |
 /// |---|---|
@@ -54,8 +53,7 @@ pub struct Quota {
     tick_us: u64,
 }
 
-/// What tells one quota's state from another's within a policy: as long as it stays, changed numbers keep what was
-/// used.
+/// Identifies a quota's state within a policy: while it stays the same, changed numbers keep the use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     algorithm: Algorithm,
@@ -74,7 +72,7 @@ impl Quota {
     /// The most sub-windows of a sliding window.
     pub const MAX_BUCKETS: u32 = 60;
 
-    /// Starts a quota of `limit` units per `period`, a sliding window unless told otherwise.
+    /// Starts a quota of `limit` units per `period`; a sliding window by default.
     pub fn builder(limit: u64, period: Duration) -> QuotaBuilder {
         QuotaBuilder::new(limit, period)
     }
@@ -103,12 +101,12 @@ impl Quota {
         Self::builder(limit, Duration::from_secs(60 * 60)).build()
     }
 
-    /// How this quota counts.
+    /// The algorithm by which this quota counts.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Units per period.
+    /// The limit, in units per period.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -148,8 +146,8 @@ impl Quota {
         self.period_us
     }
 
-    /// How often a stepped token bucket gets its tokens, in whole microseconds: at most 2^53, as was checked when it
-    /// was made. 0 for every other quota.
+    /// How often a stepped token bucket gets its tokens, in whole microseconds: at most 2^53, checked when it is made. 0
+    /// for every other quota.
     pub(crate) fn step_interval_us(&self) -> u64 {
         let span = u128::from(self.step) * u128::from(self.period_us);
         span.checked_div(u128::from(self.limit)).and_then(|us| u64::try_from(us).ok()).unwrap_or(0)

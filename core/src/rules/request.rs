@@ -1,11 +1,11 @@
-//! What a caller asks about: a key, under a policy, at a cost.
+//! A caller's request: a key, a policy and a cost.
 
 use crate::error::Error;
 use crate::rules::quota::Quota;
 
 /// A key, the policy that is applied to it, and the units that the request spends.
 ///
-/// Where a limiter has one policy, the key alone is enough; text and bytes turn into a request of cost 1.
+/// Where a limiter has one policy, the key alone is enough; text and bytes convert into a request of cost 1.
 ///
 /// ```
 /// use polylimit::{Limiter, Policy, Request};
@@ -33,27 +33,26 @@ impl<'a> Request<'a> {
     /// The largest cost: 10^12 units.
     pub const MAX_COST: u64 = Quota::MAX_UNITS;
 
-    /// A request of cost 1 for a key: whom or what a policy is applied to, such as a user or an address. Any bytes, up
-    /// to [`MAX_KEY_LENGTH`](Self::MAX_KEY_LENGTH).
+    /// A request of cost 1 for a key, which identifies a client or a resource, such as a user or an address. The key is
+    /// any bytes, up to [`MAX_KEY_LENGTH`](Self::MAX_KEY_LENGTH).
     #[inline]
     pub fn new(key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self { key: key.as_ref(), policy: None, cost: 1 }
     }
 
-    /// The policy's name; it may be left out where the limiter has only one.
+    /// The policy's name; it may be left out where the limiter has only one policy.
     ///
-    /// Quotas as text, such as `100/minute; 1000/hour`, are a policy as well, which need not be registered: its name is made
-    /// of the quotas, so that all who ask for the same ones share what is used, in every process and language, and those
-    /// who ask for others do not. A limiter keeps each of them, so they are for texts in a program, not for what its users
-    /// send.
+    /// Quotas as text, such as `100/minute; 1000/hour`, are also a policy, which need not be registered: its name is made
+    /// of the quotas, so that all requests with the same quotas share one budget, in every process and language. A
+    /// limiter keeps each such policy, so the text must come from the program and never from its users.
     #[must_use]
     pub fn policy(mut self, name_or_quotas: &'a str) -> Self {
         self.policy = Some(name_or_quotas);
         self
     }
 
-    /// The units that the request spends, up to [`MAX_COST`](Self::MAX_COST). A cost of 0 is always allowed and leaves
-    /// no trace.
+    /// The units that the request spends, up to [`MAX_COST`](Self::MAX_COST). A cost of 0 is always allowed and has no
+    /// effect.
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.cost = units;
@@ -86,7 +85,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The key is not shown: it may be a secret or a person's name.
+/// `Debug` does not show the key: it may be a secret or a person's name.
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Request")

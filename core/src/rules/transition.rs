@@ -1,26 +1,26 @@
-//! The transition of a whole policy: state and request to new state, all or nothing.
+//! The transition of a whole policy: changes the states of all quotas or of none.
 //!
-//! This runs where the states live, in one piece. What it leaves is explained by [`crate::rules::explanation`].
+//! It runs where the states are, atomically. [`crate::rules::explanation`] explains its result.
 
 use crate::rules::algorithm::{QuotaRules, Rules, State};
 use crate::rules::policy::Policy;
 
-/// What is done to a key. A reset is not among them: it forgets the states, whatever they are.
+/// An operation on a key. A reset is not among them: it removes the states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Spends the cost from every quota if all admit it.
     Check,
-    /// Decides as a check and leaves no trace.
+    /// Decides like a check, without any effect.
     Peek,
     /// Spends as much of the cost as every quota admits.
     Take,
     /// Spends the cost whether it fits or not, up to saturation.
     Charge,
-    /// Gives back up to what is used.
+    /// Gives back up to the units that are used.
     Refund,
 }
 
-/// A policy's numbers, ready for the arithmetic.
+/// A policy's numbers, prepared for the arithmetic.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyRules {
     pub(crate) quotas: Box<[QuotaNumbers]>,
@@ -34,10 +34,10 @@ pub(crate) struct QuotaNumbers {
     pub(crate) count_denied: bool,
 }
 
-/// What a transition did.
+/// The result of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// Whether every quota admits the request; true for what cannot be denied.
+    /// Whether every quota admits the request; true for operations that cannot be denied.
     pub(crate) allowed: bool,
     /// The units that a check or take has spent from every quota.
     pub(crate) spent: u64,
@@ -56,7 +56,7 @@ impl PolicyRules {
         Self { quotas: numbers.collect() }
     }
 
-    /// Applies an operation to the states of one key, which stand in the order of the quotas.
+    /// Applies an operation to the states of one key, which are in the order of the quotas.
     #[inline]
     pub(crate) fn apply(
         &self,
@@ -90,7 +90,7 @@ impl PolicyRules {
 
     #[inline]
     fn check(&self, states: &mut [State], now_us: u64, cost: u64) -> Applied {
-        // What can never pass writes nothing at all.
+        // A request that can never be admitted writes nothing at all.
         if self.never_admits(cost) {
             return Applied { allowed: false, spent: 0, written: false };
         }
@@ -142,8 +142,8 @@ impl PolicyRules {
         }
     }
 
-    /// Charges the quotas that count and moves the states of the others back if the clock went back. Says whether
-    /// anything was written.
+    /// Charges the quotas with `count_denied` and moves the states of the others back if the clock went back. Returns
+    /// whether it wrote anything.
     fn charge(
         &self,
         states: &mut [State],

@@ -1,11 +1,11 @@
-//! Division by a number that is known beforehand, by a multiplication.
+//! Division by a number that is known in advance, as a multiplication.
 //!
 //! For `d` with `2^(k-1) < d <= 2^k` let `m = ceil(2^(53+k) / d)`, which is below `2^54`. Then for every `n < 2^53`
 //! `floor(n / d) = floor(n * m / 2^(53+k))` (Granlund and Montgomery, "Division by Invariant Integers using
 //! Multiplication", 1994, theorem 4.2): `m * d` exceeds `2^(53+k)` by less than `d <= 2^k`, so the quotient is too large
 //! by less than `n / 2^53 / d < 1 / d`, which is too little to reach the next integer.
 //!
-//! What is kept is `2 m`, which is multiplied by `2^10 n`: the upper half of that product is `n * m / 2^53`, and shifting
+//! The divisor keeps `2 m` and multiplies it by `2^10 n`: the upper half of that product is `n * m / 2^53`, and shifting
 //! one register takes less time than shifting two.
 
 /// A divisor from 1 to 2^53.
@@ -24,11 +24,11 @@ impl Divisor {
         debug_assert!((1..=1 << Self::BITS).contains(&divisor));
         let shift = divisor.next_power_of_two().ilog2();
         let multiplier = (1_u128 << (Self::BITS + shift)).div_ceil(u128::from(divisor));
-        // Below 2^55, as said above.
+        // Below 2^55, see above.
         Self { doubled: u64::try_from(2 * multiplier).unwrap_or(u64::MAX), shift }
     }
 
-    /// The quotient of a number below 2^53 or equal to it.
+    /// The quotient of a number up to 2^53.
     #[inline]
     pub(crate) fn quotient(self, number: u64) -> u64 {
         debug_assert!(number <= 1 << Self::BITS);

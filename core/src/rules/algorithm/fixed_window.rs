@@ -1,4 +1,4 @@
-//! A counter that starts anew every period.
+//! A counter that restarts every period.
 //!
 //! # Derivation
 //!
@@ -6,8 +6,8 @@
 //! latest multiple of the period since the epoch. Within it, `allowed = count + cost <= limit`. Each window admits at
 //! most `limit`; two that meet can admit twice that within one period, around the boundary.
 //!
-//! A window whose count is back at 0 is over. One that was started under other numbers runs to its own end, one
-//! period after its start.
+//! A window whose count is back at 0 is over. A window that started under other numbers still ends one period after its
+//! start.
 //!
 //! # Worked example
 //!
@@ -32,12 +32,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A window of that count that started then.
+    /// A window with this count and this start.
     pub(crate) fn of_parts(count: u64, start_us: u64) -> Self {
         Self { count, start_us }
     }
 
-    /// The count, and when the window started.
+    /// The count, and the start of the window.
     pub(crate) fn parts(self) -> (u64, u64) {
         (self.count, self.start_us)
     }
@@ -57,7 +57,7 @@ impl FixedWindow {
         if self.aligned { now_us - now_us % self.period_us } else { now_us }
     }
 
-    /// The state as of that time: a window that is over is a new one, and one that is ahead of the clock is moved back.
+    /// The state at `now_us`: a window that is over becomes a new one, and one that is ahead of the clock is moved back.
     fn as_of(&self, state: State, now_us: u64) -> State {
         let over =
             state.count == 0 || (state.start_us <= now_us && now_us - state.start_us >= self.period_us);

@@ -1,4 +1,5 @@
-//! A queue that drains at the rate: admission as in a token bucket, and every admitted request is told its turn.
+//! A queue that drains at the rate: admission as in a token bucket, and every admitted request gets a delay until its
+//! turn.
 //!
 //! # Derivation
 //!

@@ -5,9 +5,9 @@
 //! A unit counts while less than one period has passed since it was spent: `allowed = units + cost <= limit`. So no
 //! span of one period ever holds more than `limit` admitted units.
 //!
-//! Units spent in one microsecond share an entry, and an entry holds the running total up to and including it. The
-//! units between two entries are then a difference, and both what still counts and when enough of it expires are
-//! found by binary search.
+//! Units spent in one microsecond share an entry, and an entry holds the running total up to and including it. The units
+//! between two entries are then a difference, and a binary search finds both what still counts and when enough of it
+//! expires.
 //!
 //! When the clock went back, the units that are ahead of it are moved back to it, so that they count for one period
 //! from then on.
@@ -45,13 +45,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A log of entries in order of time: when, and the running total up to and including it, from 0.
+    /// A log of entries in order of time: each has its time and the running total up to and including it, from 0.
     pub(crate) fn of_parts(entries: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let entries = entries.into_iter().map(|(at_us, total)| Entry { at_us, total });
         Self { entries: entries.collect(), before: 0 }
     }
 
-    /// The running total before the first entry, and the entries: when, and the total up to and including it.
+    /// The running total before the first entry, and the entries: each with its time and the total up to and including
+    /// it.
     pub(crate) fn parts(
         &self,
     ) -> (u64, impl ExactSizeIterator<Item = (u64, u64)> + DoubleEndedIterator + Clone + use<'_>) {
@@ -63,7 +64,7 @@ impl State {
     }
 }
 
-/// What of a state counts at some time.
+/// The part of a state that counts at some time.
 #[derive(Clone, Copy)]
 struct View {
     /// The first entry that counts.
@@ -88,12 +89,12 @@ impl SlidingLog {
         View { first, before, used: total.wrapping_sub(before) }
     }
 
-    /// How long an entry that counts still counts; one that is ahead of the clock counts from now on.
+    /// How long an entry continues to count; one that is ahead of the clock counts from now on.
     fn expires_after_us(&self, entry: Entry, now_us: u64) -> u64 {
         entry.at_us.min(now_us) + self.period_us - now_us
     }
 
-    /// Writes the state as of that time: expired entries go, and what is ahead of the clock is moved back to it.
+    /// Brings the state to `now_us`: removes expired entries, and moves entries that are ahead of the clock back to it.
     fn bring(&self, state: &mut State, now_us: u64) -> View {
         let view = self.view(state, now_us);
         state.entries.drain(..view.first);

@@ -59,8 +59,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The counts of the sub-window `newest` and of those before it, the newest first. They are at least one and at
-    /// most one more than there are buckets; those that are missing are 0.
+    /// The counts of the sub-window `newest` and of those before it, the newest first: at least one, at most `buckets +
+    /// 1`. Missing ones are 0.
     pub(crate) fn of_parts(newest: u64, newest_first: &[u64], buckets: u32) -> Self {
         let mut counts = vec![0; buckets as usize + 1];
         let length = counts.len();
@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-/// Where in a ring of that length a sub-window is counted.
+/// The index of a sub-window in a ring of this length.
 #[expect(clippy::cast_possible_truncation, reason = "a ring has at most 61 counts")]
 fn place(number: u64, length: usize) -> usize {
     (number % length as u64) as usize
@@ -129,7 +129,7 @@ impl SlidingWindow {
         (current - state.newest..=self.buckets).zip(self.newest_first(state))
     }
 
-    /// The state without anything ahead of the clock.
+    /// The state with everything ahead of the clock moved back.
     fn not_ahead<'a>(&self, state: &'a State, current: u64) -> Cow<'a, State> {
         if state.newest <= current {
             return Cow::Borrowed(state);
@@ -151,7 +151,7 @@ impl SlidingWindow {
         *state = State { newest: current, counts: counts.into() };
     }
 
-    /// What of a sub-window that is sliding out still counts.
+    /// The part of a sub-window's units that still counts while it slides out.
     fn inside(&self, oldest: u64, elapsed: u64) -> u64 {
         (oldest * (self.width - elapsed)).div_ceil(self.width)
     }
@@ -165,7 +165,8 @@ impl SlidingWindow {
         used.sum()
     }
 
-    /// Writes the state as of that time: what has slid out is cleared, what is ahead of the clock is moved back.
+    /// Brings the state to the current sub-window: clears what has slid out, and moves units that are ahead of the clock
+    /// back.
     fn bring(&self, state: &mut State, current: u64) {
         if state.counts.is_empty() {
             *state = State { newest: current, counts: vec![0; self.length()].into() };
@@ -230,8 +231,8 @@ impl Rules for SlidingWindow {
         let (current, _) = self.position(now_us);
         let state = self.not_ahead(state, current);
         let target = self.limit - cost;
-        // Sums from the newest on: the first sub-window with which they pass the target is the one whose sliding out
-        // decides, since all newer ones fit beside it.
+        // Sums from the newest on: the first sub-window whose units bring the sum above the target decides when the
+        // request fits, since all newer ones fit beside it.
         let mut newer = 0;
         for (age, count) in self.by_age(&state, current) {
             if newer + count > target {

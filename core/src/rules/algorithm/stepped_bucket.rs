@@ -2,9 +2,9 @@
 //!
 //! # Derivation
 //!
-//! `step` tokens arrive every `interval = step * period / limit` microseconds, which is whole (checked when the quota
-//! is made). The refill clock starts when a full bucket is first spent from, so the state is how many units are used
-//! and when the clock last struck:
+//! `step` tokens arrive every `interval = step * period / limit` microseconds, which is whole (checked when the quota is
+//! made). The refill clock starts with the first spending from a full bucket, so the state is how many units are used and
+//! when the clock last struck:
 //!
 //! ```text
 //! strikes = floor((now - at) / interval);  used = max(0, used - strikes * step);  at += strikes * interval
@@ -15,8 +15,8 @@
 //!
 //! # Worked example
 //!
-//! `50/day token_bucket burst=200 step=50`: 50 tokens arrive every day. 150 are spent at 0 s; 50 remain. A cost of 60
-//! at 1 s has to wait for the next strike, 86,399 s later. Full again is the bucket after 3 strikes.
+//! `50/day token_bucket burst=200 step=50`: 50 tokens arrive every day. 150 are spent at 0 s; 50 remain. A cost of 60 at
+//! 1 s has to wait for the next strike, 86,399 s later. The bucket is full again after 3 strikes.
 //!
 //! # Changed numbers
 //!
@@ -41,7 +41,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A bucket of that use, whose clock last struck then.
+    /// A bucket with these used units, whose clock last struck at `at_us`.
     pub(crate) fn of_parts(used: u64, at_us: u64) -> Self {
         Self { used, at_us }
     }
@@ -65,12 +65,12 @@ impl SteppedBucket {
         SATURATION * self.capacity
     }
 
-    /// The state as of that time: what has arrived is refilled, and a clock that is ahead is moved back.
+    /// The state at `now_us`: arrived tokens are added, and a clock that is ahead is moved back.
     fn as_of(&self, state: State, now_us: u64) -> State {
         let at_us = state.at_us.min(now_us);
         let strikes = (now_us - at_us) / self.interval_us;
         let used = state.used.min(self.saturated()).saturating_sub(strikes.saturating_mul(self.step));
-        // The clock of a full bucket stands still until it is spent from.
+        // The clock of a full bucket stands still until units are spent.
         State { used, at_us: if used == 0 { now_us } else { at_us + strikes * self.interval_us } }
     }
 

@@ -1,4 +1,4 @@
-//! What the tests of the algorithms share.
+//! Helpers for the tests of the algorithms.
 
 use crate::rules::quota::Quota;
 

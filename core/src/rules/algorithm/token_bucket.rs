@@ -2,9 +2,9 @@
 //!
 //! # Derivation
 //!
-//! A bucket holds `capacity` tokens and gets `limit` of them per `period`, so one token every `period / limit`, which
-//! is seldom whole. Multiplied by `limit` it is: let a token be worth `period` units of debt and let every tick repay
-//! `limit` of them. Both are divided by their greatest common divisor. Then everything is an integer:
+//! A bucket holds `capacity` tokens and gets `limit` of them per `period`, so one token every `period / limit`, which is
+//! rarely a whole number. To keep integers, a token is worth `period` units of debt and every tick repays `limit` of
+//! them, both divided by their greatest common divisor:
 //!
 //! ```text
 //! token    = (period / tick) / g        rate = limit / g        g = gcd(limit, period / tick)
@@ -12,9 +12,9 @@
 //! allowed  = debt + cost * token <= capacity * token;  then debt += cost * token
 //! ```
 //!
-//! A full bucket has no debt. `debt / rate` is how many ticks it takes to be full again; that is the virtual
-//! scheduling of the Generic Cell Rate Algorithm (ITU-T I.371, annex A) seen from now: its theoretical arrival time is
-//! `at + debt / rate`.
+//! A full bucket has no debt. It takes `debt / rate` ticks to be full again. This is the virtual scheduling of the
+//! Generic Cell Rate Algorithm (ITU-T I.371, annex A), relative to now: its theoretical arrival time is `at + debt /
+//! rate`.
 //!
 //! # Worked example
 //!
@@ -24,9 +24,10 @@
 //!
 //! # Changed numbers
 //!
-//! A debt means a time only under the numbers it was made with, so the state names them. Under other numbers the debt
-//! becomes the one that takes as long to repay (rounded up to the microsecond), at most that of a saturated bucket.
-//! This is computed from the moment of the last write, so that it does not matter when it is computed.
+//! A debt corresponds to a time only under the numbers with which it was counted, so the state names them. Under other
+//! numbers the debt becomes the one that takes as long to repay (rounded up to the microsecond), at most that of a
+//! saturated bucket. The conversion starts from the moment of the last write, so its result does not depend on when it is
+//! computed.
 
 use crate::rules::algorithm::divisor::Divisor;
 use crate::rules::algorithm::{Explanation, Rules};
@@ -35,22 +36,22 @@ use crate::rules::quota::tick::{SATURATION, gcd};
 
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
-    /// What a token is worth, in units of debt.
+    /// The debt that one token is worth.
     token: u64,
-    /// Divides by it.
+    /// Divides by `token`.
     by_token: Divisor,
-    /// How much debt a tick repays.
+    /// The debt that one tick repays.
     rate: u64,
     /// The debt of an empty bucket.
     empty: u64,
-    /// The debt beyond which nothing can be charged: at most 2^53, as was checked when the quota was made.
+    /// The debt beyond which nothing can be charged: at most 2^53, checked when the quota is made.
     saturated: u64,
     tick_us: u64,
     period_us: u64,
     numbers: Numbers,
 }
 
-/// The numbers that a debt was counted with: the limit (below 2^40) and, above it, the tick's power of ten.
+/// The numbers under which a debt was counted: the limit (below 2^40) and, above it, the tick's power of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Numbers(u64);
 
@@ -74,25 +75,25 @@ impl Numbers {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
     debt: u64,
-    /// When the debt was that, in ticks since the epoch.
+    /// The time of `debt`, in ticks since the epoch.
     at: u64,
     numbers: Numbers,
 }
 
-/// What a state is made of, for a store that keeps it as bytes.
+/// The parts of a state, for a store that keeps it as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) debt: u64,
     /// In ticks since the epoch.
     pub(crate) at: u64,
-    /// The limit that the debt was counted with.
+    /// The limit under which the debt was counted.
     pub(crate) limit: u64,
-    /// The tick that both were counted with, in microseconds: a power of ten.
+    /// The tick in which both were counted, in microseconds: a power of ten.
     pub(crate) tick_us: u64,
 }
 
 impl State {
-    /// A state of these parts; the time in microseconds has to be one that a clock can show.
+    /// A state of these parts. Its time in microseconds must be one that a clock can show.
     pub(crate) fn of_parts(parts: Parts) -> Self {
         let Parts { debt, at, limit, tick_us } = parts;
         Self { debt, at, numbers: Numbers::new(limit, tick_us) }
@@ -133,7 +134,7 @@ impl TokenBucket {
         if self.tick_us == 1 { us } else { us / self.tick_us }
     }
 
-    /// The debt as of that time, and that time in ticks: what was repaid is repaid, and a state that is ahead of the
+    /// The debt at `now_us`, and that time in ticks: the debt is reduced by what was repaid, and a state ahead of the
     /// clock is moved back.
     #[expect(clippy::inline_always, reason = "a call takes longer")]
     #[inline(always)]
@@ -151,8 +152,8 @@ impl TokenBucket {
     fn repaid(&self, debt: u64, at: u64, now_us: u64) -> (u64, u64) {
         let now = self.ticks(now_us);
         let passed = now.saturating_sub(at);
-        // Most limits divide their period, so that nothing need be multiplied. A product beyond 64 bits is beyond any
-        // debt as well.
+        // Most limits divide their period, and then nothing has to be multiplied. A product beyond 64 bits exceeds any
+        // debt.
         let repaid = if self.rate == 1 { passed } else { passed.saturating_mul(self.rate) };
         (debt.min(self.saturated).saturating_sub(repaid), now)
     }
@@ -166,7 +167,7 @@ impl TokenBucket {
         }
         let (limit, tick_us) = (state.numbers.limit(), state.numbers.tick_us());
         let rate = limit / gcd(limit, self.period_us / tick_us);
-        // A state that was read from bytes may hold any debt.
+        // A state that was read from bytes may have any debt.
         let full_at_us = u128::from(state.at + state.debt.div_ceil(rate)) * u128::from(tick_us);
         let at = self.ticks(state.at * tick_us);
         let span_us = full_at_us - u128::from(at * self.tick_us);
@@ -174,7 +175,7 @@ impl TokenBucket {
         State { debt: u64::try_from(debt).unwrap_or(u64::MAX), at, numbers: self.numbers }
     }
 
-    /// How long until so much debt is repaid: until the first microsecond whose tick has repaid it.
+    /// How long until this much debt is repaid: until the first microsecond whose tick has repaid it.
     #[expect(clippy::inline_always, reason = "a call takes longer")]
     #[inline(always)]
     fn repaid_after_us(&self, debt: u64, now_us: u64) -> u64 {
@@ -187,7 +188,7 @@ impl TokenBucket {
         }
     }
 
-    /// How long until the debt from before `spent` units were added to it is repaid.
+    /// How long until the debt before the last `spent` units is repaid.
     pub(crate) fn turn_after_us(&self, state: &State, now_us: u64, spent: u64) -> u64 {
         let before = self.as_of(state, now_us).0.saturating_sub(spent.saturating_mul(self.token));
         self.repaid_after_us(before, now_us)

@@ -1,4 +1,4 @@
-//! Records of buckets that are refilled continuously.
+//! Records of continuously refilled buckets.
 
 use crate::rules::algorithm::State;
 use crate::rules::algorithm::token_bucket::{self, Parts};
@@ -10,16 +10,16 @@ use crate::rules::quota::tick::SATURATION;
 
 const MAX_DEBT: u64 = 1 << 53;
 const MAX_TICK_EXPONENT: u8 = 13;
-/// A short record has five bytes for it.
+/// The largest debt that fits the five bytes of a short record.
 const MAX_SHORT_DEBT: u64 = (1 << 40) - 1;
 
-/// Whether the records of a bucket are short, whatever it owes.
+/// Whether a bucket's records are short, whatever its debt is.
 pub(crate) fn is_short(quota: &Quota) -> bool {
     let token = || u128::from(quota.period_us() / quota.limit());
     repays_one(quota) && u128::from(SATURATION * quota.capacity()) * token() <= u128::from(MAX_SHORT_DEBT)
 }
 
-/// The state that a record means under a quota; `None` when it is malformed.
+/// Reads a record of a quota; `None` when it is malformed.
 pub(crate) fn read(form: Form, mut record: Reader<'_>, quota: &Quota, past: &[PastNumbers]) -> Option<State> {
     match form {
         Form::ShortBucket => {
@@ -49,13 +49,13 @@ fn read_long(mut record: Reader<'_>) -> Option<Parts> {
     fits.then_some(Parts { debt, at, limit, tick_us })
 }
 
-/// The state, unless nothing was used any more when the numbers that it was written under were superseded.
+/// The state; fresh when nothing was used any more at the time when its numbers were superseded.
 fn state(parts: Parts, quota: &Quota, past: &[PastNumbers], is_past: bool) -> State {
     let kept = (!bucket_ran_out(parts, quota, past, is_past)).then(|| token_bucket::State::of_parts(parts));
     State::TokenBucket(kept.unwrap_or_default())
 }
 
-/// Appends the record of a state, if it holds something.
+/// Appends the record of a state, if the state has use.
 pub(crate) fn write(out: &mut Bytes, state: token_bucket::State, quota: &Quota, tag: Tag) {
     let Parts { debt, at, limit, tick_us } = state.parts();
     if debt == 0 {

@@ -1,13 +1,13 @@
 //! A log as bytes.
 //!
-//! Origin (7, us), bytes of a total w (1), the total before the first entry (w), then for each entry the time since the
-//! origin (6, us) and the running total (w). Totals wrap around; only differences count.
+//! The origin (7, us), the bytes of a total w (1), the total before the first entry (w), then for each entry the time
+//! since the origin (6, us) and the running total (w). Totals wrap around; only differences count.
 
 use crate::rules::algorithm::sliding_log;
 use crate::rules::codec::reader::Reader;
 use crate::rules::codec::{Bytes, MAX_US, put};
 
-/// The state of a log; `None` when the bytes are malformed.
+/// Reads the state of a log; `None` when the bytes are malformed.
 pub(crate) fn read(bytes: &[u8]) -> Option<sliding_log::State> {
     let mut bytes = Reader(bytes);
     let (origin_us, width) = (bytes.number(7)?, usize::from(bytes.byte()?));
@@ -29,11 +29,11 @@ pub(crate) fn read(bytes: &[u8]) -> Option<sliding_log::State> {
     Some(sliding_log::State::of_parts(entries))
 }
 
-/// Appends the bytes of a log; none when it holds nothing.
+/// Appends the bytes of a log; none when it is empty.
 pub(crate) fn write(state: &sliding_log::State, out: &mut Bytes) {
     let (before, entries) = state.parts();
     let newest = entries.clone().next_back().map_or(0, |(_, total)| total.wrapping_sub(before));
-    // Totals count from 0 here, so they are as large as what the log holds.
+    // Written totals start at 0, so they are no larger than the number of units in the log.
     let width = if newest < 1 << 31 { 4 } else { 6 };
     out.reserve(8 + width + entries.len() * (6 + width));
     let mut origin_us = None;

@@ -25,19 +25,19 @@ struct QuotaCodec {
     past: Box<[PastNumbers]>,
 }
 
-/// A record that was found: its form, its tag, and what comes after.
+/// A record: its form, its tag, and the bytes after them.
 type Record<'a> = (Form, Tag, Reader<'a>);
 
 impl PolicyCodec {
-    /// For a policy, of which this process knows these past numbers, oldest first.
+    /// A codec for a policy, with the past numbers of it that this process knows, oldest first.
     pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
         let quotas = policy.quotas().iter();
         let quotas = quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, superseded) });
         Self { policy: policy.clone(), quotas: quotas.collect() }
     }
 
-    /// The states that bytes mean; `None` when they are malformed. No bytes are a key that was never seen, and so are
-    /// the logs here: they have bytes of their own.
+    /// Reads the states; `None` when the bytes are malformed. No bytes mean a key that was never seen. Logs are fresh
+    /// here, since they have their own bytes.
     pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
         let mut records = SmallVec::<[Record<'_>; 4]>::new();
         let mut rest = Reader(bytes);
@@ -53,8 +53,8 @@ impl PolicyCodec {
         each.collect()
     }
 
-    /// The states at the beginning of bytes that hold a record of every quota, in their order, and go on after them;
-    /// `None` when they do not.
+    /// Reads the states at the beginning of bytes that hold one record per quota, in their order, with more bytes after
+    /// them; `None` when the bytes do not.
     pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>) -> Option<States> {
         let each = self.policy.quotas().iter().zip(&self.quotas).map(|(quota, codec)| {
             let (form, tag, record) = next_record(bytes)?;
@@ -63,7 +63,7 @@ impl PolicyCodec {
         each.collect()
     }
 
-    /// Appends the bytes of states; none when nothing is used. Logs are left out.
+    /// Appends the bytes of the states; none when nothing is used. Logs are left out.
     pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, codec), state) in self.policy.quotas().iter().zip(&self.quotas).zip(states) {
             match state {

@@ -1,6 +1,6 @@
-//! Reads numbers from bytes that may be anything.
+//! Reads numbers from untrusted bytes.
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -15,12 +15,12 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// A big-endian number of that many bytes, at most 8.
+    /// Reads a big-endian number of `length` bytes, at most 8.
     pub(crate) fn number(&mut self, length: usize) -> Option<u64> {
         self.bytes(length).map(number)
     }
 
-    /// How many bytes come next, said in that many bytes.
+    /// Reads a length, which is a number of `length` bytes.
     pub(crate) fn length(&mut self, length: usize) -> Option<usize> {
         self.number(length).and_then(|length| usize::try_from(length).ok())
     }
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The big-endian number that at most 8 bytes are.
+/// The big-endian number in at most 8 bytes.
 pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

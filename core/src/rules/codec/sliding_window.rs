@@ -1,4 +1,4 @@
-//! Records of counters of sub-windows.
+//! Records of sliding windows.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -8,10 +8,10 @@ use crate::rules::codec::reader::Reader;
 use crate::rules::codec::{Bytes, Form, MAX_US, Tag, put};
 use crate::rules::quota::Quota;
 
-/// A count has at most this many bytes.
+/// The most bytes of a count.
 pub(crate) const MAX_COUNT_BYTES: u8 = 6;
 
-/// The state that a record means; `None` when it is malformed.
+/// Reads a record of a quota; `None` when it is malformed.
 pub(crate) fn read(form: Form, mut record: Reader<'_>, quota: &Quota) -> Option<State> {
     let buckets = quota.buckets().unwrap_or(1);
     let (bytes, length, newest) = (record.byte()?, record.byte()?, record.number(7)?);
@@ -30,7 +30,8 @@ pub(crate) fn read(form: Form, mut record: Reader<'_>, quota: &Quota) -> Option<
     let older: u64 = counts[1..usize::from(length)].iter().sum();
     match sum.checked_sub(older) {
         Some(newest) => counts[0] = newest,
-        // The script goes by the sum, and heals it when it needs the newest.
+        // The sum is smaller than the other counts. The script trusts the sum and repairs the counts when it needs the
+        // newest.
         None => counts[1..usize::from(length)].fill(0),
     }
     // Nothing was counted before the epoch.
@@ -39,7 +40,7 @@ pub(crate) fn read(form: Form, mut record: Reader<'_>, quota: &Quota) -> Option<
     Some(State::SlidingWindow(sliding_window::State::of_parts(newest, &counts, buckets)))
 }
 
-/// Appends the record of a state, if it holds something.
+/// Appends the record of a state, if the state has use.
 pub(crate) fn write(out: &mut Bytes, state: &sliding_window::State, tag: Tag) {
     let (newest, counts) = state.parts();
     let counts: SmallVec<[u64; 16]> = counts.collect();

@@ -1,10 +1,10 @@
-//! Which quota of a policy a record belongs to.
+//! The tag that tells which quota of a policy a record belongs to.
 
 use sha2::{Digest, Sha256};
 
 use crate::rules::quota::Quota;
 
-/// The first bytes of a digest of what tells quotas apart: algorithm, period, step and buckets.
+/// The first bytes of a digest of the quota's identity: algorithm, period, step and buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) [u8; 4]);
 
@@ -33,7 +33,7 @@ mod tests {
         assert_ne!(tag("5/m token_bucket"), tag("5/m leaky_bucket"));
         assert_ne!(tag("5/m token_bucket"), tag("5/m token_bucket step=5"));
         assert_ne!(tag("5/m buckets=1"), tag("5/m buckets=2"));
-        // Stored states depend on it.
+        // Stored states depend on this value.
         assert_eq!(tag("5/m token_bucket"), TOKEN_BUCKET_OF_A_MINUTE);
     }
 

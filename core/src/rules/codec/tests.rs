@@ -51,7 +51,7 @@ fn log_bytes(state: &crate::rules::algorithm::sliding_log::State) -> Bytes {
     bytes
 }
 
-/// Every quota's view at some time.
+/// Every quota's usage at some time.
 fn views(rules: &PolicyRules, states: &[State], now_us: u64) -> Vec<(u64, u64, u64)> {
     let view = |(quota, state): (&crate::rules::transition::QuotaNumbers, &State)| {
         let room = quota.rules.room(state, now_us);
@@ -83,7 +83,7 @@ proptest! {
             prop_assert_eq!(views(&rules, &read, then_us), views(&rules, &states, then_us));
         }
         prop_assert_eq!(written(&codec, &read), bytes.clone());
-        // Another policy takes what it knows and skips the rest.
+        // Another policy reads the records that it knows and skips the rest.
         prop_assert!(PolicyCodec::new(&to, &[]).read(&bytes).is_some());
     }
 
@@ -119,7 +119,7 @@ proptest! {
     }
 }
 
-/// Whatever the bytes are, what they mean can be worked with.
+/// Reads any bytes; the states that they mean can be operated on.
 fn try_bytes(
     policy: &Policy,
     superseded: &[Superseded],
@@ -149,7 +149,7 @@ fn bucket_record_is_short_where_a_microsecond_repays_one_and_debt_fits() {
     ] {
         let policy = policy(quotas);
         let mut states: States = policy.quotas().iter().map(State::fresh).collect();
-        // Saturates.
+        // The charge saturates the use.
         PolicyRules::new(&policy).apply(&mut states, NOW_US, Operation::Charge, 10_000);
         assert_eq!(written(&PolicyCodec::new(&policy, &[]), &states).len(), length, "{quotas}");
     }

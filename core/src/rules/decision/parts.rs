@@ -1,27 +1,27 @@
-//! A decision of its parts.
+//! A decision made from its parts.
 
 use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 
-/// What a decision consists of, for a language that hands decisions around as plain values of its own and takes one
-/// back to write [`headers`](crate::http::headers).
+/// The parts of a decision, for a language that represents decisions as plain values of its own and passes one back to
+/// write [`headers`](crate::http::headers).
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionParts<'a> {
     /// Whether the request was admitted.
     pub allowed: bool,
-    /// The delay of an admitted request, or how long until a denied one would be admitted, in microseconds; `None` is
+    /// The delay of an admitted request, or how long until a denied one would be admitted, in microseconds; `None` means
     /// never.
     pub wait_us: Option<u64>,
-    /// Where the answer came from.
+    /// Which part made the decision.
     pub source: Source,
-    /// Why it is not what a healthy store would have answered.
+    /// Why the decision may differ from what a healthy store would have answered.
     pub degraded: Option<Degradation>,
-    /// Each quota's own view, in the policy's order.
+    /// Each quota's usage, in the policy's order.
     pub quotas: &'a [QuotaUsage],
 }
 
 impl Decision {
-    /// The decision that has these parts.
+    /// Makes the decision with these parts.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, an admitted request waits for

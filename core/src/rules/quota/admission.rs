@@ -1,11 +1,11 @@
-//! How much a quota can admit, over any span of real time.
+//! How much a quota can admit in any span of real time.
 
 use std::time::Duration;
 
 use crate::rules::quota::{Algorithm, Quota};
 
 impl Quota {
-    /// The most units that this quota admits to one key in any span of real time of that length, without faults.
+    /// The most units that this quota admits to one key in any span of real time of this length, without faults.
     ///
     /// With B the capacity, L the limit, P the period and W the span:
     ///
@@ -36,7 +36,7 @@ impl Quota {
             Counting::Refilled { each_us, tokens } => {
                 let arrivals = match self.step {
                     0 => self.whole_ticks(span_us).saturating_mul(limit) / u128::from(self.period_us),
-                    // The first strike may come at once.
+                    // The first refill may come at once.
                     _ => (span_us / each_us + 1).saturating_mul(tokens),
                 };
                 arrivals.saturating_add(u128::from(self.capacity))
@@ -48,8 +48,8 @@ impl Quota {
         u64::try_from(most).unwrap_or(u64::MAX)
     }
 
-    /// A time before the end of which so many units cannot be admitted to one key, however little was used before: every
-    /// shorter span is one of which [`most_admitted`](Self::most_admitted) is certainly less, in microseconds.
+    /// A lower bound on the time in which `units` units can be admitted to one key, in microseconds: for every shorter
+    /// span [`most_admitted`](Self::most_admitted) is less than `units`.
     pub(crate) fn least_span_us(&self, units: u64) -> u64 {
         let units = u128::from(units);
         let span_us = match self.counting() {
@@ -57,7 +57,7 @@ impl Quota {
             Counting::Refilled { each_us, tokens } => {
                 let missing = units.saturating_sub(u128::from(self.capacity));
                 match self.step {
-                    // One tick may be about to strike. Rounded down, so that it may follow a time that was rounded up.
+                    // One tick may be about to end. Rounded down, so that a time that was rounded up may precede it.
                     0 => (missing * u128::from(self.period_us) / u128::from(self.limit))
                         .saturating_sub(u128::from(self.tick_us - 1)),
                     _ => missing.div_ceil(tokens).saturating_sub(1) * each_us,
@@ -77,7 +77,7 @@ impl Quota {
         span_us.div_ceil(tick_us) * tick_us
     }
 
-    /// How long a unit counts in full at least, in microseconds; `None` for a bucket, which repays and never forgets.
+    /// How long a unit counts in full at least, in microseconds; `None` for a bucket, whose debt is repaid gradually.
     pub(crate) fn forgets_after_us(&self) -> Option<u64> {
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => None,
@@ -106,11 +106,11 @@ impl Quota {
     }
 }
 
-/// What bounds the admission of an algorithm.
+/// What bounds an algorithm's admission.
 enum Counting {
-    /// The capacity, and what is refilled: continuously, or so many tokens each time.
+    /// The capacity, and the refill: continuous, or `tokens` every `each_us`.
     Refilled { each_us: u128, tokens: u128 },
-    /// The limit in any span of that length, and for some algorithms once more.
+    /// The limit in any span of `span_us`, and for some algorithms `extra` times more.
     Windows { span_us: u128, extra: u128 },
 }
 

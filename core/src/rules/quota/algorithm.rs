@@ -1,20 +1,20 @@
-//! Which algorithms there are, by name.
+//! The algorithms and their names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
 
-/// How a quota counts what was used. What each admits at most, over any span of real time, stands in the table of
-/// the [crate documentation](crate#how-much-each-algorithm-can-admit).
+/// How a quota counts. The table in the [crate documentation](crate#how-much-each-algorithm-can-admit) says how much each
+/// admits at most over any span of real time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// A bucket of `burst` tokens that is refilled continuously (GCRA), or `step` tokens at a time.
     TokenBucket,
-    /// A queue of `burst` places that drains at the rate; an admitted request is told how long to wait.
+    /// A queue of `burst` places that drains at the rate; an admitted request gets the delay until its turn.
     LeakyBucket,
-    /// A counter that starts anew every period.
+    /// A counter that restarts every period.
     FixedWindow,
     /// Counters of sub-windows, the oldest of which slides out in proportion. The default.
     #[default]
@@ -39,12 +39,12 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that name, if there is one.
+    /// The algorithm with this name, if there is one.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Whether `burst` has a meaning: the two buckets have a capacity of their own.
+    /// Whether `burst` applies: the two buckets have a capacity of their own.
     pub(crate) const fn is_bucket(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
     }

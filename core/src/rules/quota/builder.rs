@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::rules::quota::{Algorithm, Quota, tick};
 use crate::units::micros;
 
-/// The settings that can be refused, so that a text can say in which column the refused one stands.
+/// The settings that can be refused, so that the parser can report the column of the refused one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     Limit,
@@ -32,7 +32,7 @@ impl Setting {
     }
 }
 
-/// Which setting was refused, and why.
+/// The refused setting and the error message.
 pub(crate) struct Refusal {
     pub(crate) setting: Setting,
     pub(crate) message: String,
@@ -75,37 +75,40 @@ impl QuotaBuilder {
         }
     }
 
-    /// How to count; a sliding window unless told otherwise.
+    /// The algorithm; a sliding window by default.
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         self
     }
 
-    /// The capacity of a bucket, in units; `limit` unless told otherwise. Token and leaky bucket only.
+    /// The capacity of a bucket in units, 1 to [`MAX_UNITS`](Quota::MAX_UNITS); `limit` by default. Token and leaky
+    /// bucket only.
     pub fn burst(mut self, units: u64) -> Self {
         self.burst = Some(units);
         self
     }
 
-    /// Tokens arrive so many at a time instead of one by one. Token bucket only.
+    /// The bucket gets this many tokens at a time, 1 to [`MAX_UNITS`](Quota::MAX_UNITS), instead of one by one. Token
+    /// bucket only.
     pub fn step(mut self, units: u64) -> Self {
         self.step = Some(units);
         self
     }
 
-    /// Into how many sub-windows the period is cut. Sliding window only.
+    /// The number of sub-windows of the period, 1 to [`MAX_BUCKETS`](Quota::MAX_BUCKETS); 10 by default where the period
+    /// divides by 10, otherwise 1. Sliding window only.
     pub fn buckets(mut self, buckets: u32) -> Self {
         self.buckets = Some(buckets);
         self
     }
 
-    /// Windows start at multiples of the period since the Unix epoch. Fixed window only.
+    /// Whether windows start at multiples of the period since the Unix epoch. Fixed window only.
     pub fn aligned(mut self, aligned: bool) -> Self {
         self.aligned = aligned;
         self
     }
 
-    /// Denied requests are charged too, so that a client that does not wait stays out.
+    /// Whether denied requests are charged too, so that a client that keeps asking stays denied.
     pub fn count_denied(mut self, count_denied: bool) -> Self {
         self.count_denied = count_denied;
         self
@@ -114,7 +117,7 @@ impl QuotaBuilder {
     /// Checks every bound and makes the quota.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the setting, what it was and what is allowed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the setting, its value and what is allowed.
     pub fn build(self) -> Result<Quota, Error> {
         self.check().map_err(|refusal| Error::invalid_argument(refusal.message))
     }
@@ -214,8 +217,8 @@ pub(crate) fn default_buckets(period_us: u64) -> u32 {
     if period_us.is_multiple_of(10) { 10 } else { 1 }
 }
 
-/// The tick in which the quota can count exactly. Every wait has to fit 63 bits of microseconds. A stepped bucket counts microseconds; its refill interval must be
-/// whole, and the longest wait that it can ever require must stay exact too.
+/// The tick in which the quota can count exactly. Every wait must fit 63 bits of microseconds. A stepped bucket counts
+/// microseconds; its refill interval must be whole, and its longest wait must stay exact too.
 fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
     if quota.limit == 0 {
         return Ok(1);
@@ -241,7 +244,7 @@ fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
     })
 }
 
-/// How long a saturated bucket takes to be full again.
+/// How long a saturated bucket takes to become full.
 fn longest_wait_us(quota: &Quota) -> u128 {
     let saturated = u128::from(tick::SATURATION) * u128::from(quota.capacity);
     (saturated * u128::from(quota.period_us)).div_ceil(u128::from(quota.limit))

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::rules::quota::builder::default_buckets;
 use crate::rules::quota::{Algorithm, Quota};
 
-/// The units of a period from long to short: microseconds, the word for one of them, the letters behind a number.
+/// The units of a period from long to short: microseconds, the word for one unit, the letters after a number.
 pub(crate) const UNITS: [(u64, &str, &str); 7] = [
     (7 * 86_400_000_000, "week", "w"),
     (86_400_000_000, "day", "d"),
@@ -16,7 +16,8 @@ pub(crate) const UNITS: [(u64, &str, &str); 7] = [
     (1, "us", "us"),
 ];
 
-/// The canonical text form: what is the default is left out, and the period is in the longest unit that divides it.
+/// The canonical text: settings that equal the default are left out, and the period is in the longest unit that divides
+/// it.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.limit)?;

@@ -1,4 +1,4 @@
-//! Reads quotas from their text form.
+//! Parses quotas from text.
 //!
 //! ```text
 //! quotas   = quota { ";" quota }
@@ -8,7 +8,7 @@
 //! setting  = algorithm | "burst=" n | "step=" n | "buckets=" n | "aligned" | "count_denied"
 //! ```
 //!
-//! `per` and units may be written in upper case, but for a lone `M`, which may mean a month.
+//! `per` and units may be in upper case, except for a single `M`, which could mean a month.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -22,11 +22,11 @@ use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
 impl FromStr for Quota {
     type Err = Error;
 
-    /// Reads one quota, such as `10/s token_bucket burst=20`.
+    /// Parses one quota, such as `10/s token_bucket burst=20`.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with what was read, at which column (counted in
-    /// characters, from 1), and what is allowed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the text at fault, its column (counted in characters,
+    /// from 1), and what is allowed.
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.find(';') {
             None => Reader { text }.quota(Span { start: 0, end: text.len() }),
@@ -35,7 +35,7 @@ impl FromStr for Quota {
     }
 }
 
-/// Reads quotas separated by `;`, such as `10/s; 1000/h`.
+/// Parses quotas separated by `;`, such as `10/s; 1000/h`.
 pub(crate) fn quotas(text: &str) -> Result<Vec<Quota>, Error> {
     let reader = Reader { text };
     reader
@@ -45,7 +45,7 @@ pub(crate) fn quotas(text: &str) -> Result<Vec<Quota>, Error> {
         .collect()
 }
 
-/// A stretch of the text, in bytes; it starts and ends between characters.
+/// A part of the text, in bytes; it starts and ends between characters.
 #[derive(Clone, Copy)]
 struct Span {
     start: usize,
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         Error::invalid_argument(format!("quota at column {column}: {message}"))
     }
 
-    /// The parts of a span between separators, empty ones included.
+    /// The parts of a span between separators, including empty ones.
     fn split(&self, span: Span, separator: fn(char) -> bool) -> Vec<Span> {
         let mut parts = Vec::new();
         let mut start = span.start;
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The limit and the first word of the period: what stands before and after `/` or `per`.
+    /// The limit and the first word of the period: the parts before and after `/` or `per`.
     fn around_separator(
         &self,
         first: Span,
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         read.replace('_', "").parse().map_err(|_| self.error(span.start, "a number up to 1000000000000"))
     }
 
-    /// A number, if there is one, and a unit, which may be the next word.
+    /// An optional number and a unit, which may be the next word.
     fn period(
         &self,
         span: Span,
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
             "" => 1,
             count => count.parse().unwrap_or(u64::MAX),
         };
-        // A period too long for the multiplication is too long for a quota as well: the builder refuses it.
+        // A period that is too long for the multiplication is also too long for a quota, and the builder refuses it.
         Ok(Duration::from_micros(count.saturating_mul(unit_us)))
     }
 
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
         settings.builder = match setting {
             Setting::Burst => builder.burst(number),
             Setting::Step => builder.step(number),
-            // More than 2^32 sub-windows are as many too many as 2^32.
+            // More than 2^32 sub-windows are refused in the same way as 2^32.
             Setting::Buckets => builder.buckets(u32::try_from(number).unwrap_or(u32::MAX)),
             Setting::Aligned => builder.aligned(true),
             _ => builder.count_denied(true),
@@ -228,14 +228,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What the words so far have set, and where they stand.
+/// The settings of the words so far, and their positions.
 struct Settings {
     builder: QuotaBuilder,
     places: Vec<(Setting, usize)>,
     algorithm: bool,
 }
 
-/// A unit in lower case, unless it is `M`, which is the sign of a month as well.
+/// A unit in lower case, except for `M`, which could mean a month.
 fn lower_case(unit: &str) -> Cow<'_, str> {
     if unit == "M" || !unit.bytes().any(|byte| byte.is_ascii_uppercase()) {
         Cow::Borrowed(unit)

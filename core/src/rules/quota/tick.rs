@@ -1,4 +1,4 @@
-//! In what unit of time a quota counts, so that no product passes 2^53.
+//! The unit of time in which a quota counts, so that no product exceeds 2^53.
 //!
 //! Redis scripts compute in doubles, which hold every integer up to 2^53 exactly. So a bucket and a sliding window
 //! count time in ticks: the finest power of ten of a microsecond for which their largest product stays within that.
@@ -14,7 +14,7 @@
 /// The largest integer up to which every integer is exact in a double.
 pub(crate) const MAX_EXACT: u128 = 1 << 53;
 
-/// How many times its capacity the use of a quota may reach by `charge` before it saturates.
+/// How many times its capacity a quota's use may reach by `charge` before it saturates.
 pub(crate) const SATURATION: u64 = 8;
 
 /// The tick in microseconds of a continuously refilled bucket, or `None` when no tick that divides the period fits.
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_fits_no_tick_has_none() {
-        // An odd number of microseconds is divided by no tick but one.
+        // For an odd number of microseconds the only tick is one microsecond.
         assert_eq!(of_bucket(1, 1_000_000_000_001, 1_000_000_000_000), None);
         assert_eq!(of_sliding_window(1_000_000_000_000, 1_000_001), None);
     }
