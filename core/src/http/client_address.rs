@@ -1,10 +1,9 @@
 //! The address that counts as the client of a request.
 //!
-//! A request that came through proxies has its client's address in a header that anyone can write. Each proxy
-//! appends the address it was called from, so a header is worth as much as the hops that wrote it: the walk
-//! starts at the socket peer and goes through the header from the right, for as long as the address in hand
-//! is a trusted proxy. The first address that is not trusted is the client. Whatever stands left of it was
-//! written by the client, and is never looked at.
+//! Any client can write the header in which proxies pass on a client's address. Each proxy appends the address that it
+//! was called from, so a header is as trustworthy as the hops that wrote it. The walk starts at the socket peer and goes
+//! through the header from the right, as long as the current address is a trusted proxy. The first address that is not
+//! trusted is the client. Entries left of it were written by the client and are never read.
 
 mod builder;
 mod forwarded;
@@ -19,11 +18,11 @@ pub use header::ForwardingHeader;
 use network::{Network, normalise};
 use node::parse_peer;
 
-/// Who is trusted to say for whom a request was forwarded, and how much of an address is counted as one
+/// Which proxies are trusted to report for whom they forward a request, and how much of an address is counted as one
 /// client.
 ///
-/// The default trusts nobody: the peer is the client, an IPv4 address is counted by itself and an IPv6
-/// address by its /64.
+/// The default trusts no proxy: the peer is the client, an IPv4 address is counted by itself and an IPv6 address by its
+/// /64.
 ///
 /// ```
 /// use polylimit::{ClientAddressRules, ForwardingHeader};
@@ -48,25 +47,24 @@ pub struct ClientAddressRules {
 }
 
 impl ClientAddressRules {
-    /// How many entries of the header are looked at, from the right.
+    /// How many entries of the header are read, from the right.
     pub const MAX_ENTRIES: usize = 32;
 
-    /// How many bytes of the header are looked at, from the right, all its lines joined by `", "`.
+    /// How many bytes of the header are read, from the right, with all its lines joined by `", "`.
     pub const MAX_HEADER_BYTES: usize = 4096;
 
     /// How many networks may be trusted. Each entry is compared with each network.
     pub const MAX_TRUSTED: usize = 1024;
 
-    /// What a client is counted by whose peer is told as text that is no address; see [`key_of`](Self::key_of).
+    /// The key of a client whose peer is text that is no address; see [`key_of`](Self::key_of).
     pub const UNKNOWN: &str = "unknown";
 
-    /// Rules that trust nobody yet.
+    /// Starts rules that trust no proxy yet.
     pub fn builder() -> ClientAddressRulesBuilder {
         ClientAddressRulesBuilder::new()
     }
 
-    /// The header that has to be handed to [`resolve`](Self::resolve); none if nobody is trusted to write
-    /// one.
+    /// The header whose lines [`resolve`](Self::resolve) needs; `None` if no proxy is trusted.
     pub fn header(&self) -> Option<ForwardingHeader> {
         self.header.filter(|_| !self.trusted.is_empty())
     }
@@ -76,12 +74,11 @@ impl ClientAddressRules {
     /// `peer` is the other end of the socket; for a Unix socket, the loopback address. `lines` are the values
     /// of all lines of that header in the order they were received, and are read only if the peer is trusted.
     ///
-    /// The walk ends at the first address that is not trusted, which is the client. It ends earlier, at the
-    /// last trusted address it reached, where the header ends, at [`MAX_ENTRIES`](Self::MAX_ENTRIES) or
-    /// [`MAX_HEADER_BYTES`](Self::MAX_HEADER_BYTES), and at an entry that names no address: an empty one,
-    /// `unknown`, an obfuscated identifier (RFC 7239, section 6) or anything malformed. The hop that wrote
-    /// such an entry does not say whom it was called by, so what stands left of it has nobody to vouch for
-    /// it.
+    /// The walk ends at the first address that is not trusted, which is the client. It ends earlier, at the last trusted
+    /// address that it reached, where the header ends, at [`MAX_ENTRIES`](Self::MAX_ENTRIES) or
+    /// [`MAX_HEADER_BYTES`](Self::MAX_HEADER_BYTES), and at an entry that names no address: an empty one, `unknown`, an
+    /// obfuscated identifier (RFC 7239, section 6) or a malformed one. The hop that wrote such an entry does not report
+    /// its caller, so no trusted proxy confirms the entries left of it.
     pub fn resolve<'a>(
         &self,
         peer: IpAddr,
@@ -103,12 +100,12 @@ impl ClientAddressRules {
         ClientAddress { address, counted: Network::around(address, prefix) }
     }
 
-    /// What to limit a request by whose peer a web server tells as text: the [`key`](ClientAddress::key) of what
-    /// [`resolve`](Self::resolve) finds. The peer may have a port, brackets or a zone, which are left out.
+    /// The key of a request whose peer is text from a web server: the [`key`](ClientAddress::key) of the client that
+    /// [`resolve`](Self::resolve) finds. The peer may have a port, brackets or a zone, which are ignored.
     ///
-    /// Servers that believe a header in the peer's place put there whatever it says. Text that is no address
-    /// is counted by [`UNKNOWN`](Self::UNKNOWN), whatever it is: a client gets no budget for each text that it
-    /// makes up. Nobody trusts such a peer, so no line is read.
+    /// Some servers replace the peer by the text of a header. All text that is no address has one key,
+    /// [`UNKNOWN`](Self::UNKNOWN), so that a client gets no new budget for each text that it makes up. Such a peer is not
+    /// trusted, so no line is read.
     ///
     /// ```
     /// use polylimit::ClientAddressRules;
@@ -150,7 +147,7 @@ impl ClientAddress {
         self.address
     }
 
-    /// What to limit by: one text for all addresses that are counted together, such as `203.0.113.7` or
+    /// The key to limit by: one text for all addresses that are counted together, such as `203.0.113.7` or
     /// `2001:db8:1:2::/64`. IPv6 is written as in RFC 5952; a whole address has no prefix length.
     pub fn key(&self) -> String {
         self.counted.to_string()

@@ -1,7 +1,7 @@
-//! A decision as HTTP: response fields, and the body of a denial.
+//! HTTP responses for decisions: response fields, and the body of a denial.
 //!
-//! Pure functions over the policies that were applied to one request and what they decided. Nothing here depends on a
-//! web framework; every value is printable ASCII, so that none can end a field or start another.
+//! Pure functions of the policies that were applied to one request and of their decisions. Nothing here depends on a web
+//! framework. Every value is printable ASCII, so no value can end a field or start another.
 
 mod accept;
 mod digits;
@@ -20,15 +20,15 @@ pub use settings::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 
-/// A policy, and what it decided about the request. Where several are applied to one request they have different names.
+/// A policy and its decision on the request. Policies that are applied to one request have different names.
 pub type Outcome<'a> = (&'a Policy, &'a Decision);
 
 /// One field of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeaderField {
-    /// Its name in lower case, as in HTTP/2.
+    /// The field's name in lower case, as in HTTP/2.
     pub name: &'static str,
-    /// Its value, printable ASCII.
+    /// The field's value, printable ASCII.
     pub value: String,
 }
 
@@ -41,20 +41,20 @@ pub struct HeaderField {
 /// | `retry-after` | in any style, on a denial that is not for ever | RFC 9110, section 10.2.3 |
 ///
 /// **`ratelimit-policy`** and **`ratelimit`** have one item for each quota, in order, as in `"api";q=100;w=60` and
-/// `"api";r=5;t=30`. The item of a policy's only quota has the policy's name; of several, each adds a colon and its
-/// place from 1 up, as in `"api:2"`. No policy's name has a colon, so that two items never have the same name.
+/// `"api";r=5;t=30`. The item of a policy's only quota has the policy's name; with several quotas, each item adds a colon
+/// and its position from 1 up, as in `"api:2"`. No policy's name contains a colon, so two items never have the same name.
 ///
 /// - `q` is the quota's capacity, and `w` the time in which so many units come back: the period where burst and limit
 ///   are equal. So `q` in `w` is the rate, and `r` never exceeds `q`, as it could exceed a limit below the burst.
 /// - `r` is what remains, and `t` the time in which no more than that should be used: until nothing counts as used any
-///   more. It is `w` while nothing counts as used, for then the policy says it all, and a limit of 0 does not ask its
-///   clients to come straight back. A quota without a unit left that denies has a `t` that does not end after
+///   more. While nothing counts as used, `t` is `w`, since only the policy limits the client then; so a limit of 0 does
+///   not ask its clients to come back at once. For a quota that denies and has no unit left, `t` does not end after
 ///   `retry-after` (section 6.4 of the draft).
 ///
-/// **`x-ratelimit-*`** have room for one quota, the one with the least remaining, and of those the one that takes
-/// longest to reset. The limit is its capacity; the reset is its `t` as if the request had not been denied.
+/// **`x-ratelimit-*`** describe one quota: the one with the least remaining and, among equals, the one that takes longest
+/// to reset. The limit is its capacity; the reset is its `t` as if the request had not been denied.
 ///
-/// **`retry-after`** is the longest over the denials, at least 1. There is none if one of them is for ever.
+/// **`retry-after`** is the longest over the denials, at least 1. It is absent if one of them is for ever.
 ///
 /// All times are whole seconds, rounded up. `now_us` is the time in microseconds since the Unix epoch, and matters only
 /// for [`ResetForm::Epoch`].

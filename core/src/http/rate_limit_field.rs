@@ -1,13 +1,13 @@
-//! The response field `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, a structured field (RFC 9651).
+//! Parses the response field `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, a structured field (RFC 9651).
 //!
-//! A List of Items, one for each policy, with the parameters `r`, the available quota, and `t`, the seconds
-//! in which no more than that may be used: `"burst";r=0;t=30, "daily";r=5;t=3600`. Read by the rules of RFC
-//! 9651, section 4.2: a field that breaks them is ignored as a whole. A member of another kind, or whose `r`
-//! or `t` is missing or not a number of the draft, is ignored alone, and so are other parameters.
+//! The field is a List of Items, one for each policy, with the parameters `r`, the available quota, and `t`, the seconds
+//! in which no more than that may be used: `"burst";r=0;t=30, "daily";r=5;t=3600`. The rules of RFC 9651, section 4.2,
+//! apply: a malformed field is ignored as a whole. A member of another kind, or whose `r` or `t` is missing or not a
+//! number of the draft, is ignored alone, and so are other parameters.
 
 use std::time::Duration;
 
-/// How many bytes a field may have, all its lines joined.
+/// How many bytes a field may have, with all its lines joined.
 const MAX_BYTES: usize = 4096;
 
 /// The longest `t` over the policies with `r=0`, if there is one.
@@ -33,7 +33,7 @@ fn joined<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     Some(field)
 }
 
-/// The values this field has a use for.
+/// The values of parameters that matter here.
 #[derive(Clone, Copy)]
 enum Value {
     /// An Integer that is not negative.
@@ -48,7 +48,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// How long the policy asks to wait, in seconds: as long as it has nothing available.
+    /// How long the policy asks to wait, in seconds: only when it has nothing available.
     fn wait(&self) -> Option<u64> {
         match (self.available, self.window) {
             (Value::Count(0), Value::Count(seconds)) => Some(seconds),
@@ -57,10 +57,10 @@ impl Limit {
     }
 }
 
-/// Each method reads what it is named after from the front of `rest`; `None` is a break of the rules.
+/// Each method parses what its name says from the front of `rest`; `None` means that the field is malformed.
 struct Parser<'a> {
     rest: &'a [u8],
-    /// The longest wait of the members read so far, in seconds.
+    /// The longest wait of the members parsed so far, in seconds.
     longest: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
             self.longest = self.longest.max(limit.wait());
             return Some(());
         }
-        // An Inner List is no policy, and asks for nothing.
+        // An Inner List is no policy and asks for no wait.
         loop {
             self.skip_while(|byte| byte == b' ');
             if self.take(b')') {
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// Of a parameter that occurs twice the last counts.
+    /// Of a parameter that occurs twice the last one counts.
     fn parameters(&mut self) -> Option<Limit> {
         let mut limit = Limit { available: Value::Other, window: Value::Other };
         while self.take(b';') {
@@ -154,7 +154,7 @@ impl<'a> Parser<'a> {
         Some(Value::Other)
     }
 
-    /// An Integer of at most 15 digits, or a Decimal of at most 12 and 3.
+    /// An Integer of at most 15 digits, or a Decimal of at most 12 digits and 3 decimals.
     fn number(&mut self) -> Option<Value> {
         let negative = self.take(b'-');
         let whole = self.digits()?;
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         (!digits.is_empty()).then_some(digits)
     }
 
-    /// What follows the opening quote of a String.
+    /// The rest of a String after its opening quote.
     fn string(&mut self) -> Option<()> {
         loop {
             self.skip_while(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\');
@@ -191,7 +191,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows the percent sign of a Display String. That its bytes are UTF-8 is not checked.
+    /// The rest of a Display String after its percent sign. Its bytes are not checked to be UTF-8.
     fn display_string(&mut self) -> Option<()> {
         self.expect(b'"')?;
         self.skip_while(|byte| matches!(byte, b' '..=b'~') && byte != b'"');

@@ -1,4 +1,4 @@
-//! How long a response asks its client to wait.
+//! The wait that a response asks of its client.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,15 +6,14 @@ use crate::http::rate_limit_field;
 
 /// How long a response asks its client to wait, counted from now; `None` if it does not say.
 ///
-/// `retry_after` is the value of the field `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date in
-/// any of the three formats of HTTP. It wins where it is present and well-formed
-/// (draft-ietf-httpapi-ratelimit-headers-11, section 7). Otherwise `rate_limit_lines`, the values of all
-/// lines of the field `RateLimit` of that draft, count: the wait is the longest `t` over the policies with
-/// `r=0`, those that have nothing left. A field that is malformed or, all lines joined, longer than 4 KiB is
-/// ignored.
+/// `retry_after` is the value of the field `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date in any of the
+/// three formats of HTTP. It has precedence where it is present and well-formed (draft-ietf-httpapi-ratelimit-headers-11,
+/// section 7). Otherwise `rate_limit_lines`, the values of all lines of the field `RateLimit` of that draft, decide: the
+/// wait is the longest `t` over the policies with `r=0`, which have nothing left. A field that is malformed or, with all
+/// lines joined, longer than 4 KiB is ignored.
 ///
-/// `now_us` is the time in microseconds since the Unix epoch; only a date is compared with it, and a date
-/// that has passed is a wait of zero. A number of seconds too large for 64 bits becomes the largest.
+/// `now_us` is the time in microseconds since the Unix epoch; only a date is compared with it, and a date that has passed
+/// is a wait of zero. A number of seconds that does not fit 64 bits becomes the largest that does.
 pub fn server_wait<'a>(
     retry_after: Option<&[u8]>,
     rate_limit_lines: impl IntoIterator<Item = &'a [u8]>,
@@ -28,7 +27,7 @@ pub fn server_wait<'a>(
 fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {
     let value = str::from_utf8(value.trim_ascii()).ok()?;
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Nothing but digits fails only by being too large.
+        // A text of digits fails to parse only because it is too large.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = httpdate::parse_http_date(value).ok()?;

@@ -1,10 +1,10 @@
-//! Limits the requests of axum, and of everything else that is made of tower's services (feature `tower`).
+//! Limits the requests of axum and of other tower services (feature `tower`).
 //!
-//! A [`RateLimitLayer`] asks a [`Limiter`](crate::Limiter) about each request before the service sees it. What it lets
-//! through carries [`Decided`], every response carries the [fields](crate::http::headers::fields) that tell clients their limits,
-//! and a denied request is answered with a problem document, or its text where the client prefers that: 429 (Too Many
-//! Requests), or 503 (Service Unavailable) when the store cannot be asked and the policy denies then. Bodies, streams among
-//! them, pass through as they are.
+//! A [`RateLimitLayer`] asks a [`Limiter`](crate::Limiter) about each request before the service gets it. A request that
+//! passes carries [`Decided`], and every response carries the [fields](crate::http::headers::fields) that tell clients
+//! their limits. A denied request is answered with a problem document, or with its text where the client prefers that:
+//! 429 (Too Many Requests), or 503 (Service Unavailable) when the store cannot decide and the outage policy denies.
+//! Bodies, including streams, pass through unchanged.
 //!
 //! ```
 //! use polylimit::tower::{RateLimitLayer, header};
@@ -20,13 +20,13 @@
 //! # layered().unwrap();
 //! ```
 //!
-//! Several layers may limit one request, each with its own limiter, key and policies: the outermost one decides first, and
-//! writes the fields of all. The same policy of the same limiter is charged once for each key, at the cost of the outer
-//! layer, whose decision the inner ones take over. What the outer ones have spent is given back when an inner one answers in
-//! place of the service.
+//! Several layers may limit one request, each with its own limiter, key and policies: the outermost one decides first,
+//! and writes the fields of all. The same policy of the same limiter is charged once for each key, at the cost of the
+//! outer layer, whose decision the inner layers reuse. When an inner layer answers in place of the service, the outer
+//! layers refund what they have spent.
 //!
-//! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas; on a route, give
-//! them a [`scope`](RateLimitBuilder::scope).
+//! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas; a layer on
+//! a route can give them a [`scope`](RateLimitBuilder::scope).
 
 mod body;
 mod builder;

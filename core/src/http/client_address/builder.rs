@@ -1,4 +1,4 @@
-//! Builds the rules and checks them.
+//! Builds client address rules and checks them.
 
 use crate::error::Error;
 use crate::http::client_address::network::Network;
@@ -8,7 +8,7 @@ use crate::http::client_address::{ClientAddressRules, ForwardingHeader};
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes rules only when `build` is called"]
 pub struct ClientAddressRulesBuilder {
-    // The first text that is no network is reported by `build`, like every other mistake.
+    // `build` reports the first text that is no network, like every other mistake.
     trusted: Result<Vec<Network>, Error>,
     header: Option<ForwardingHeader>,
     ipv4_prefix: u8,
@@ -20,13 +20,13 @@ impl ClientAddressRulesBuilder {
         Self { trusted: Ok(Vec::new()), header: None, ipv4_prefix: 32, ipv6_prefix: 64 }
     }
 
-    /// Trusts the proxies of a network to say whom they were called by.
+    /// Trusts the proxies of a network to report the address that called them.
     ///
     /// A network is an address (`192.0.2.1`), an address and a prefix length with no bit set after the prefix
     /// (`10.0.0.0/8`, `2001:db8::/32`), or a name: `loopback` (127.0.0.0/8, `::1`), `link-local`
     /// (169.254.0.0/16, `fe80::/10`) or `private` (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 of RFC 1918,
     /// `fc00::/7` of RFC 4193). An IPv4-mapped or NAT64 network stands for the IPv4 network in it.
-    /// `0.0.0.0/0` and `::/0` are refused: with everybody trusted, the client names its own address.
+    /// `0.0.0.0/0` and `::/0` are refused: if every address were trusted, a client could choose its own address.
     pub fn trust(mut self, network: &str) -> Self {
         if let Ok(trusted) = &mut self.trusted {
             match Network::parse_trusted(network) {
@@ -37,24 +37,22 @@ impl ClientAddressRulesBuilder {
         self
     }
 
-    /// The one header that the trusted proxies write. It has to be the one they do write: a proxy hands on
-    /// the other as the client sent it. There is no default.
+    /// The one header that the trusted proxies write. It must be the one that they do write: a proxy passes on any other
+    /// header as the client sent it. There is no default.
     pub fn header(mut self, header: ForwardingHeader) -> Self {
         self.header = Some(header);
         self
     }
 
-    /// How many leading bits of an IPv4 address are counted as one client, 0 to 32; 32 unless told otherwise.
+    /// How many leading bits of an IPv4 address are counted as one client, 0 to 32; 32 by default.
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.ipv4_prefix = bits;
         self
     }
 
-    /// How many leading bits of an IPv6 address are counted as one client, 0 to 128; 64 unless told
-    /// otherwise.
+    /// How many leading bits of an IPv6 address are counted as one client, 0 to 128; 64 by default.
     ///
-    /// A subscriber is given at least a /64, and often a /56 or a /48 (RFC 6177), and can use any address in
-    /// it.
+    /// A subscriber is given at least a /64, and often a /56 or a /48 (RFC 6177), and can use any address in it.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
         self
@@ -63,9 +61,9 @@ impl ClientAddressRulesBuilder {
     /// Checks every setting and makes the rules.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with what was read and what is allowed: a
-    /// network that is none, more than [`MAX_TRUSTED`](ClientAddressRules::MAX_TRUSTED) of them, networks
-    /// without a header, a prefix out of range.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the value and what is allowed: a text that is no
+    /// network, more than [`MAX_TRUSTED`](ClientAddressRules::MAX_TRUSTED) networks, networks without a header, a prefix
+    /// out of range.
     pub fn build(self) -> Result<ClientAddressRules, Error> {
         let trusted = self.trusted?;
         if trusted.len() > ClientAddressRules::MAX_TRUSTED {

@@ -1,10 +1,10 @@
 //! The elements of the header `Forwarded` (RFC 7239, section 4).
 
-/// Where the comma before the last element is.
+/// The position of the comma before the last element.
 ///
-/// Found from the right. A well-formed element has its quotes in pairs, and its opening quotes have no
-/// backslash before them, so the elements that trusted proxies appended are found exactly. Read from the
-/// left, one quote that the client left open would swallow them.
+/// The search starts from the right. A well-formed element has its quotes in pairs, and its opening quotes have no
+/// backslash before them, so the elements that trusted proxies appended are found exactly. A search from the left would
+/// lose them to a quote that the client left open.
 pub(crate) fn last_comma(line: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in line.iter().enumerate().rev() {
@@ -23,8 +23,8 @@ fn is_escaped(line: &[u8], at: usize) -> bool {
 
 /// The value of the parameter `for` without its quotes, if the element is well-formed and has exactly one.
 ///
-/// Of an element that is not well-formed nothing is believed. Two liberties, as proxies take them: spaces
-/// around semicolons, and colons and brackets without quotes.
+/// An element that is not well-formed is ignored. Two deviations that proxies use are accepted: spaces around semicolons,
+/// and colons and brackets without quotes.
 pub(crate) fn for_value(element: &[u8]) -> Option<Vec<u8>> {
     let mut found = None;
     let mut rest = element.trim_ascii();
@@ -33,7 +33,7 @@ pub(crate) fn for_value(element: &[u8]) -> Option<Vec<u8>> {
         if !name.is_empty() {
             let value;
             (value, rest) = split_value(after_name.strip_prefix(b"=")?)?;
-            // A parameter occurs once in an element: of two, neither can be believed.
+            // A parameter must occur only once in an element; if it occurs twice, neither is used.
             if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! The headers a proxy writes, and their entries from right to left.
+//! The headers that proxies write, and their entries from right to left.
 
 use std::iter::Rev;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use crate::error::{Error, excerpt};
 use crate::http::client_address::node::parse_node;
 use crate::http::client_address::{ClientAddressRules, forwarded};
 
-/// The header in which the proxies write whom they were called by.
+/// The header in which proxies write the address that called them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardingHeader {
@@ -19,7 +19,7 @@ pub enum ForwardingHeader {
 }
 
 impl ForwardingHeader {
-    /// Its name in lower case, as in HTTP/2.
+    /// The header's name in lower case, as in HTTP/2.
     pub const fn name(self) -> &'static str {
         match self {
             Self::XForwardedFor => "x-forwarded-for",
@@ -27,7 +27,7 @@ impl ForwardingHeader {
         }
     }
 
-    /// All entries of all lines, the last first, as far as the limits allow.
+    /// The entries of all lines, from the last to the first, within the limits.
     pub(crate) fn entries_from_the_right<'a, L>(self, lines: L) -> EntriesFromTheRight<'a, L::IntoIter>
     where
         L: IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
@@ -41,7 +41,7 @@ impl ForwardingHeader {
         }
     }
 
-    /// The address that an entry names, if it names one.
+    /// The address that an entry names, if there is one.
     pub(crate) fn address_of(self, entry: &[u8]) -> Option<IpAddr> {
         match self {
             Self::XForwardedFor => parse_node(entry.trim_ascii()),
@@ -60,7 +60,7 @@ impl ForwardingHeader {
 impl FromStr for ForwardingHeader {
     type Err = Error;
 
-    /// Reads the name of a header, in any letter case.
+    /// Parses the name of a header, in any letter case.
     fn from_str(name: &str) -> Result<Self, Error> {
         [Self::XForwardedFor, Self::Forwarded]
             .into_iter()
@@ -74,11 +74,11 @@ impl FromStr for ForwardingHeader {
     }
 }
 
-/// Never yields a part of an entry: where a limit falls inside one, that was all.
+/// Never yields a part of an entry: an entry in which a limit falls ends the iteration.
 pub(crate) struct EntriesFromTheRight<'a, L> {
     header: ForwardingHeader,
     lines: Rev<L>,
-    /// What is left of the line at hand.
+    /// The rest of the current line.
     line: Option<&'a [u8]>,
     entries_left: usize,
     bytes_left: usize,

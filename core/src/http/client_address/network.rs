@@ -1,4 +1,4 @@
-//! An address, or all addresses that share a prefix.
+//! A network: all addresses that share a prefix.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use crate::error::{Error, excerpt};
 /// All addresses that share the first `prefix` bits of `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Network {
-    /// No bit after the prefix is set.
+    /// The first address of the network: no bit after the prefix is set.
     first: IpAddr,
     prefix: u8,
 }
@@ -27,7 +27,7 @@ impl Network {
         Self { first: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last)), prefix }
     }
 
-    /// The network of that prefix length around an address.
+    /// The network with this prefix length that contains an address.
     pub(crate) fn around(address: IpAddr, prefix: u8) -> Self {
         let first = match address {
             IpAddr::V4(v4) => {
@@ -43,11 +43,11 @@ impl Network {
     }
 
     pub(crate) fn contains(self, address: IpAddr) -> bool {
-        // Masking keeps the family, so an address of the other one is never equal.
+        // Masking keeps the address family, so an address of the other family is never equal.
         Self::around(address, self.prefix) == self
     }
 
-    /// The networks that a text stands for: one in CIDR notation, or those of a name.
+    /// The networks of a text: one in CIDR notation, or those of a name.
     pub(crate) fn parse_trusted(text: &str) -> Result<Vec<Self>, Error> {
         match text {
             "loopback" => return Ok(Self::LOOPBACK.to_vec()),
@@ -86,8 +86,8 @@ impl Network {
         };
         let network = Self::around(address, prefix);
         if network.first != address {
-            // One of the two is a typing error, and guessing which could trust a whole network for a single
-            // proxy.
+            // Either the address or the prefix is a typing error, and a guess could trust a whole network instead of a
+            // single proxy.
             let read = excerpt(text);
             return Err(Error::invalid_argument(format!(
                 "trusted network is {read}, which has bits set after its prefix; write {network} for the \
@@ -97,7 +97,7 @@ impl Network {
         Ok(network.normalised())
     }
 
-    /// An IPv4 network written as IPv6 becomes IPv4, like the addresses that are compared with it.
+    /// Turns an IPv4 network written as IPv6 into IPv4, like the addresses that are compared with it.
     fn normalised(self) -> Self {
         match (normalise(self.first), self.prefix.checked_sub(96)) {
             (first @ IpAddr::V4(_), Some(prefix)) if self.first.is_ipv6() => Self { first, prefix },
@@ -113,11 +113,10 @@ impl fmt::Display for Network {
     }
 }
 
-/// The IPv4 address in the last 32 bits of an IPv4-mapped address (`::ffff:0:0/96`, RFC 4291, section
-/// 2.5.5.2) or one of the NAT64 well-known prefix (`64:ff9b::/96`, RFC 6052, section 2.1); any other address
-/// as it is.
+/// The IPv4 address in the last 32 bits of an IPv4-mapped address (`::ffff:0:0/96`, RFC 4291, section 2.5.5.2) or of a
+/// NAT64 address with the well-known prefix (`64:ff9b::/96`, RFC 6052, section 2.1); any other address unchanged.
 ///
-/// By bits, not by how it was written: `::ffff:a00:1` is `10.0.0.1` too, and `2001:db8::10.0.0.1` is not.
+/// This depends on the bits, not on the notation: `::ffff:a00:1` is `10.0.0.1` too, and `2001:db8::10.0.0.1` is not.
 pub(crate) fn normalise(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {

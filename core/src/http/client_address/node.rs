@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:443`.
 ///
-/// A port is digits or obfuscated (RFC 7239, section 6), and is dropped. IPv6 without brackets has no port.
-/// IPv4 is four decimal numbers without leading zeros, which some readers take for octal.
+/// A port is digits or obfuscated (RFC 7239, section 6), and is dropped. IPv6 without brackets has no port. IPv4 is four
+/// decimal numbers without leading zeros, since some parsers read those as octal.
 pub(crate) fn parse_node(node: &[u8]) -> Option<IpAddr> {
     let node = str::from_utf8(node).ok()?;
     if let Some(bracketed) = node.strip_prefix('[') {
@@ -22,9 +22,9 @@ pub(crate) fn parse_node(node: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The address of a peer, as a server writes it or as a proxy does.
+/// The address of a peer, in the notation of a server or of a proxy.
 pub(crate) fn parse_peer(peer: &str) -> Option<IpAddr> {
-    // The zone of a socket's address says on which of our own links it is.
+    // The zone of a socket's address names a link of this host.
     let address = peer.split_once('%').map_or(peer, |(address, _)| address);
     address.parse().ok().or_else(|| parse_node(peer.as_bytes()))
 }
@@ -33,8 +33,8 @@ fn parse_ipv4(text: &str) -> Option<IpAddr> {
     text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// A zone (`fe80::1%eth0`, RFC 4007) means something on link-local addresses only, and only to the host that
-/// wrote it: there it is dropped, anywhere else the text is no address.
+/// A zone (`fe80::1%eth0`, RFC 4007) is valid on link-local addresses only, and has a meaning only for the host that
+/// wrote it: there it is dropped; with any other address the text is no address.
 fn parse_ipv6(text: &str) -> Option<IpAddr> {
     let (text, zone) = text.split_once('%').map_or((text, None), |(text, zone)| (text, Some(zone)));
     let address: Ipv6Addr = text.parse().ok()?;

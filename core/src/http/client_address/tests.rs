@@ -31,7 +31,7 @@ fn x_forwarded_for_is_walked_from_the_right_over_trusted_hops() {
             ("10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
             ("10.0.0.1", &["203.0.113.7, 10.0.0.3 ,\t10.0.0.2"], "203.0.113.7"),
             ("::1", &["2001:db8::7, [2001:db8:ffff::1]:443"], "2001:db8::7"),
-            // All trusted: the client is inside.
+            // Every hop is trusted: the client is in the trusted network.
             ("10.0.0.1", &["10.0.0.9,10.0.0.2"], "10.0.0.9"),
             ("10.0.0.1", &["203.0.113.7:5678"], "203.0.113.7"),
             ("10.0.0.1", &["fe80::1%eth0"], "fe80::1"),
@@ -51,7 +51,7 @@ fn a_peer_may_be_told_as_text() {
         ("[2001:db8::1]:443", "2001:db8::/64"),
         ("fe80::1%eth0", "fe80::/64"),
         ("[fe80::1%eth0]", "fe80::/64"),
-        // Only a trusted peer has a say, with a port or without.
+        // The header of a trusted peer is read, with a port or without.
         ("10.0.0.1", "203.0.113.7"),
         ("10.0.0.1:80", "203.0.113.7"),
         ("::1", "203.0.113.7"),
@@ -76,18 +76,18 @@ fn x_forwarded_for_cannot_be_spoofed() {
     check(
         ForwardingHeader::XForwardedFor,
         &[
-            // A peer that is no proxy has no say.
+            // The header of an untrusted peer is ignored.
             ("203.0.113.7", &["198.51.100.1"], "203.0.113.7"),
             ("203.0.113.7", &["127.0.0.1"], "203.0.113.7"),
             ("::ffff:203.0.113.7", &["127.0.0.1"], "203.0.113.7"),
-            // What the client wrote stands left of what the proxy appended, on the same line or another.
+            // Entries by the client are left of those that the proxy appended, on the same line or another.
             ("10.0.0.1", &["198.51.100.1, 203.0.113.7"], "203.0.113.7"),
             ("10.0.0.1", &["127.0.0.1, 203.0.113.7"], "203.0.113.7"),
             ("10.0.0.1", &["198.51.100.1", "203.0.113.7"], "203.0.113.7"),
             ("10.0.0.1", &["198.51.100.1", "198.51.100.2, 10.0.0.8", "203.0.113.7, 10.0.0.2"], "203.0.113.7"),
             ("10.0.0.1", &["198.51.100.1,,,203.0.113.7"], "203.0.113.7"),
             ("10.0.0.1", &["\", 203.0.113.7"], "203.0.113.7"),
-            // Proxies are known by their bits, however they are written.
+            // Proxies are recognised by their bits, in any notation.
             (
                 "::ffff:10.0.0.1",
                 &["198.51.100.1, 203.0.113.7, ::ffff:a00:2, 64:ff9b::10.0.0.3"],
@@ -142,7 +142,7 @@ fn forwarded_is_walked_and_cannot_be_spoofed() {
             ("10.0.0.1", &[r#"for="198.51.100.1, for=10.0.0.2"#], "10.0.0.2"),
             ("203.0.113.7", &["for=198.51.100.1"], "203.0.113.7"),
             ("10.0.0.1", &[r#"for=198.51.100.1, for="::ffff:10.0.0.2""#], "198.51.100.1"),
-            // Nothing is believed left of an element that names no address.
+            // Elements left of one that names no address are ignored.
             ("10.0.0.1", &["for=198.51.100.1, for=unknown"], "10.0.0.1"),
             ("10.0.0.1", &[r#"for=198.51.100.1, for="_gazonk", for=10.0.0.2"#], "10.0.0.2"),
             ("10.0.0.1", &["for=198.51.100.1, proto=https"], "10.0.0.1"),
@@ -189,7 +189,7 @@ fn no_bytes_in_front_change_what_a_trusted_proxy_appended() {
         let rules = rules(header);
         for _ in 0..5_000 {
             let mut line: Vec<u8> = (0..random() % 24).map(|_| alphabet[random() % alphabet.len()]).collect();
-            // Alone it is nothing but a request that must not panic.
+            // Alone it is only a request that must not panic.
             let _ = rules.resolve([10, 0, 0, 1].into(), [&line[..]]);
             line.extend_from_slice(appended.as_bytes());
             let client = rules.resolve([10, 0, 0, 1].into(), [&line[..]]);

@@ -1,16 +1,16 @@
-//! Whether a client would rather read text than a problem document (RFC 9110, section 12.5.1).
+//! Whether a client prefers text to a problem document (RFC 9110, section 12.5.1).
 
-/// The types of each form that a client may name, each after the range around it.
+/// The media types of each form that a client may name, after the range that includes them.
 const JSON: (&str, [&str; 2]) = ("application/*", ["application/problem+json", "application/json"]);
 const TEXT: (&str, [&str; 2]) = ("text/*", ["text/plain", "text/html"]);
 
-/// Whether this `Accept` field gives text a higher quality than a problem document, by RFC 9110, section 12.5.1. Who names
-/// neither, or both alike, gets the document.
+/// Whether this `Accept` field gives text a higher quality than a problem document, by RFC 9110, section 12.5.1. A client
+/// that names neither, or both with the same quality, gets the document.
 pub fn prefers_text(accept: &str) -> bool {
     quality(accept, TEXT) > quality(accept, JSON)
 }
 
-/// The better quality of the two types of a form, in thousandths. Of each that of the most specific range counts.
+/// The higher quality of the two types of a form, in thousandths. The most specific range decides for each type.
 fn quality(accept: &str, (around, types): (&str, [&str; 2])) -> u16 {
     let of = |name: &str| {
         let named = ranges(accept).filter(|(range, _)| range.eq_ignore_ascii_case(name));
@@ -23,7 +23,7 @@ fn quality(accept: &str, (around, types): (&str, [&str; 2])) -> u16 {
         .unwrap_or(0)
 }
 
-/// The media ranges, each with its quality in thousandths. What cannot be read as a quality is 0.
+/// The media ranges, each with its quality in thousandths; a malformed quality is 0.
 fn ranges(accept: &str) -> impl Iterator<Item = (&str, u16)> {
     accept.split(',').map(|item| {
         let mut parts = item.split(';').map(str::trim);

@@ -8,7 +8,7 @@ use crate::http::headers::whole_seconds::whole_seconds;
 
 /// The largest Integer of a structured field: 15 digits (RFC 9651, section 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
-/// Most values fit, so that they are written in one place.
+/// The initial capacity of a value, enough for most.
 const USUAL_LENGTH: usize = 64;
 
 /// The value of `RateLimit-Policy`.

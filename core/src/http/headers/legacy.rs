@@ -1,4 +1,5 @@
-//! `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, which many services send without a standard.
+//! `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`: fields without a standard that many services
+//! send.
 
 use std::cmp::Reverse;
 
@@ -6,7 +7,7 @@ use crate::http::headers::quota_report::{QuotaReport, reports};
 use crate::http::headers::whole_seconds::whole_seconds;
 use crate::http::headers::{Outcome, ResetForm};
 
-/// The quota that these fields are about: one, so that the three numbers belong together.
+/// The quota that these fields describe: only one, so that the three numbers belong together.
 pub(crate) fn most_constraining<'a>(outcomes: &[Outcome<'a>]) -> Option<QuotaReport<'a>> {
     reports(outcomes).min_by_key(|report| (report.remaining(), Reverse(report.reset_us())))
 }

@@ -6,19 +6,19 @@ use crate::http::headers::quota_report::reports;
 use crate::http::headers::retry_after;
 use crate::rules::decision::Source;
 
-/// What to answer to a denied request.
+/// The answer to a denied request.
 ///
-/// The problem type is `quota-exceeded` of draft-ietf-httpapi-ratelimit-headers-11, section 5. A denial that comes from
-/// the outage policy [`deny`](crate::Outage::Deny) is no fault of the client: its type is `temporary-reduced-capacity`.
+/// The problem type is `quota-exceeded` of draft-ietf-httpapi-ratelimit-headers-11, section 5. A denial by the outage
+/// policy [`deny`](crate::Outage::Deny) is not caused by the client: its type is `temporary-reduced-capacity`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
-    /// Whether nothing was exceeded and the store could not be asked.
+    /// Whether an outage policy denied and no quota was exceeded.
     is_outage: bool,
     detail: String,
     violated: Vec<String>,
 }
 
-/// The problem of a request that was denied by at least one of these policies; `None` when all admit it.
+/// The problem of a request that was denied under at least one of these policies; `None` when all admit it.
 ///
 /// `cost` is the number of units that the request asked for. Each quota of a denial that has fewer left is violated.
 ///
@@ -77,7 +77,7 @@ impl Problem {
         }
     }
 
-    /// What the problem type says in words.
+    /// The title of the problem type.
     pub fn title(&self) -> &'static str {
         if self.is_outage {
             "Request cannot be satisfied due to temporary server capacity constraints"
@@ -86,7 +86,7 @@ impl Problem {
         }
     }
 
-    /// What a person can do about this denial: one sentence, printable ASCII without quotes and backslashes.
+    /// What the client's user can do about this denial: one sentence, printable ASCII without quotes and backslashes.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -98,7 +98,7 @@ impl Problem {
 
     /// The problem document: a JSON object with `type`, `title`, `status`, `detail` and `violated-policies`.
     pub fn json(&self) -> String {
-        // Nothing in here needs escapes; see `push_name` and `detail`.
+        // No part needs escapes; see `push_name` and `detail`.
         let violated: Vec<_> = self.violated.iter().map(|name| format!("\"{name}\"")).collect();
         format!(
             r#"{{"type":"{}","title":"{}","status":{},"detail":"{}","violated-policies":[{}]}}"#,
@@ -120,7 +120,7 @@ impl Problem {
         }
     }
 
-    /// The detail and an end of line, for clients that read text.
+    /// The detail and a line end, for clients that prefer text.
     pub fn text(&self) -> String {
         format!("{}\n", self.detail)
     }

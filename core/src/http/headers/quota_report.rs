@@ -1,4 +1,4 @@
-//! What the fields say about one quota.
+//! The numbers of one quota for the fields.
 
 use crate::http::headers::Outcome;
 use crate::http::headers::digits::push_digits;
@@ -18,12 +18,12 @@ pub(crate) fn reports<'a>(outcomes: &[Outcome<'a>]) -> impl Iterator<Item = Quot
     })
 }
 
-/// A quota of a policy, with its part in the policy's decision.
+/// A quota of a policy, with its usage from the policy's decision.
 #[derive(Clone, Copy)]
 pub(crate) struct QuotaReport<'a> {
     policy: &'a Policy,
     decision: &'a Decision,
-    /// The quota's place in the policy, from 0.
+    /// The quota's index in the policy, from 0.
     at: usize,
     quota: &'a Quota,
     usage: QuotaUsage,
@@ -35,7 +35,7 @@ impl QuotaReport<'_> {
         self.quota.capacity()
     }
 
-    /// Whole units that can still be spent right now.
+    /// Whole units that can still be spent now.
     pub(crate) fn remaining(&self) -> u64 {
         self.usage.remaining
     }
@@ -50,7 +50,7 @@ impl QuotaReport<'_> {
         }
     }
 
-    /// How long until nothing counts as used any more; a window where that is so already.
+    /// How long until nothing counts as used any more; the window where nothing counts already.
     pub(crate) fn reset_us(&self) -> u128 {
         match self.usage.reset_after_us {
             0 => self.window_us(),
@@ -58,7 +58,7 @@ impl QuotaReport<'_> {
         }
     }
 
-    /// For how long no more than what remains should be used.
+    /// The time in which no more than the remaining units should be used.
     pub(crate) fn effective_window_us(&self) -> u128 {
         let decision = self.decision;
         match decision.retry_after_us() {
@@ -69,18 +69,19 @@ impl QuotaReport<'_> {
         }
     }
 
-    /// Whether this quota stands in the way of a request that was denied at this cost.
+    /// Whether this quota contributes to the denial of a request at this cost.
     pub(crate) fn is_violated(&self, cost: u64) -> bool {
-        // Who was told that the wait would be too long may have been denied by a quota that has enough left. Then it is
-        // laid to the one with the least, so that no denial is without a reason.
+        // An `acquire` that was denied because its wait would be too long may have enough units left in every quota. Then
+        // the quota with the least is reported, so that every denial has a reason.
         !self.decision.allowed() && (self.remaining() < cost || self.remaining() == self.decision.remaining())
     }
 
-    /// Writes the name of the quota at the end of a text: unique among all quotas of policies that differ in name, because
-    /// no policy's name has a colon.
+    /// Appends the quota's name: unique among all quotas of policies with different names, because no policy's name
+    /// contains a colon.
     ///
-    /// A policy's name is a token (RFC 9110, section 5.6.2), which has neither quotes nor backslashes, so within quotes it
-    /// needs no escapes: neither in a String of a structured field (RFC 9651, section 3.3.3) nor in one of JSON.
+    /// A policy's name is a token (RFC 9110, section 5.6.2), which contains neither quotes nor backslashes, so within
+    /// quotes it needs no escapes: neither in a String of a structured field (RFC 9651, section 3.3.3) nor in one of
+    /// JSON.
     pub(crate) fn push_name(&self, text: &mut String) {
         text.push_str(self.policy.name());
         if self.policy.quotas().len() > 1 {

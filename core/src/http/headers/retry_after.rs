@@ -3,7 +3,8 @@
 use crate::http::headers::Outcome;
 use crate::http::headers::whole_seconds::whole_seconds;
 
-/// How long a denied client has to wait, in seconds and at least 1; `None` when nothing was denied, or for ever.
+/// How long a denied client has to wait, in seconds and at least 1; `None` without a denial, and when a denial is for
+/// ever.
 pub(crate) fn seconds(outcomes: &[Outcome<'_>]) -> Option<u64> {
     let denials = outcomes.iter().filter(|(_, decision)| !decision.allowed());
     let waits_us: Option<Vec<_>> = denials.map(|(_, decision)| decision.retry_after_us()).collect();

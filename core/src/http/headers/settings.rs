@@ -1,17 +1,17 @@
-//! Which fields a response gets.
+//! Which fields a response has.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
 
-/// Which of the fields that tell a client its limits are sent. `retry-after` does not depend on it.
+/// Which of the fields that report limits are sent. `retry-after` does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HeaderStyle {
     /// `ratelimit-policy` and `ratelimit` of draft-ietf-httpapi-ratelimit-headers-11. The default.
     #[default]
     Ietf,
-    /// `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`: no standard, and what older clients read.
+    /// `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`: no standard; older clients read them.
     Legacy,
     /// All of them.
     Both,
@@ -61,10 +61,10 @@ impl FromStr for HeaderStyle {
     }
 }
 
-/// How `x-ratelimit-reset` tells a time. Clients expect either; nothing in the field says which one it is.
+/// How `x-ratelimit-reset` expresses a time. Clients expect either form; the field does not say which one it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ResetForm {
-    /// Seconds from now. The default: it needs no agreement between the clocks of server and client.
+    /// Seconds from now. The default: server and client need no synchronised clocks.
     #[default]
     Seconds,
     /// Seconds since the Unix epoch.
@@ -107,7 +107,7 @@ fn not_known(what: &str, read: &str, known: &[&str]) -> Error {
     Error::invalid_argument(format!("{what} {} is not known: use one of {}", excerpt(read), known.join(", ")))
 }
 
-/// Which fields a response gets, and in which form.
+/// Which fields a response has, and in which form.
 ///
 /// ```
 /// use polylimit::headers::{HeaderSettings, HeaderStyle, ResetForm};
@@ -123,14 +123,14 @@ pub struct HeaderSettings {
 }
 
 impl HeaderSettings {
-    /// Which fields are sent; [`Ietf`](HeaderStyle::Ietf) unless told otherwise.
+    /// Which fields are sent; [`Ietf`](HeaderStyle::Ietf) by default.
     #[must_use]
     pub fn style(mut self, style: HeaderStyle) -> Self {
         self.style = style;
         self
     }
 
-    /// How `x-ratelimit-reset` tells a time; [`Seconds`](ResetForm::Seconds) from now unless told otherwise.
+    /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) from now by default.
     #[must_use]
     pub fn reset_form(mut self, form: ResetForm) -> Self {
         self.reset_form = form;

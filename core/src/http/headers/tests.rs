@@ -9,7 +9,7 @@ fn policy(name: &str, quotas: &str) -> Policy {
     Policy::parse(name, quotas).unwrap()
 }
 
-/// Of each quota what remains and the time to its reset.
+/// A decision whose quotas have these remaining units and times to their reset.
 fn decision(allowed: bool, wait_us: u64, quotas: &[(u64, u64)]) -> Decision {
     let usage_of = |&(remaining, reset_after_us): &_| QuotaUsage { limit: 1, remaining, reset_after_us };
     let each: Box<[_]> = quotas.iter().map(usage_of).collect();
@@ -89,7 +89,7 @@ fn the_policy_field_tells_capacity_and_the_time_it_takes_to_come_back() {
             format!("\"a\";{expected}"),
             "{quota}"
         );
-        // What is not used, or never can be, is bounded by the policy alone.
+        // For a quota without use, or with a limit of 0, only the policy limits the client.
         let expected = expected.replace("q=", "r=").replace("w=", "t=");
         assert_eq!(value(&outcomes, BOTH, "ratelimit").unwrap(), format!("\"a\";{expected}"), "{quota}");
     }
@@ -122,7 +122,7 @@ fn times_are_rounded_up_to_seconds() {
 
 #[test]
 fn an_integer_has_at_most_15_digits() {
-    // No valid quota gets there, and what a decision holds is not for this place to trust.
+    // No valid quota has such numbers, but this code must not trust the numbers in a decision.
     let policy = policy("a", "1/10000000s token_bucket burst=100000");
     let outcomes = [(&policy, &allowed(&[(u64::MAX, 0)]))];
     let shown = ["ratelimit-policy", "ratelimit"].map(|name| value(&outcomes, BOTH, name).unwrap());
@@ -157,11 +157,11 @@ fn every_quota_of_every_policy_is_listed_under_its_own_name() {
 fn the_effective_window_of_a_denial_does_not_outlast_retry_after() {
     let two = policy("a", "10/s; 1000/h");
     for (decision, t) in [
-        // Allowed: until all is restored, even when nothing is left.
+        // Allowed: until nothing counts as used, even when no unit is left.
         (allowed(&[(0, 5 * SECOND), (3, 7 * SECOND)]), [5, 7]),
         (denied(2 * SECOND, &[(0, 5 * SECOND), (3, 7 * SECOND)]), [2, 7]),
         (denied(2 * SECOND, &[(0, 5 * SECOND), (0, SECOND)]), [2, 1]),
-        // Behind others in line the wait may be longer than the reset.
+        // Behind queued callers the wait may be longer than the reset.
         (denied(9 * SECOND, &[(0, 5 * SECOND), (0, 7 * SECOND)]), [5, 7]),
         (never(&[(0, 5 * SECOND), (0, 7 * SECOND)]), [5, 7]),
     ] {
@@ -200,7 +200,7 @@ fn a_legacy_reset_may_be_a_time_since_the_epoch() {
     let settings = HeaderSettings::default().style(HeaderStyle::Legacy).reset_form(ResetForm::Epoch);
     for (now_us, reset_after_us, expected) in [
         (1_700_000_000_000_000, 30 * SECOND, 1_700_000_030),
-        // Rounded once, and not before now.
+        // Rounded once, after the current time was added.
         (1_700_000_000_400_000, 600_000, 1_700_000_001),
         (1_700_000_000_400_001, 600_000, 1_700_000_002),
         (1_700_000_000_000_000, 0, 1_700_000_060),
@@ -242,7 +242,7 @@ fn a_problem_names_the_violated_quotas() {
         (denied(SECOND, &[(4, 1), (5, 1)]), 5, &["a:1"]),
         (denied(SECOND, &[(4, 1), (3, 1)]), 5, &["a:1", "a:2"]),
         (never(&[(9, 1), (900, 1)]), 11, &["a:1"]),
-        // Denied because others stand in line.
+        // Denied because of queued callers.
         (denied(SECOND, &[(9, 1), (900, 1)]), 1, &["a:1"]),
     ] {
         let problem = problem(&[(&two, &first), (&one, &yes)], cost).unwrap();
@@ -270,7 +270,7 @@ fn a_problem_is_json_or_text() {
     let never = problem_of(&[(&a, &wait), (&b, &no)]);
     assert_eq!(never.detail(), "The request costs more than the quota can ever admit.");
     assert_eq!(never.violated(), ["a:1", "a:2", "b"]);
-    // What goes into JSON unescaped.
+    // The texts that go into JSON unescaped.
     for problem in [problem_of(&[(&a, &wait)]), never] {
         for text in [problem.detail(), problem.title(), problem.type_uri()] {
             assert!(
@@ -290,7 +290,7 @@ fn a_denial_by_an_outage_is_no_fault_of_the_client() {
     assert_eq!((unavailable.status(), unavailable.violated()), (503, &[][..]));
     assert_eq!(unavailable.detail(), "The request cannot be counted at the moment: retry in 1 s.");
     assert!(unavailable.type_uri().ends_with("#temporary-reduced-capacity"));
-    // Who is over a limit that this process knows, or that another policy's store knows, is told so.
+    // A client over a limit that this process knows, or that another policy's store knows, gets 429.
     assert_eq!(problem_of(&[(&a, &outage(Source::Fallback))]).status(), 429);
     assert_eq!(problem_of(&[(&a, &outage(Source::Deny)), (&b, &denied(1, &[(0, 1)]))]).status(), 429);
 }

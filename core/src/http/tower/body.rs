@@ -1,4 +1,4 @@
-//! The body of a response: the service's own, or that of a denial.
+//! The body of a response: the service's own, or the text of a denial.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

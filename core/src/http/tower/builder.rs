@@ -1,4 +1,4 @@
-//! The options of a layer, by the names that they have in every language.
+//! The options of a layer, with the same names as in every other language.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::rules::request::Request;
 pub struct RateLimitBuilder<B> {
     rules: Rules<B>,
     scope: Option<String>,
-    /// The cost where it is the same for every request.
+    /// The cost, if it is the same for every request.
     units: u64,
 }
 
 impl<B> RateLimitLayer<B> {
-    /// Starts a layer whose requests count for what `key` gives: any text or bytes, or a ready-made function such as
-    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). `key` has to give
-    /// one for every request; for requests that may have no key see [`RateLimitBuilder::key`]. What has to be looked up
-    /// asynchronously is looked up by a layer outside of this one, which puts it into the request's extensions.
+    /// Starts a layer that counts requests by the result of `key`: any text or bytes, or a ready-made function such as
+    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). `key` must
+    /// return a key for every request; for requests that may have none see [`RateLimitBuilder::key`]. A key that needs an
+    /// asynchronous lookup comes from an outer layer, which puts it into the request's extensions.
     pub fn builder<K: AsRef<[u8]>>(
         limiter: Limiter,
         key: impl Fn(&Parts) -> K + Send + Sync + 'static,
@@ -57,12 +57,13 @@ impl<B> RateLimitBuilder<B> {
         }
     }
 
-    /// Counts requests by this key where they have one, such as a user who has logged in. A request for which it gives `None`
-    /// counts for the key that the builder was made with.
+    /// Counts requests by this key where they have one, such as a user who has logged in. A request for which it returns
+    /// `None` is counted by the key of the builder.
     ///
-    /// With [`client_address`](crate::http::tower::client_address) as that key, the rule is the one of the middleware in other languages: a
-    /// request without a key counts for its client's address. The layer itself knows no address, since each server keeps it in a
-    /// place of its own. When this is called several times, the last function is asked first.
+    /// With [`client_address`](crate::http::tower::client_address) as the builder's key, the rule is that of the
+    /// middleware in other languages: a request without a key is counted by its client's address. The layer itself knows
+    /// no address, since each server stores it in its own place. When this is called several times, the last function is
+    /// tried first.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -96,20 +97,21 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one.
+    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has only
+    /// one.
     ///
-    /// Several are decided in one round trip. When one of them denies, what the others took is given back to them.
+    /// Several policies are decided in one round trip. When one of them denies, the units of the others are refunded.
     pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
         self.rules.policies.push(name_or_quotas.into());
         self
     }
 
-    /// Where quotas without a name count: 1 to 256 bytes, such as `/login` or `GET /users/{id}`. All layers that name the same
-    /// scope share one budget per key, in every process that shares the store.
+    /// The scope of quotas without a name: 1 to 256 bytes, such as `/login` or `GET /users/{id}`. All layers with the
+    /// same quotas and scope share one budget per key, in every process that shares the store.
     ///
-    /// A layer is made before it has a route, and sees none. Without a scope, layers with the same quotas share one budget, on
-    /// however many routes they are: a layer on a route is given the route as its scope. A policy with a name is shared whatever
-    /// the scope.
+    /// A layer is made before it is added to a route, so it does not know its route. Without a scope, layers with the
+    /// same quotas share one budget, on any number of routes; so a layer on a route should get the route as its scope. A
+    /// policy with a name is shared regardless of the scope.
     ///
     /// ```
     /// use axum::Router;
@@ -132,38 +134,39 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// The units that each request spends; 1 unless told otherwise, and at most
-    /// [`MAX_COST`](crate::Request::MAX_COST).
+    /// The units that each request spends; 1 by default, and at most [`MAX_COST`](crate::Request::MAX_COST).
     pub fn cost(mut self, units: u64) -> Self {
         self.units = units;
         self.rules.cost = Box::new(move |_| units);
         self
     }
 
-    /// The units that a request spends. Above [`MAX_COST`](crate::Request::MAX_COST) it is answered with 500.
+    /// A function that returns the units that a request spends. If they are above [`MAX_COST`](crate::Request::MAX_COST),
+    /// the answer is 500.
     pub fn cost_of(mut self, units: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.units = 1;
         self.rules.cost = Box::new(units);
         self
     }
 
-    /// Counts only requests whose response is of this kind, such as failed log-ins; every one unless told otherwise.
+    /// Counts only requests whose response satisfies this function, such as failed log-ins; every request by default.
     ///
-    /// The cost is spent before the service sees the request, and given back before the response that does not count is
-    /// handed on, whose fields tell what is left then. A service that fails counts as one that answers 500. What cannot be given back stays spent, as it does for
-    /// a request that is given up before there is a response.
+    /// The cost is spent before the service gets the request. If the response does not count, it is refunded before the
+    /// response is passed on, and the fields show what is left after that. A service that fails counts like one that
+    /// answers 500. Units that cannot be refunded stay spent, as do those of a request that is cancelled before there is
+    /// a response.
     pub fn count(mut self, counts: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
         self.rules.count = Some(Box::new(counts));
         self
     }
 
-    /// Lets requests of this kind through without a decision.
+    /// Passes requests that satisfy this function to the service without a decision.
     pub fn skip(mut self, is_skipped: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.rules.skip = Some(Box::new(is_skipped));
         self
     }
 
-    /// Answers denied requests in place of the problem document. The fields are added to that response.
+    /// Answers denied requests in place of the problem document. The fields are added to the response.
     pub fn on_denied(
         mut self,
         answer: impl Fn(&Denial<'_>, &Parts) -> Response<B> + Send + Sync + 'static,
@@ -172,7 +175,7 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Hears of each request that the store did not decide, and says what becomes of it.
+    /// Is called for each request that the store did not decide, and returns what the layer does with it.
     pub fn on_outage(
         mut self,
         answer: impl Fn(&StoreOutage<'_>, &Parts) -> InPlace<B> + Send + Sync + 'static,
@@ -181,13 +184,13 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Which fields tell clients their limits; [`Ietf`](HeaderStyle::Ietf) unless told otherwise.
+    /// Which fields tell clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
     pub fn headers(mut self, style: HeaderStyle) -> Self {
         self.rules.headers = self.rules.headers.style(style);
         self
     }
 
-    /// How `x-ratelimit-reset` tells a time; [`Seconds`](ResetForm::Seconds) unless told otherwise.
+    /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) by default.
     pub fn reset_form(mut self, form: ResetForm) -> Self {
         self.rules.headers = self.rules.headers.reset_form(form);
         self
@@ -196,8 +199,8 @@ impl<B> RateLimitBuilder<B> {
     /// Makes the layer.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when one is
-    /// given twice, when none is given and the limiter has not exactly one, when the cost is above
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read,
+    /// when one is given twice, when none is given and the limiter has not exactly one, when the cost is above
     /// [`MAX_COST`](crate::Request::MAX_COST), and when the scope of quotas is not 1 to 256 bytes;
     /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn build(mut self) -> Result<RateLimitLayer<B>, Error> {
@@ -208,7 +211,7 @@ impl<B> RateLimitBuilder<B> {
             rules.policies.push(rules.limiter.policy_for(None, scope)?.name().to_owned());
         }
         for policy in &given {
-            // Quotas may be written in several ways: equal ones have equal names.
+            // Quotas can be written in several ways; equal ones have equal names.
             let name = rules.limiter.policy_for(Some(policy), scope)?.name().to_owned();
             if rules.policies.contains(&name) {
                 return Err(Error::invalid_argument(format!(

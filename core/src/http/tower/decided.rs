@@ -1,4 +1,4 @@
-//! What was decided about one request, by as many layers as it passes through.
+//! The decisions on one request, by all layers that it passes through.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::limiter::Limiter;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 
-/// What was decided about a request so far: an extension of each request that a layer has let through.
+/// The decisions on a request so far: an extension of each request that a layer has passed on.
 ///
 /// ```
 /// use polylimit::tower::Decided;
@@ -25,15 +25,15 @@ use crate::rules::policy::Policy;
 #[derive(Clone, Default)]
 pub struct Decided {
     shared: Arc<Mutex<Shared>>,
-    /// What the layers have spent that this request has passed so far, the innermost first.
+    /// What the layers that this request has passed have spent, the innermost first.
     spent: Option<Arc<Spent>>,
 }
 
-/// What all layers know about a request, those further out as well.
+/// What all layers share about a request, including those further out.
 #[derive(Default)]
 struct Shared {
     outcomes: Vec<Outcome>,
-    /// Whether the layer that saw the request last has answered it in place of the service.
+    /// Whether the layer that handled the request last has answered it in place of the service.
     is_refused: bool,
 }
 
@@ -41,7 +41,7 @@ struct Outcome {
     policy: Policy,
     decision: Decision,
     settings: HeaderSettings,
-    /// How many layers had spent something before.
+    /// How many layers had spent units before this one.
     depth: usize,
 }
 
@@ -49,7 +49,7 @@ struct Outcome {
 pub(crate) struct Spent {
     pub(crate) key: Vec<u8>,
     pub(crate) cost: u64,
-    /// What this layer has asked for: not what was decided further out.
+    /// The decisions that this layer made itself, without those it reused from an outer layer.
     pub(crate) outcomes: Vec<(Policy, Decision)>,
     limiter: Limiter,
     before: Option<Arc<Self>>,
@@ -57,14 +57,15 @@ pub(crate) struct Spent {
 }
 
 impl Decided {
-    /// Each policy that was applied, with its decision, in the order in which they were asked. Once units were given back, the
-    /// decision tells what is left since.
+    /// Each policy that was applied, with its decision, in the order of the decisions. After a refund, a decision shows
+    /// what is left since.
     pub fn all(&self) -> Vec<(Policy, Decision)> {
         let outcomes = &self.shared.lock().outcomes;
         outcomes.iter().map(|outcome| (outcome.policy.clone(), outcome.decision.clone())).collect()
     }
 
-    /// What a layer further out has decided by the same policy for the same key: it is charged once for each request.
+    /// The decision of an outer layer under the same policy for the same key, which is charged only once for each
+    /// request.
     pub(crate) fn known(&self, limiter: &Limiter, key: &[u8], policy: &str) -> Option<&(Policy, Decision)> {
         let mut next = self.spent.as_deref();
         while let Some(spent) = next {
@@ -79,14 +80,14 @@ impl Decided {
         None
     }
 
-    /// Adds a decision; where policies of one name are applied to one request, the newer one stands.
+    /// Adds a decision; a newer one replaces an older one of a policy with the same name.
     pub(crate) fn add(&self, policy: Policy, decision: Decision, settings: HeaderSettings) {
         let outcomes = &mut self.shared.lock().outcomes;
         outcomes.retain(|outcome| outcome.policy.name() != policy.name());
         outcomes.push(Outcome { policy, decision, settings, depth: self.depth() });
     }
 
-    /// What a layer has spent that lets the request through.
+    /// Records what a layer that passes the request on has spent.
     pub(crate) fn spend(
         &self,
         limiter: &Limiter,
@@ -98,12 +99,12 @@ impl Decided {
         Arc::new(Spent { key, cost, outcomes, limiter, before, depth })
     }
 
-    /// What the layers further in see, after one that has spent this.
+    /// The decisions as inner layers see them, after a layer that has spent this.
     pub(crate) fn after(&self, spent: Option<&Arc<Spent>>) -> Self {
         Self { shared: Arc::clone(&self.shared), spent: spent.or(self.spent.as_ref()).cloned() }
     }
 
-    /// Notes what is left since a layer gave back what it had spent from a policy.
+    /// Records what is left after a layer refunded its units under a policy.
     pub(crate) fn refunded(&self, spent: &Spent, policy: &Policy, left: Usage) {
         let outcomes = &mut self.shared.lock().outcomes;
         let is_it =
@@ -113,12 +114,12 @@ impl Decided {
         }
     }
 
-    /// Notes whether a layer has answered the request in place of the service.
+    /// Records whether a layer has answered the request in place of the service.
     pub(crate) fn set_refused(&self, is_refused: bool) {
         self.shared.lock().is_refused = is_refused;
     }
 
-    /// Whether a layer further in has answered the request in place of the service.
+    /// Whether an inner layer has answered the request in place of the service.
     pub(crate) fn is_refused(&self) -> bool {
         self.shared.lock().is_refused
     }
@@ -127,7 +128,7 @@ impl Decided {
         self.spent.as_ref().map_or(0, |spent| spent.depth + 1)
     }
 
-    /// Adds the fields of the response: those of each layer in its style, and how long to wait once for all.
+    /// Adds the response fields: those of each layer in its style, and one `retry-after` for all.
     pub(crate) fn write(&self, headers: &mut HeaderMap, now_us: u64) {
         let outcomes = &self.shared.lock().outcomes;
         let all: Vec<_> = outcomes.iter().map(|outcome| (&outcome.policy, &outcome.decision)).collect();
@@ -153,14 +154,14 @@ impl Decided {
     }
 }
 
-/// No keys are shown: they may be secrets or people's names.
+/// `Debug` shows no keys: they may be secrets or people's names.
 impl fmt::Debug for Decided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decided").field("all", &self.all()).finish_non_exhaustive()
     }
 }
 
-/// The fields are lists, and may have several lines; of the others the first one stands.
+/// The `ratelimit` fields are lists and may have several lines; of any other field the first value stays.
 fn add(headers: &mut HeaderMap, fields: impl Iterator<Item = HeaderField>) {
     for field in fields {
         let name = HeaderName::from_static(field.name);

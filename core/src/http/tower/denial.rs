@@ -1,4 +1,4 @@
-//! What functions are told that answer in place of the layer, and what it answers itself.
+//! The arguments of functions that answer in place of the layer, and the layer's own answers.
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
 use http::request::Parts;
@@ -16,32 +16,32 @@ use crate::rules::policy::Policy;
 pub struct Denial<'a> {
     /// The policies of this layer, each with its decision.
     pub outcomes: &'a [(Policy, Decision)],
-    /// What is answered unless told otherwise; its status is 429, or 503 when the store could not be asked.
+    /// The default answer; its status is 429, or 503 when the store could not decide.
     pub problem: &'a Problem,
 }
 
-/// A request that the store did not decide: the policy for outages did in its place, or nobody could.
+/// A request that the store did not decide: the outage policy decided, or no decision could be made.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StoreOutage<'a> {
-    /// The policies of this layer, each with its decision; none when nobody could decide.
+    /// The policies of this layer, each with its decision; empty when no decision could be made.
     pub outcomes: &'a [(Policy, Decision)],
-    /// Why nobody could.
+    /// Why no decision could be made; `None` when the outage policy decided.
     pub error: Option<&'a Error>,
 }
 
 /// What to do with a request that the store did not decide.
 #[derive(Debug)]
 pub enum InPlace<B> {
-    /// What was decided in the store's place holds; where nobody could, the answer is 503.
+    /// The decision of the outage policy applies; without a decision the answer is 503.
     AsDecided,
-    /// It is let through.
+    /// The request is passed to the service.
     Allow,
-    /// This is the answer.
+    /// This response is the answer.
     Respond(Response<B>),
 }
 
-/// The problem document, or its text.
+/// The response to a denied request: the problem document, or its text.
 pub(crate) fn answer<B>(problem: &Problem, request: &Parts) -> Response<ResponseBody<B>> {
     let lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
     let accept = lines.collect::<Vec<_>>().join(", ");
@@ -52,7 +52,7 @@ pub(crate) fn answer<B>(problem: &Problem, request: &Parts) -> Response<Response
     response
 }
 
-/// The answer when no decision could be made. It does not say why: that is in its extensions, as an [`Error`].
+/// The response when no decision could be made. Its text does not say why; its extensions contain the [`Error`].
 pub(crate) fn failure<B>(error: Error) -> Response<ResponseBody<B>> {
     let (status, text) = if is_outage(&error) {
         (StatusCode::SERVICE_UNAVAILABLE, "The request cannot be counted at the moment.\n")
@@ -64,7 +64,7 @@ pub(crate) fn failure<B>(error: Error) -> Response<ResponseBody<B>> {
     response
 }
 
-/// Whether an error is the store's.
+/// Whether an error comes from the store.
 pub(crate) fn is_outage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::StoreUnavailable | ErrorKind::StoreFailed)
 }

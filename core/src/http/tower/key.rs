@@ -1,4 +1,4 @@
-//! Whom a request counts for: ready-made functions of the request.
+//! Ready-made functions from a request to the key that it is counted by.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,11 +7,11 @@ use http::request::Parts;
 
 use crate::http::client_address::ClientAddressRules;
 
-/// Counts by the client's address, as these rules find it.
+/// Counts by the client's address, which these rules find.
 ///
-/// `peer` gives the address of the other end of the socket, which a server puts into the request in a way of its own; `None`
-/// stands for a Unix socket, whose other end is on this host. With axum it is
-/// `|request| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip())`, and the server is made by
+/// `peer` returns the address of the other end of the socket, which each server puts into the request in its own way;
+/// `None` means a Unix socket, whose other end is on this host. With axum it is `|request|
+/// Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip())`, and the server must be made by
 /// `into_make_service_with_connect_info::<SocketAddr>()`: without that, all requests count as one client.
 pub fn client_address(
     rules: ClientAddressRules,
@@ -29,7 +29,8 @@ pub fn client_address(
     }
 }
 
-/// Counts by the value of a header, such as an API key that was checked before. Requests without it count by `otherwise`.
+/// Counts by the value of a header, such as an API key that was checked before. Requests without it are counted by the
+/// result of `otherwise`.
 ///
 /// The key is the header's name, a colon and its value; the values of several lines are joined by `", "`.
 pub fn header<K: AsRef<[u8]>>(

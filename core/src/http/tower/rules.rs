@@ -1,4 +1,4 @@
-//! What a layer does with one request.
+//! How a layer handles one request.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ type OnOutage<B> = Box<dyn Fn(&StoreOutage<'_>, &Parts) -> InPlace<B> + Send + S
 /// The options of a layer; see [`RateLimitBuilder`](crate::http::tower::RateLimitBuilder).
 pub(crate) struct Rules<B> {
     pub(crate) limiter: Limiter,
-    /// The names of one or more, which the limiter knows.
+    /// The names of one or more policies that the limiter knows.
     pub(crate) policies: Vec<String>,
     pub(crate) key: Of<Vec<u8>>,
     pub(crate) cost: Of<u64>,
@@ -35,16 +35,16 @@ pub(crate) struct Rules<B> {
     pub(crate) headers: HeaderSettings,
 }
 
-/// What becomes of a request.
+/// How a request continues.
 pub(crate) enum Verdict<B> {
-    /// The service sees it.
+    /// The service gets the request.
     Pass(Option<Arc<Spent>>),
-    /// It is answered without the service.
+    /// The layer answers, without the service.
     Answer(Response<ResponseBody<B>>),
 }
 
 impl<B> Rules<B> {
-    /// Decides about a request.
+    /// Decides a request.
     pub(crate) async fn decide(&self, request: &Parts, decided: &Decided) -> Verdict<B> {
         if self.skip.as_ref().is_some_and(|is_skipped| is_skipped(request)) {
             return Verdict::Pass(None);
@@ -56,26 +56,26 @@ impl<B> Rules<B> {
         };
         let is_asked = |policy: &Policy| decided.known(&self.limiter, &key, policy.name()).is_none();
         let asked = outcomes.iter().filter(|(policy, _)| is_asked(policy)).cloned().collect::<Vec<_>>();
-        // What was decided further out was told there.
+        // Outer layers have reported their own decisions.
         let in_place = if asked.iter().any(|(_, decision)| decision.source().is_outage()) {
             self.in_place(&StoreOutage { outcomes: &outcomes, error: None }, request)
         } else {
             InPlace::AsDecided
         };
-        // Where the store denied, that stands.
+        // A denial by the store cannot be overruled.
         let is_stores = |decision: &Decision| !decision.allowed() && !decision.source().is_outage();
         let in_place = match in_place {
             InPlace::Allow if outcomes.iter().any(|(_, decision)| is_stores(decision)) => InPlace::AsDecided,
             in_place => in_place,
         };
         let overruled = matches!(in_place, InPlace::Allow);
-        // What is overruled tells the client nothing.
+        // An overruled denial adds no fields.
         for (policy, decision) in asked.iter().filter(|(_, decision)| decision.allowed() || !overruled) {
             decided.add(policy.clone(), decision.clone(), self.headers);
         }
         match in_place {
             InPlace::Respond(response) => return Verdict::Answer(response.map(ResponseBody::own)),
-            // Nothing was spent if one of them denied.
+            // Nothing was spent if one policy denied.
             InPlace::Allow if outcomes.iter().any(|(_, decision)| !decision.allowed()) => {
                 return Verdict::Pass(None);
             }
@@ -94,8 +94,8 @@ impl<B> Rules<B> {
         })
     }
 
-    /// Gives back what a request has spent that a layer further in has refused, or whose response does not count. A service that
-    /// failed counts as one that answers 500.
+    /// Refunds what a request has spent if an inner layer has answered it or if its response does not count. A service
+    /// that failed counts like one that answers 500.
     pub(crate) async fn settle<T, E>(
         &self,
         spent: &Spent,
@@ -108,7 +108,7 @@ impl<B> Rules<B> {
         }
         for (policy, _) in &spent.outcomes {
             let request = Request::new(&spent.key).policy(policy.name()).cost(spent.cost);
-            // What the store cannot give back stays spent: the response is on its way, and it tells so.
+            // If the refund fails, the units stay spent and the fields show that.
             if let Ok(left) = self.limiter.refund(request).await {
                 decided.refunded(spent, policy, left);
             }
@@ -116,7 +116,7 @@ impl<B> Rules<B> {
         answered
     }
 
-    /// Whether a request counts that was answered so.
+    /// Whether a request with this response counts.
     fn counts<T, E>(&self, answered: Result<Response<T>, E>) -> (bool, Result<Response<T>, E>) {
         let Some(counts) = &self.count else { return (true, answered) };
         match answered {
@@ -132,8 +132,8 @@ impl<B> Rules<B> {
         }
     }
 
-    /// The decision of each policy: that of a layer further out where it has asked the same, and otherwise the limiter's. When
-    /// one denies, nothing is spent from any that is asked here.
+    /// The decision under each policy: that of an outer layer which has decided the same, and otherwise the limiter's.
+    /// When one policy denies, nothing is spent under any that is decided here.
     async fn check(
         &self,
         key: &[u8],

@@ -82,7 +82,8 @@ where
     }
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        // The one that is ready is the one that was asked.
+        // The service that is ready is the one that `poll_ready` was called on, so the clone replaces it for the next
+        // request.
         let next = self.inner.clone();
         let inner = mem::replace(&mut self.inner, next);
         Box::pin(respond(inner, Arc::clone(&self.rules), request))
@@ -117,7 +118,7 @@ where
             answered?.map(ResponseBody::own)
         }
     };
-    // It writes the fields of all.
+    // The outermost layer writes the fields of all layers.
     if is_outermost {
         let now_us = rules.limiter.shared().store().clock().now_us();
         decided.write(response.headers_mut(), now_us);
