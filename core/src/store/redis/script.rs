@@ -1,10 +1,10 @@
-//! The scripts: the transition in Lua, where the states are.
+//! The scripts: the transition in Lua, run by Redis.
 //!
-//! A script is [assembled](assembly) for the algorithms that a policy needs, so that a call does not pay for the others. A
-//! policy's numbers are [arguments]; so a server keeps few scripts, however many policies there are.
+//! A script is [assembled](assembly) for the algorithms that a policy needs, so that a call does not pay for the
+//! others. A policy's numbers are [arguments]; so a server has only a few scripts, however many policies there are.
 //!
-//! Every script contains the general transition, which does all that [`crate::rules::transition`] does. A call makes its
-//! functions only when an entry needs it. Most entries are decided before, by the [fast path](fast_path).
+//! Every script contains the general transition, which does all that [`crate::rules::transition`] does. A call creates
+//! its functions only when an entry needs it. Most entries are decided before, by the [fast path](fast_path).
 
 mod arguments;
 mod assembly;

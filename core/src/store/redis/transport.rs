@@ -1,4 +1,4 @@
-//! Connections and the protocol: finding a server, sockets, TLS, the handshake, and what replies mean.
+//! Connections and the protocol: finding a server, sockets, TLS, the handshake, and the meaning of replies.
 
 pub(crate) mod cluster_slots;
 pub(crate) mod connect;
@@ -16,7 +16,7 @@ pub(crate) mod tls;
 
 use std::time::Duration;
 
-/// A connection that is not made within this time is given up, and another attempt follows.
+/// The time limit of one attempt to connect; another attempt follows.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A sentinel that does not answer within this time is given up.
+/// The time limit of a query to a sentinel.
 pub(crate) const SENTINEL_TIMEOUT: Duration = Duration::from_millis(250);

@@ -1,6 +1,6 @@
 //! Kinds of options that are a number with a range: durations, counts, sizes and a share.
 //!
-//! A range is written once, as the text that people read: `1ms to 60s`.
+//! A range is written once, as readable text: `1ms to 60s`.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Kind for Time {
     }
 }
 
-/// How many there may be.
+/// A number of items.
 pub(crate) enum Count {}
 
 impl Kind for Count {
@@ -70,7 +70,7 @@ impl Kind for Count {
     }
 }
 
-/// How many bytes there may be.
+/// A number of bytes.
 pub(crate) enum Size {}
 
 const KIB: usize = 1 << 10;
@@ -111,7 +111,7 @@ impl Kind for Size {
     }
 }
 
-/// A part of a whole, kept in parts per million.
+/// A fraction, stored in parts per million.
 pub(crate) enum Share {}
 
 const WHOLE: u32 = 1_000_000;
@@ -121,7 +121,7 @@ impl Kind for Share {
     type Value = u32;
     const SHOWN: OptionKind = OptionKind::Number;
 
-    /// Rounds to the nearest part per million. What is no share becomes a number that is not allowed.
+    /// Rounds to the nearest part per million. An invalid share becomes a number that is out of range.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

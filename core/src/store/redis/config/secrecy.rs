@@ -1,7 +1,7 @@
-//! Whatever the URL: no panic, and no piece of a secret in a message or in `Debug`.
+//! For any URL: no panic, and no part of a secret in a message or in `Debug`.
 //!
-//! The secrets begin and end with a mark, so that a piece of one is seen as well, and what is in between may be any
-//! delimiter.
+//! The secrets begin and end with a mark, so that a part of one is detected as well, and may contain any delimiter in
+//! between.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::store::redis::config::*;
 
 const MARK: &str = "Zq7x";
 
-/// Everything that is shown of what becomes of a URL.
+/// All output that the URL leads to.
 fn shown(url: &str) -> String {
     match RedisOptions::parse(url) {
         Err(error) => format!("{error} {error:?}"),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Text that `Debug` prints as `***`. It has no `Display`, so that a message cannot hold it by mistake.
+/// Text that `Debug` prints as `***`. It has no `Display`, so that it cannot get into a message by mistake.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Secret(Box<str>);
 
 impl Secret {
-    /// The text itself, for those who send it or hash with it.
+    /// The text itself, for sending or hashing it.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

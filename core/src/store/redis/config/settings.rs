@@ -1,4 +1,4 @@
-//! The checked settings of a Redis store: what the rest of the store works with.
+//! The checked settings of a Redis store.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::store::redis::config::secret::Secret;
 use crate::store::redis::config::table::{Settled, Values};
 use crate::store::redis::config::target::{Credentials, Endpoints, Identity, Location, Target, Tls};
 
-/// Every setting with its value. What each means stands with the setters of [`RedisOptions`](crate::RedisOptions), which
-/// also know what must not be shown: there is no `Debug` here.
+/// All settings. Their meaning is documented at the setters of [`RedisOptions`](crate::RedisOptions), which also know
+/// which values are secret: so there is no `Debug` here.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
     pub(crate) target: Target,
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     pub(crate) client_name: Box<str>,
     pub(crate) max_in_flight: u32,
     pub(crate) max_outstanding_bytes: usize,
-    /// `None`: however old.
+    /// `None`: no maximum age.
     pub(crate) max_connection_age: Option<Duration>,
     pub(crate) breaker_failures: u32,
     pub(crate) reconnect_min: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Checks what was given, each by itself and together, and adds the defaults.
+    /// Checks the given values, individually and together, and adds the defaults.
     pub(crate) fn new(location: &Location, values: &Values) -> Result<Self, Error> {
         let mut settled = values.settle()?;
         check_needs(location, values)?;
@@ -82,7 +82,7 @@ impl Settings {
     }
 }
 
-/// What the URL has to say for an option to have a meaning.
+/// What the URL must have for an option to apply.
 #[derive(Clone, Copy)]
 enum Needs {
     Tls,
@@ -91,7 +91,7 @@ enum Needs {
     Databases,
 }
 
-/// The options that do not go with every URL.
+/// The options that do not apply to every URL.
 const NEEDS: [(&str, Needs); 8] = [
     ("db", Needs::Databases),
     ("topology_refresh", Needs::SeveralServers),
@@ -130,7 +130,7 @@ impl Needs {
     }
 }
 
-/// Refuses options that the URL has no use for.
+/// Refuses options that do not apply to the URL.
 fn check_needs(location: &Location, values: &Values) -> Result<(), Error> {
     for (name, needs) in NEEDS {
         if values.is_given(name) && !needs.are_met(location) {

@@ -1,6 +1,6 @@
 //! The table of options: name, setter, kind, range, default and meaning of each, written once.
 //!
-//! A row makes the setter and its documentation, what `set` and the URL know, and what bindings can list.
+//! A row generates the setter and its documentation, the name for `set` and the URL, and the entry in the public list.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ macro_rules! options {
             $($bare:ident($bare_argument:ty): $bare_kind:ident, $bare_allowed:literal, $bare_about:literal;)*
         }
     ) => {
-        /// What was given for each option.
+        /// The given value of each option.
         #[derive(Clone, Default)]
         pub(crate) struct Values {
             $(pub(crate) $name: Given<$kind>,)*
@@ -60,7 +60,7 @@ macro_rules! options {
         }
 
         impl Values {
-            /// Reads the text of an option; `None` when there is no option of that name.
+            /// Parses the text of an option; `None` when there is no option of that name.
             pub(crate) fn read(&mut self, name: &str, text: &str, origin: Origin) -> Option<Result<(), Error>> {
                 match name {
                     $(stringify!($name) => Some(self.$name.read(&row::$name, text, origin)),)*
@@ -69,7 +69,7 @@ macro_rules! options {
                 }
             }
 
-            /// Checks what was given and adds the defaults.
+            /// Checks the given values and adds the defaults.
             pub(crate) fn settle(&self) -> Result<Settled, Error> {
                 Ok(Settled {
                     $($name: self.$name.settle_or_default(&row::$name)?,)*
@@ -77,7 +77,7 @@ macro_rules! options {
                 })
             }
 
-            /// Whether the URL or the code gave the option of that name.
+            /// Whether the URL or the code set the option of that name.
             pub(crate) fn is_given(&self, name: &str) -> bool {
                 match name {
                     $(stringify!($name) => self.$name.any().is_some(),)*
@@ -86,7 +86,7 @@ macro_rules! options {
                 }
             }
 
-            /// Adds what was given to a `Debug` output.
+            /// Adds the given values to a `Debug` output.
             pub(crate) fn debug(&self, out: &mut fmt::DebugStruct<'_, '_>) {
                 $(self.$name.debug(&row::$name, out);)*
                 $(self.$bare.debug(&row::$bare, out);)*
@@ -94,7 +94,7 @@ macro_rules! options {
         }
 
         impl RedisOptions {
-            /// Every option, with what it is for, its range and its default.
+            /// Every option, with its purpose, its range and its default.
             pub const ALL: &[StoreOption] = &[$(row::$name,)* $(row::$bare,)*];
 
             $(

@@ -1,4 +1,4 @@
-//! Where Redis is and how to be let in: what a store URL says, once everything is checked.
+//! The connection target: address, credentials and TLS of a store URL, once everything is checked.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,39 +19,39 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What to connect to.
+/// The servers to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoints {
     /// One server.
     Tcp(Endpoint),
     /// One server on this host, by the path of its socket.
     Unix(PathBuf),
-    /// Whichever server the sentinels say is the primary of a service.
+    /// The primary of a service, as the sentinels report it.
     Sentinel { service: Box<str>, sentinels: Box<[Endpoint]> },
     /// A cluster, found through some of its nodes.
     Cluster { seeds: Box<[Endpoint]> },
 }
 
-/// Where the URL points to; user info is kept as options.
+/// The address in the URL; user info is stored as options.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Location {
     pub(crate) endpoints: Endpoints,
     pub(crate) tls: bool,
 }
 
-/// What to authenticate with. Without a user name it is the default user.
+/// The credentials. Without a user name they belong to the default user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Credentials {
     pub(crate) username: Option<Secret>,
     pub(crate) password: Secret,
 }
 
-/// What TLS is told.
+/// The TLS options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tls {
-    /// Whom to trust in place of the system's certificates.
+    /// The trusted authorities, in place of the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// Who this client is.
+    /// The client certificate.
     pub(crate) identity: Option<Identity>,
     /// The name to verify in place of the host's.
     pub(crate) server_name: Option<Box<str>>,
@@ -64,7 +64,7 @@ pub(crate) struct Identity {
     pub(crate) key: PathBuf,
 }
 
-/// Where Redis is and how to be let in.
+/// The address of Redis, and what connecting requires.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) endpoints: Endpoints,

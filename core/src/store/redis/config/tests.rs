@@ -1,4 +1,4 @@
-//! The table of options, and what the URL and the code give together.
+//! The table of options, and combinations of URL and code.
 
 use crate::store::option::StoreOption;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ fn every_default_is_allowed_and_every_option_can_be_set() {
         let parsed = options(&format!("{scheme}?{name}={text}"));
         assert_eq!(format!("{set:?}"), format!("{parsed:?}"));
         assert_eq!(format!("{set:?}").contains(&format!("{name}: ***")), option.secret);
-        // The same value from both sides is fine, as is setting it again.
+        // The same value in both is allowed, and so is setting it again.
         let both = parsed.set(name, text).unwrap().set(name, text).unwrap();
         let complete = both.settings().is_ok() || refusal(&both).contains("is given without");
         assert!(complete, "{name}: {}", refusal(&both));
@@ -179,14 +179,14 @@ fn code_and_url_have_to_agree() {
     for (options, message) in table {
         assert_eq!(refusal(&options), message);
     }
-    // What stands after a secret may be a piece of it.
+    // The text after a secret may be part of it.
     let hidden = options("redis://h?key_secret=k&prefix=a").prefix("b");
     assert_eq!(refusal(&hidden), "prefix in code differs from the one in the store URL: leave one out");
     let hidden = format!("{:?}", options("redis://h/1?prefix=a&key_secret=k&client_name=a"));
     assert!(hidden.ends_with("prefix: \"a\", db: 1, client_name: ***, key_secret: *** }"), "{hidden}");
-    // The last one in code counts.
+    // The last call in code counts.
     options(url).db(0).db(1).check().unwrap();
-    // A user name in the URL and a password in code are the usual way.
+    // A user name in the URL and a password in code are a common combination.
     options("redis://u@h").password("p").check().unwrap();
 }
 
@@ -199,7 +199,7 @@ fn names_and_texts_are_checked_at_once() {
     );
     assert_eq!(set("outage", "Deny"), "outage is \"Deny\": allowed is fallback, allow or deny");
     assert_eq!(set("password", ""), "password is out of range (not shown): allowed is 1 to 16384 bytes");
-    // A text is taken as it is.
+    // A text is stored as it is.
     let secret =
         options("redis://h").set("key_secret", "%40&#").unwrap().settings().unwrap().key_secret.unwrap();
     assert_eq!(secret.reveal(), "%40&#");

@@ -40,22 +40,22 @@ macro_rules! text {
 }
 
 text!(
-    /// What keys begin with.
+    /// The prefix of all keys.
     Prefix,
     |text| (1..=64).contains(&text.len()) && text.bytes().all(is_readable)
 );
 text!(
-    /// The name of a connection: Redis takes neither spaces nor line ends in it.
+    /// The name of a connection: Redis allows neither spaces nor line ends in it.
     ClientName,
     |text| (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 );
 text!(
-    /// Whom a certificate names.
+    /// The name in a certificate.
     HostName,
     |text| ServerName::try_from(text).is_ok()
 );
 
-/// What to answer in an outage.
+/// An outage policy.
 pub(crate) enum Choice {}
 
 impl Kind for Choice {
@@ -103,7 +103,7 @@ impl Kind for File {
     }
 }
 
-/// Text that is not shown.
+/// Text that is never shown.
 pub(crate) enum Hidden {}
 
 impl Kind for Hidden {
@@ -128,7 +128,7 @@ impl Kind for Hidden {
     }
 }
 
-/// Whether a byte stands for itself in a key: it can be read and typed, and is no brace, `%` or `#`.
+/// Whether a byte stands for itself in a key: it is printable, and is no brace, `%` or `#`.
 pub(crate) const fn is_readable(byte: u8) -> bool {
     READABLE[byte as usize]
 }

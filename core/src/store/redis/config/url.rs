@@ -1,4 +1,4 @@
-//! Reads a store URL.
+//! Parses a store URL.
 //!
 //! ```text
 //! URL       = scheme "://" [user info "@"] [hosts] [path] ["?" name "=" value { "&" name "=" value }]
@@ -6,9 +6,10 @@
 //! hosts     = host [":" port] { "," host [":" port] }
 //! ```
 //!
-//! It is split by hand: no standard URL has a list of hosts. The messages never show hosts, ports, paths or user info: when a
-//! delimiter in a password was not percent-encoded, a piece of the password stands in their place. For the same reason an
-//! `@` is refused wherever it does not end the user info, and what comes after a secret parameter is not shown.
+//! The parser is hand-written: no standard URL has a list of hosts. The messages never show hosts, ports, paths or user
+//! info: if a delimiter in a password was not percent-encoded, a part of the password stands in their place. For the
+//! same reason an `@` is refused wherever it does not end the user info, and text after a secret parameter is not
+//! shown.
 
 mod authority;
 mod location;
@@ -25,7 +26,7 @@ use crate::store::redis::config::target::Location;
 /// The longest URL, in bytes.
 pub(crate) const MAX_LENGTH: usize = 65_536;
 
-/// What a URL says: where to connect to, and options.
+/// The content of a URL: the address and the options.
 pub(crate) struct Parts {
     pub(crate) location: Location,
     pub(crate) parameters: Vec<Parameter>,
@@ -35,11 +36,11 @@ pub(crate) struct Parts {
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) value: String,
-    /// Whether both may be shown.
+    /// Whether name and value may be shown.
     pub(crate) show: bool,
 }
 
-/// Takes a URL apart. The values of the parameters are not checked.
+/// Splits a URL into its parts. The values of the parameters are not checked.
 pub(crate) fn read(url: &str) -> Result<Parts, Error> {
     if url.len() > MAX_LENGTH {
         return Err(refused(&format!("has {} bytes: allowed are up to {MAX_LENGTH}", url.len())));
@@ -89,7 +90,7 @@ fn read_query(query: &str, parameters: &mut Vec<Parameter>) -> Result<(), Error>
     Ok(())
 }
 
-/// Where in a query something may begin that is not to be shown.
+/// The position in a query from which text may be secret.
 fn first_secret(query: &str) -> usize {
     let query = query.to_ascii_lowercase();
     ["secret", "pass", "pwd", "user"].iter().filter_map(|word| query.find(word)).min().unwrap_or(query.len())

@@ -1,4 +1,4 @@
-//! The value of one option, as the URL and as the code gave it.
+//! The value of one option, from the URL and from code.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use crate::error::{Error, ErrorKind, excerpt};
 use crate::store::option::StoreOption;
 use crate::store::redis::config::kind::Kind;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The URL, which can give an option once. Without `show`, the text may be a piece of a secret.
+    /// The URL, which may set an option once. Without `show`, the text may be part of a secret.
     Url { show: bool },
-    /// A setter: the last one counts.
+    /// A setter; the last call counts.
     Code,
 }
 
-/// What was given for one option.
+/// The given values of one option.
 pub(crate) struct Given<K: Kind> {
     url: Option<FromUrl<K::Value>>,
     code: Option<K::Value>,
@@ -29,12 +29,12 @@ struct FromUrl<V> {
 }
 
 impl<K: Kind> Given<K> {
-    /// Takes a value in code; its range is checked by [`settle`](Self::settle).
+    /// Stores a value from code; [`settle`](Self::settle) checks its range.
     pub(crate) fn put(&mut self, argument: K::Argument) {
         self.code = Some(K::from_argument(argument));
     }
 
-    /// Reads and checks a text.
+    /// Parses and checks a text.
     pub(crate) fn read(&mut self, row: &StoreOption, text: &str, origin: Origin) -> Result<(), Error> {
         let Some(value) = K::read(text).filter(|value| K::allows(row.allowed, value)) else {
             let show = !K::SECRET && origin != Origin::Url { show: false };
@@ -51,7 +51,7 @@ impl<K: Kind> Given<K> {
         Ok(())
     }
 
-    /// The value that was given, if any: the URL and the code must not differ.
+    /// The given value, if any; the URL and the code must not differ.
     pub(crate) fn settle(&self, row: &StoreOption) -> Result<Option<K::Value>, Error> {
         if let Some(code) = &self.code {
             if !K::allows(row.allowed, code) {
@@ -72,7 +72,7 @@ impl<K: Kind> Given<K> {
         Ok(self.any().cloned())
     }
 
-    /// The value that was given, or else the default.
+    /// The given value, or else the default.
     pub(crate) fn settle_or_default(&self, row: &StoreOption) -> Result<K::Value, Error> {
         let default = || row.default.and_then(K::read);
         self.settle(row)?.or_else(default).ok_or_else(|| {
@@ -101,7 +101,7 @@ fn out_of_range<K: Kind>(row: &StoreOption, read: Option<String>) -> Error {
     Error::invalid_argument(format!("{name} is {read}: allowed is {allowed}{}", K::FORM))
 }
 
-// Derived, these would ask for the same of the kind, which has no values.
+// A derive would require the same traits of the kind, which has no values.
 impl<K: Kind> Default for Given<K> {
     fn default() -> Self {
         Self { url: None, code: None }

@@ -1,4 +1,5 @@
-//! Giving back what is leased: before something else is asked of a key, when the numbers change, and at the end.
+//! Refunds of leased units: before an operation other than a check, when a policy's numbers change, and when the
+//! limiter is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +16,11 @@ use crate::store::redis::policies::RedisPolicy;
 use crate::store::request::{PolicyId, StoreRequest};
 
 impl Leases {
-    /// Gives back what is held of a key until then, before something else is asked of it.
+    /// Refunds the held units of a key by the deadline `until`, before another operation uses the key.
     pub(crate) async fn give_back(&self, request: StoreRequest<'_>, until: Instant) {
         let hash = self.hash(request);
-        // What is being taken is given back as well, if it comes in time. Others' takes are of no concern: where many keys
-        // are leased, some is under way at any time.
+        // Units of a take in flight are refunded as well, if its reply arrives in time. Takes for other keys do not
+        // matter here: with many leased keys, some take is in flight at any time.
         let landed = self.landed(|| {
             let shard = self.shard(hash).lock();
             !shard.table.find(hash, |holding| holding.is_of(request)).is_some_and(KeyLease::takes)
@@ -34,8 +35,9 @@ impl Leases {
         self.refund_all(held.into_iter().map(|held| (lease_key.clone(), held)), || until).await;
     }
 
-    /// A policy has other numbers: nothing that was taken under the ones before is spent any more. It is given back in the
-    /// background where it is the same under these, and otherwise lost: others' units would be given back in its place.
+    /// A policy has new numbers: units that were taken under the old ones are not spent any more. They are refunded in
+    /// the background if a unit is worth the same under the new numbers. Otherwise they are lost, since a refund would
+    /// give back units of other processes.
     pub(crate) fn renumbered(self: &Arc<Self>, id: PolicyId, before: &Policy, after: &RedisPolicy) {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return;
@@ -60,13 +62,13 @@ impl Leases {
             return;
         }
         let leases = Arc::clone(self);
-        // There was a thread when they were taken, so this does not fail.
+        // The thread existed when the units were taken, so this does not fail.
         let _ = self.spawn(async move {
             leases.refund_all(returned, || leases.deadline()).await;
         });
     }
 
-    /// Gives back everything, takes no more, and waits until it has arrived: at most for as long as one decision may take.
+    /// Starts no more takes, refunds all units, and waits for the refunds: at most for the deadline of one decision.
     pub(crate) fn give_back_all(self: &Arc<Self>) {
         if !self.closed.swap(true, Ordering::AcqRel) && self.keys_held.load(Ordering::Relaxed) > 0 {
             let until = self.deadline();
@@ -74,7 +76,7 @@ impl Leases {
                 self.all_taken().await;
                 self.refund_all(self.give_up_all(), || until).await;
             };
-            // What has not arrived by then counts as lost by those who look at the store.
+            // Refunds that have not arrived by then count as lost.
             let _ = crate::runtime::park::block_on_for(self.deps.access.deadline, giving_back);
         }
         for shard in &self.shards {
@@ -84,8 +86,9 @@ impl Leases {
     }
 }
 
-/// Whether units that were taken under the numbers before are as many under those after: every quota has been debited, and
-/// what a bucket repays has stayed, since there a unit is worth as much time as it takes to repay.
+/// Whether units taken under the old numbers are the same number of units under the new ones. This requires that every
+/// quota was debited, and that the repayment rate of each bucket is unchanged, since a unit of a bucket is worth the
+/// time that its repayment takes.
 fn keeps_units(before: &Policy, after: &Policy) -> bool {
     after.quotas().iter().all(|quota| {
         let is_time = quota.algorithm() == Algorithm::TokenBucket && quota.step().is_none();

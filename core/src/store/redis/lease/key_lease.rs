@@ -1,4 +1,4 @@
-//! What is held of one key, and how much is to be taken next.
+//! The lease of one key: its grants, and the size of the next one.
 
 use smallvec::SmallVec;
 
@@ -9,14 +9,14 @@ use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_
 use crate::store::redis::script::reply::Replied;
 use crate::store::request::{PolicyId, StoreRequest};
 
-/// A lease that lasts for less than this is too small, and one that lasts for more than twice as long is too large.
+/// A lease that lasts for less than this is too small, and a lease that lasts for more than twice as long is too large.
 const GOOD_TIME_US: u64 = 50_000;
-/// So many good leases follow each other in a sub-window or step, at whose end nothing of the last one can be given back.
+/// The number of leases in a sub-window or step, at whose end the rest of the last lease cannot be refunded.
 const LEASES_IN_SPAN: u64 = 8;
-/// No more than this part of what remains is taken, so that others find something, too.
+/// At most this part of the remaining units is taken, so that units are left for other processes.
 const PART_OF_REMAINING: u64 = 16;
 
-/// Which key, by the number of its policy.
+/// A key, with the id of its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseKey {
     pub(crate) id: PolicyId,
@@ -27,31 +27,31 @@ pub(crate) struct LeaseKey {
 #[derive(Debug)]
 pub(crate) struct KeyLease {
     pub(crate) lease_key: LeaseKey,
-    /// The units that were taken first.
+    /// The older grant.
     front: Grant,
-    /// Those that were taken while there were some.
+    /// A newer grant, taken while the older one still had units.
     back: Grant,
-    /// How many are taken next.
+    /// The size of the next grant.
     size: u64,
     most: u64,
     max_age_us: u64,
-    /// How long a lease should last.
+    /// How long a grant should last.
     good_time_us: u64,
     is_taking: bool,
-    /// How often the store was told to forget the key: what was taken before that is void.
+    /// The number of resets of the key: units that were taken before a reset are void.
     resets: u64,
     granted_at_us: u64,
     used_at_us: u64,
-    /// How long a bucket takes to repay a unit, and for how long it has had none to repay.
+    /// How long a bucket takes to repay a unit, and the idle time of the key.
     repays_unit_ns: u64,
     idle: Idle,
-    /// When all that was last taken ends, and how long units may be spent at most that are taken later.
+    /// When the last grant expires, and the longest lifetime of later ones.
     span: Option<(u64, u64)>,
-    /// What each quota said when something was last taken.
+    /// The usage of each quota at the last take.
     views: SmallVec<[QuotaUsage; 1]>,
 }
 
-/// Units to be taken now.
+/// The units to take now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Take {
     pub(crate) units: u64,
@@ -94,24 +94,24 @@ impl KeyLease {
         self.front.units() + self.back.units()
     }
 
-    /// Whether there are units, or will be.
+    /// Whether it holds units or waits for some.
     pub(crate) fn has_or_takes(&self) -> bool {
         self.units() > 0 || self.is_taking
     }
 
-    /// Whether some are being taken.
+    /// Whether a take is in flight.
     pub(crate) fn takes(&self) -> bool {
         self.is_taking
     }
 
-    /// Pays for a check, if that is possible, and says what to take now.
+    /// Pays for a check if it holds enough units; also returns the take to start, if one is due.
     pub(crate) fn spend(&mut self, cost: u64, now_us: u64) -> Option<(Decision, Option<Take>)> {
         self.used_at_us = now_us;
         self.update(now_us);
         if self.front.units() == 0 {
             self.front = std::mem::take(&mut self.back);
         }
-        // What has reached its age is about to be given back. What stands behind ends no sooner.
+        // Expired units are about to be refunded. The newer grant does not expire before the older one.
         if self.units() < cost || self.front.is_over(now_us, self.max_age_us) {
             return None;
         }
@@ -129,13 +129,13 @@ impl KeyLease {
         self.back.update(now_us, self.idle);
     }
 
-    /// Something was spent, of what is held or of the store's.
+    /// Records that units of this lease or of the store were spent.
     pub(crate) fn has_spent(&mut self, units: u64, now_us: u64) {
         self.idle.ends(now_us, units.saturating_mul(self.repays_unit_ns));
     }
 
-    /// A check was admitted by the store, because what is held does not pay for it; it says when it is full again. Says what to
-    /// take now.
+    /// Records that the store admitted a check that the lease could not pay for; `repaid_us` is when the bucket is full
+    /// again. Returns the take to start, if one is due.
     pub(crate) fn missed(&mut self, cost: u64, remaining: u64, repaid_us: u64, now_us: u64) -> Option<Take> {
         self.update(now_us);
         self.has_spent(cost, now_us);
@@ -143,10 +143,10 @@ impl KeyLease {
         self.back.is_repaid_at(repaid_us);
         let is_busy = now_us.saturating_sub(self.used_at_us) < self.max_age_us;
         self.used_at_us = now_us;
-        // The last units are asked for one by one.
+        // The last units are requested one by one.
         self.size = self.size.max(1).min(remaining / PART_OF_REMAINING);
-        // Where some stand behind others, what is taken would have no place: the check costs more than all of them, or those
-        // in front are about to be given back.
+        // With two grants there is no place for a third: then the check costs more than both of them, or the older one
+        // is about to be refunded.
         if is_busy && self.back.units() == 0 { self.begin_taking(now_us) } else { None }
     }
 
@@ -157,7 +157,7 @@ impl KeyLease {
         Some(Take { units: self.units_to_take(now_us), resets: self.resets, idle_us: self.idle.at(now_us) })
     }
 
-    /// The size of a lease, or as much of it as is likely to be spent before it ends.
+    /// The size of a grant, reduced to what will probably be spent before it expires.
     fn units_to_take(&self, now_us: u64) -> u64 {
         let Some((ends_us, span_us)) = self.span else { return self.size };
         let left_us = match ends_us.checked_sub(now_us) {
@@ -167,11 +167,11 @@ impl KeyLease {
         if left_us >= self.good_time_us {
             return self.size;
         }
-        // It is less than there are microseconds in a good time.
+        // The quotient is less than the number of microseconds in `good_time_us`.
         (self.size.saturating_mul(left_us) / self.good_time_us).max(1)
     }
 
-    /// Units have been taken, which were asked for then. Says how many of them are void.
+    /// Adds units that were requested at `asked_us`. Returns how many of them are void.
     pub(crate) fn granted(
         &mut self,
         take: Take,
@@ -189,7 +189,7 @@ impl KeyLease {
         let span_us = policy.quotas().iter().filter_map(span_us).min();
         self.good_time_us = span_us.map_or(GOOD_TIME_US, |us| GOOD_TIME_US.min(us / LEASES_IN_SPAN).max(1));
         let size = if take.units < self.size {
-            // It was cut for the time that was left, which says nothing about the next one.
+            // The take was reduced for the time that was left, which says nothing about the next one.
             self.size
         } else if lasted_us < self.good_time_us {
             self.size.saturating_mul(2)
@@ -216,31 +216,30 @@ impl KeyLease {
         0
     }
 
-    /// None could be taken.
+    /// No units could be taken.
     pub(crate) fn refused(&mut self) {
         self.is_taking = false;
     }
 
-    /// Takes everything out.
+    /// Removes both grants.
     pub(crate) fn give_up(&mut self) -> SmallVec<[Grant; 2]> {
         let all = [std::mem::take(&mut self.front), std::mem::take(&mut self.back)];
         all.into_iter().filter(|held| held.units() > 0).collect()
     }
 
-    /// What was spent is given back, so it is no longer what is repaid.
+    /// The spent units were refunded, so the bucket no longer repays them.
     pub(crate) fn has_spent_nothing(&mut self, now_us: u64) {
         self.idle.begins(now_us);
     }
 
-    /// The store forgets the key. Says how many units are void.
+    /// The store resets the key. Returns how many units are void.
     pub(crate) fn reset(&mut self, now_us: u64) -> u64 {
         self.resets += 1;
         self.has_spent_nothing(now_us);
         self.give_up().iter().map(Grant::units).sum()
     }
 
-    /// The policy has other numbers, under which so many are held at most. Takes everything out, and what is being taken is
-    /// void.
+    /// The policy has new numbers, with another maximum size. Removes both grants, and voids the take in flight.
     pub(crate) fn renew(&mut self, most: u64) -> SmallVec<[Grant; 2]> {
         self.resets += 1;
         self.most = most;
@@ -248,19 +247,19 @@ impl KeyLease {
         self.give_up()
     }
 
-    /// Takes out what has reached its age, or its end.
+    /// Removes the older grant if it has expired.
     pub(crate) fn over(&mut self, now_us: u64) -> Option<Grant> {
         if !self.front.is_over(now_us, self.max_age_us) {
             return None;
         }
         self.update(now_us);
         let over = std::mem::replace(&mut self.front, std::mem::take(&mut self.back));
-        // It was too large.
+        // The grant was too large.
         self.size = self.size.div_ceil(2);
         (over.units() > 0).then_some(over)
     }
 
-    /// Whether nothing would be missed without it.
+    /// Whether the lease can be dropped.
     pub(crate) fn is_idle(&self, now_us: u64) -> bool {
         self.units() == 0 && !self.is_taking && now_us.saturating_sub(self.used_at_us) >= self.max_age_us
     }
@@ -311,7 +310,7 @@ mod tests {
         let take = holding.missed(1, 900_000, 0, now_us).unwrap();
         granted(&mut holding, take, now_us);
         let (mut taken, mut spent) = (take.units, 0);
-        // Until there are some in front and some behind.
+        // Until both grants have units.
         while holding.back.units() == 0 {
             let (_, take) = holding.spend(1, now_us).unwrap();
             spent += 1;
@@ -320,7 +319,7 @@ mod tests {
                 taken += take.units;
             }
         }
-        // A check that costs more than all of them is admitted by the store.
+        // The store admits a check that costs more than all held units.
         assert!(holding.spend(taken + 1, now_us).is_none());
         if let Some(take) = holding.missed(1, 900_000, 0, now_us) {
             granted(&mut holding, take, now_us);

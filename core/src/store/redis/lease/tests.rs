@@ -1,4 +1,4 @@
-//! What several processes admit together with leases is no more than the quota admits without them.
+//! With leases, several processes together admit no more than the quota admits without them.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -20,7 +20,7 @@ const HOLDERS: usize = 3;
 const APART_US: u64 = 123_456_789;
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// A take that is under way: the store has answered, or has not.
+/// A take in flight: the store has answered it, or has not.
 struct Taking {
     holder: usize,
     take: Take,
@@ -34,7 +34,7 @@ struct World {
     policy: Policy,
     holders: Vec<KeyLease>,
     taking: Vec<Taking>,
-    /// Units that were admitted, and when.
+    /// The admitted units, and when.
     admitted: Vec<(u64, u64)>,
     max_age_us: u64,
     leased: u64,
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// One of the takes goes a step on.
+    /// Advances one of the takes by a step.
     fn go_on(&mut self, which: usize) {
         if self.taking.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl World {
         assert_eq!(self.holders[holder].granted(take, &replied, &self.policy, asked_us, here_us), 0);
     }
 
-    /// Gives back what is over, or everything, which arrives a while later.
+    /// Refunds expired units, or all units; the refund arrives after a delay.
     fn give_back(&mut self, holder: usize, everything: bool, takes_us: u64) {
         let here_us = self.here_us();
         let holding = &mut self.holders[holder];
@@ -131,7 +131,7 @@ impl World {
         self.clock.set(self.clock.now_us() + us).unwrap();
     }
 
-    /// The tables of the semantics, for every span from one admission to another.
+    /// The bounds of the semantics, for every span from one admission to another.
     fn assert_is_within(&self, quota: &Quota) {
         let (limit, period_us) = (quota.limit(), quota.period_us());
         for (at, (from_us, _)) in self.admitted.iter().enumerate() {
@@ -143,7 +143,7 @@ impl World {
                     Algorithm::TokenBucket if quota.step().is_none() => {
                         quota.capacity() + span_us * limit / period_us
                     }
-                    // One strike more than there is time for, since its clock does not start with the span.
+                    // One step more than fits the span, since the steps do not start with the span.
                     Algorithm::TokenBucket => {
                         quota.capacity() + (span_us / quota.step_interval_us() + 1) * quota.step().unwrap()
                     }
@@ -180,7 +180,7 @@ proptest! {
     fn leases_admit_no_more_than_the_quota(
         quotas in quotas(),
         max_age_us in select(vec![20_000_u64, 1_000_000, 60_000_000]),
-        // How long passes before something happens, now and then more.
+        // The pause before the next event, which is sometimes long.
         pause_us in select(vec![0_u64, 50, 1_000, 20_000]),
         steps in prop::collection::vec((0..100_u32, 0..HOLDERS, 1..=3_u64, any::<u16>()), 1_000),
     ) {
@@ -199,8 +199,8 @@ proptest! {
     }
 }
 
-/// What leases are for: asking less often. A key that is asked for at a steady rate is mostly paid for by units that
-/// were taken ahead, also one that uses a small part of its quota.
+/// The purpose of leases: fewer requests to the store. A key with a steady rate is mostly paid for by leased units,
+/// even if it uses a small part of its quota.
 #[test]
 fn most_of_a_steady_use_is_leased() {
     for (quotas, of_quota) in [

@@ -19,7 +19,7 @@ use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::store::request::Action;
 
-/// How a call refers to its script.
+/// How a call identifies its script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptReference {
     /// `EVALSHA`: the server has to know the script.
@@ -62,7 +62,7 @@ pub(crate) struct PolicyCall {
     policy_arguments: Box<[u8]>,
     /// The suffixes that make the keys of an entry of its main key; empty for the main key itself.
     suffixes: Box<[Box<[u8]>]>,
-    /// Whether a denial leaves a trace.
+    /// Whether a denial changes a state.
     pub(crate) counts_denied: bool,
 }
 
@@ -96,7 +96,8 @@ impl PolicyCall {
         }
     }
 
-    /// Whether an entry can stand for several checks. It cannot where each check leaves a trace of its own.
+    /// Whether an entry can stand for several checks. It cannot with `count_denied`, where a denied check changes the
+    /// state, or with a log, which records each check.
     pub(crate) fn can_coalesce(&self) -> bool {
         let one_by_one = |quota: &crate::rules::quota::Quota| {
             quota.count_denied() || quota.algorithm() == Algorithm::SlidingLog
@@ -104,7 +105,7 @@ impl PolicyCall {
         !self.policy.quotas().iter().any(one_by_one)
     }
 
-    /// Appends the command, which is put together in `buffer`.
+    /// Appends the command, which is assembled in `buffer`.
     pub(crate) fn write_call(
         &self,
         out: &mut Vec<u8>,
@@ -135,7 +136,8 @@ impl PolicyCall {
     }
 }
 
-/// The memory in which a connection puts its commands together. What the redis crate shows of a command has keys in it.
+/// The buffer in which a connection assembles its commands. The redis crate's `Debug` output of a command contains
+/// keys.
 #[derive(Default)]
 pub(crate) struct CommandBuffer(Cmd);
 

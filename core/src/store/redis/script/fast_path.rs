@@ -1,6 +1,6 @@
-//! The fast path: checks by states that are found as expected, without tables, functions and loops over quotas.
+//! The fast path: checks of states of the expected form, without tables, functions and loops over quotas.
 //!
-//! It is written out for the sequence of a policy's quotas: all arguments are read at once, and all records are written
+//! It is generated for the sequence of a policy's quotas: all arguments are read at once, and all records are written
 //! at once. A [`Part`] says how one form of record is read, spent from and written; in its Lua, `$` stands for the
 //! number of the quota in the policy.
 //!
@@ -25,9 +25,9 @@ const CHECK: Template<7> = Template::cut(
     include_str!("lua/fast_path/check.lua"),
     ["locals", "load", "fresh", "spend", "value", "renew", "lives"],
 );
-/// Reads all states of a call at once, where that can be.
+/// Reads all states of a call at once, where possible.
 pub(super) const PREFETCH: &str = include_str!("lua/fast_path/prefetch.lua");
-/// Whether the key has to live longer for a quota than for what was found.
+/// Whether the key's time to live has to be extended for a quota.
 const RENEW: &str =
     "if until_after$ >= until_before$ - until_before$ % unit$ + unit$ then\nrenew = true\nend\n";
 /// How long the key has to live for a quota.
@@ -40,10 +40,11 @@ const MAX_QUOTAS: usize = 8;
 /// seldom renewed.
 const MIN_EXPIRY_UNIT_US: u64 = 10_000_000;
 
-/// A number of a quota that the script is told: its variable, its length in bytes, and its value.
+/// A number of a quota that the script receives: its variable, its length in bytes, and its value.
 type Argument = (&'static str, usize, fn(&Quota) -> u64);
 
-/// A number in a record: its length in bytes, the variable that it is read into, and what is written in its place.
+/// A number in a record: its length in bytes, the variable that it is read into, and the expression that is written
+/// back.
 type Field = (usize, &'static str, &'static str);
 
 /// How records of one form are handled.
@@ -141,7 +142,7 @@ const SLIDING_WINDOW: Part = Part {
     lua: Template::cut(include_str!("lua/fast_path/sliding_window.lua"), SECTIONS),
 };
 
-/// What an empty bucket owes.
+/// The debt of an empty bucket.
 fn empty(quota: &Quota) -> u64 {
     quota.capacity() * token_and_rate(quota).0
 }

@@ -1,15 +1,15 @@
-//! Lua that is cut at its markers when the crate is compiled.
+//! Lua that is cut at its markers at compile time.
 
 /// Lua, cut at lines of the form `--[marker]`.
 pub(super) struct Template<const MARKERS: usize> {
-    /// What stands before each marker.
+    /// The text before each marker.
     pub(super) before: [&'static str; MARKERS],
-    /// What follows the last marker.
+    /// The text after the last marker.
     pub(super) rest: &'static str,
 }
 
 impl<const MARKERS: usize> Template<MARKERS> {
-    /// Does not compile unless the source has exactly these markers, in this order.
+    /// Fails to compile unless the source has exactly these markers, in this order.
     pub(super) const fn cut(source: &'static str, markers: [&str; MARKERS]) -> Self {
         let (mut before, mut rest, mut at) = ([""; MARKERS], source, 0);
         while at < MARKERS {

@@ -1,4 +1,4 @@
-//! The owners of a cluster's slots, as its nodes tell them.
+//! The owners of a cluster's slots, as its nodes report them.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::store::redis::transport::failure::Failure;
 const SLOTS: usize = 1 << 14;
 const NOBODY: u16 = u16::MAX;
 
-/// The owner of each slot, as a number in a list of nodes.
+/// The owner of each slot, as an index into a list of nodes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Slots(Box<[u16]>);
 
@@ -27,7 +27,7 @@ impl Slots {
         self.0.get(usize::from(slot)).filter(|&&owner| owner != NOBODY).map(|&owner| usize::from(owner))
     }
 
-    /// The same with another owner of one slot.
+    /// A copy with another owner of one slot.
     pub(crate) fn with_owner(&self, slot: u16, owner: usize) -> Self {
         let mut slots = self.clone();
         if let (Some(slot), Ok(owner)) = (slots.0.get_mut(usize::from(slot)), u16::try_from(owner)) {
@@ -44,7 +44,7 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// Asks a node who owns what.
+/// Reads the owners of all slots from a node.
 pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slots, Vec<Endpoint>), Failure> {
     let mut session = connector.session(&Address::Tcp(node.clone())).await?;
     match session.ask::<Vec<Value>>(redis::cmd("CLUSTER").arg("SLOTS")).await {
@@ -57,8 +57,8 @@ pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slot
     }
 }
 
-/// Reads the reply to `CLUSTER SLOTS`: ranges with the primary first. A node that does not know its own host leaves it
-/// out; then it is the one that was asked.
+/// Parses the reply to `CLUSTER SLOTS`: ranges with the primary first. A node that does not know its own host leaves it
+/// out; then it is the host of the node that replied.
 fn understood(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint>)> {
     let (mut slots, mut nodes) = (Slots::default(), Vec::new());
     for range in ranges {

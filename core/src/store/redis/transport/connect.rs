@@ -1,4 +1,4 @@
-//! Making a connection: finding the server, the socket and its options, TLS, and what is said first.
+//! Makes connections: finds the server, opens the socket, negotiates TLS, and sends the handshake.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ use crate::store::redis::transport::session::Session;
 use crate::store::redis::transport::stream::Stream;
 use crate::store::redis::transport::tls;
 
-/// Where the server is.
+/// The address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     Tcp(Endpoint),
     Unix(PathBuf),
-    /// Wherever the sentinels say that the service's primary is.
+    /// The primary of a service, as the sentinels report it.
     Service {
         service: Box<str>,
         sentinels: Box<[Endpoint]>,
@@ -38,7 +38,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Where a store of one server is, or by which nodes a cluster is found.
+    /// The address of a single server; for a cluster, an error with its seed nodes.
     pub(crate) fn of(endpoints: &Endpoints) -> Result<Self, &[Endpoint]> {
         Ok(match endpoints {
             Endpoints::Tcp(endpoint) => Self::Tcp(endpoint.clone()),
@@ -51,19 +51,19 @@ impl Address {
     }
 }
 
-/// A connection that stands.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) stream: Stream,
-    /// The server, if sentinels said which it is.
+    /// The server's address, if sentinels reported it.
     pub(crate) primary: Option<Endpoint>,
 }
 
-/// All that is needed to connect to any server of a store.
+/// Everything needed to connect to any server of a store.
 #[derive(Debug)]
 pub(crate) struct Connector {
     tls: Option<(Arc<ClientConfig>, Tls)>,
-    /// May be replaced while the store is in use.
+    /// Can be replaced while the store is in use.
     pub(crate) credentials: ArcSwapOption<Credentials>,
     pub(crate) sentinel_credentials: Option<Credentials>,
     pub(crate) database: u32,
@@ -89,7 +89,7 @@ impl Connector {
         })
     }
 
-    /// The same, in a process that was forked from the one that uses this.
+    /// The same, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self {
             tls: self.tls.clone(),
@@ -100,14 +100,14 @@ impl Connector {
         }
     }
 
-    /// Authenticates new connections with other credentials from now on.
+    /// Uses other credentials for connections made from now on.
     pub(crate) fn set_credentials(&self, credentials: Credentials) {
         self.credentials.store(Some(Arc::new(credentials)));
     }
 
-    /// Connects to the server at an address, and learns what time it is there.
-    /// Of a service, to the server that was `told` to be its primary, or else to the one that its sentinels name. It takes no
-    /// longer than `longest` or, if that is more, [`CONNECT_TIMEOUT`].
+    /// Connects to the server at an address, and learns the server's time. For a service, connects to the server that
+    /// was `told` to be its primary, or else to the one that its sentinels name. It takes at most the longer of
+    /// `longest` and [`CONNECT_TIMEOUT`].
     pub(crate) async fn connect(
         &self,
         address: &Address,
@@ -144,7 +144,7 @@ impl Connector {
     pub(crate) async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, Failure> {
         let found = lookup_host((&*endpoint.host, endpoint.port)).await.map_err(not_connected)?;
         let tcp = first_to_accept(found).await?;
-        // Options that a platform refuses are a loss of comfort, not of the connection.
+        // A connection works without these options, if the platform refuses them.
         let _ = tcp.set_nodelay(true);
         let socket = SockRef::from(&tcp);
         let _ = socket.set_tcp_keepalive(
@@ -159,8 +159,8 @@ impl Connector {
     }
 }
 
-/// A connection to one of the addresses that a name stands for: some may lead nowhere, such as those of a network that
-/// this host has a route to and no more.
+/// Connects to the first address of a name that accepts: some may be unreachable, such as those of a network to which
+/// this host has a route only.
 async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, Failure> {
     happy_eyeballs(addresses.map(accepted_at).collect()).await
 }
@@ -169,7 +169,7 @@ async fn accepted_at(address: SocketAddr) -> Result<TcpStream, Failure> {
     TcpStream::connect(address).await.map_err(not_connected)
 }
 
-/// Why there is no connection.
+/// The reason for a failed connection.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 fn not_connected(error: io::Error) -> Failure {
     match error.raw_os_error() {
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// An address at which connections neither succeed nor fail: there is no room for one that has not been accepted.
+    /// An address at which connections neither succeed nor fail, since its backlog is full.
     fn hanging() -> (Socket, Vec<std::net::TcpStream>, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();

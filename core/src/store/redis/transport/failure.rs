@@ -1,18 +1,18 @@
-//! Why a store operation was not answered, and what is known of whether it ran.
+//! The reasons why an operation got no answer, and whether it may have run.
 
 use redis::RedisError;
 
 use crate::rules::decision::Degradation;
 use crate::store::stats::Counters;
 
-/// What is known of an operation that got no answer.
+/// Whether an operation without an answer ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// It provably did not run: it may be tried again inside its deadline.
+    /// It certainly did not run: it may be retried within its deadline.
     NotApplied,
     /// It was sent and may have run: it is never sent again.
     Unknown,
-    /// It did not run, and will not until somebody changes something: trying again would not help.
+    /// It did not run, and a retry would not help until the configuration or the data changes.
     Permanent,
 }
 
@@ -25,23 +25,23 @@ pub(crate) struct Failure {
 /// No connection to the server could be made.
 pub(crate) const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreachable);
 
-/// What an error reply asks for.
+/// The meaning of an error reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The server does not know the script: it has to be sent its source.
+    /// The server does not know the script and needs its source.
     NoScript,
-    /// The slot is served by the node at that address, for good.
+    /// The slot is owned by the node at that address, permanently.
     Moved {
         slot: u16,
         address: String,
     },
-    /// The slot is on its way to the node at that address, and this key already there.
+    /// The slot is moving to the node at that address, and this key is already there.
     Ask {
         address: String,
     },
-    /// The server is a replica: the connection leads to the wrong one.
+    /// The server is a replica: the connection leads to the wrong server.
     ReadOnly,
-    /// The slot is on its way to another node, and some of the keys are there already.
+    /// The slot is moving to another node, and some of the keys are already there.
     TryAgain,
     Failed(Failure),
 }
@@ -61,7 +61,7 @@ impl Failure {
 }
 
 impl Counters {
-    /// Counts an operation that the store has not answered.
+    /// Counts an operation that the store did not answer.
     pub(crate) fn failed(&self, class: Class) {
         match class {
             Class::NotApplied => self.not_applied.add(1),
@@ -72,7 +72,7 @@ impl Counters {
 }
 
 impl Refusal {
-    /// Reads an error reply, by its code.
+    /// Parses an error reply by its code.
     pub(crate) fn read(error: &RedisError) -> Self {
         let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
         let failure = match code {
@@ -95,7 +95,7 @@ impl Refusal {
             "CLUSTERDOWN" => Failure::not_applied(Degradation::ClusterDown),
             "NOAUTH" | "NOPERM" | "WRONGPASS" => Failure::permanent(Degradation::Auth),
             "WRONGTYPE" => Failure::permanent(Degradation::WrongType),
-            // What a script calls has no code of its own for it.
+            // Errors of commands inside a script have no code of their own.
             _ if detail.contains("user executing the script") => Failure::permanent(Degradation::Auth),
             _ if detail.contains("max number of clients") => Failure::not_applied(Degradation::MaxClients),
             _ => Failure::permanent(Degradation::Refused),

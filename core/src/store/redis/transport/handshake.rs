@@ -1,4 +1,4 @@
-//! What is said first on a connection: who we are, which database, and what time it is there. One round trip.
+//! The first commands on a connection: authentication, connection name, database and server time, in one round trip.
 
 use redis::{Cmd, RedisError, Value};
 
@@ -13,11 +13,11 @@ use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
 use crate::store::redis::transport::stream::Stream;
 
-/// What a reply is to.
+/// The command that a reply belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HandshakeStep {
     Needed,
-    /// A name for operators to see; a user without the right to give one does without.
+    /// The connection name is for operators; a user without the permission to set it connects without one.
     Name,
 }
 
@@ -57,7 +57,7 @@ impl Connector {
     }
 }
 
-/// The `AUTH` command. It must not be shown: what the redis crate shows of a command has the password in it.
+/// The `AUTH` command. It must not be logged: the redis crate's `Debug` output of a command contains the password.
 pub(crate) fn auth(credentials: &Credentials) -> Cmd {
     let mut command = redis::cmd("AUTH");
     command.arg(credentials.username.as_ref().map(Secret::reveal)).arg(credentials.password.reveal());
@@ -66,7 +66,7 @@ pub(crate) fn auth(credentials: &Credentials) -> Cmd {
 
 const PROTOCOL: Failure = Failure::not_applied(Degradation::Protocol);
 
-/// Nothing that is said first can be sent elsewhere.
+/// Redirections do not apply to the commands of a handshake.
 fn refused(error: &RedisError) -> Failure {
     if error.code().is_none() {
         return if error.is_io_error() { UNREACHABLE } else { PROTOCOL };
@@ -78,7 +78,7 @@ fn refused(error: &RedisError) -> Failure {
     }
 }
 
-/// The time in a reply to `TIME`: seconds and microseconds.
+/// Parses the reply to `TIME`: seconds and microseconds.
 pub(crate) fn server_us((seconds, micros): (u64, u64)) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(micros)
 }

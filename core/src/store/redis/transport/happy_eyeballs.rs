@@ -1,4 +1,4 @@
-//! Trying several ways at a time, so that one that hangs does not use up the time for all.
+//! Concurrent connection attempts, so that one that hangs does not use up the time for all.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::failure::UNREACHABLE;
 
-/// Beside an attempt that takes longer than this the next one is begun. RFC 8305, section 5, recommends 250 ms, and at
-/// least 100 ms, on the open internet; a store stands near, and connecting to it takes a second at most.
+/// The delay before the next attempt starts while one is running. RFC 8305, section 5, recommends 250 ms, and at least
+/// 100 ms, on the open internet; a store is near, and connecting to it takes a second at most.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(50);
 
-/// What the first attempt finds that finds something: they are begun in order, each as soon as one before it has failed or
-/// takes its time. When all have failed, why the last one did.
+/// The result of the first attempt to succeed. Attempts start in order, each as soon as the previous one has failed or
+/// takes longer than the delay. If all fail, returns the last failure.
 pub(crate) async fn happy_eyeballs<T>(
     attempts: Vec<impl Future<Output = Result<T, Failure>>>,
 ) -> Result<T, Failure> {
@@ -24,7 +24,7 @@ pub(crate) async fn happy_eyeballs<T>(
     loop {
         begun.extend(attempts.next());
         let ended = if attempts.peek().is_some() {
-            // Whoever takes longer goes on.
+            // A slow attempt continues beside the next one.
             let Ok(ended) = timeout(ATTEMPT_DELAY, begun.next()).await else { continue };
             ended
         } else {

@@ -1,29 +1,29 @@
-//! The replies to calls of scripts, read from a buffer that fills as bytes arrive.
+//! Parses replies to script calls, from a buffer that fills as bytes arrive.
 //!
-//! A script replies a bulk string, which is read here and borrowed from the buffer: the parser of the redis crate copies it
-//! and takes 0.4 us longer, a twentieth of the processor time of a lone decision. An error is one line, which the crate
-//! parses. No script replies anything else, so any other reply ends the connection. See
+//! A script replies with a bulk string, which is parsed here and borrowed from the buffer: the parser of the redis
+//! crate copies it and takes 0.4 us longer, a twentieth of the processor time of a lone decision. An error is one line,
+//! which the crate parses. No script replies with anything else, so any other reply ends the connection. See
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
 use redis::{Value, parse_redis_value};
 
-/// The longest reply: the states of a full batch.
+/// The maximum length of a reply: the states of a full batch.
 const MAX_LENGTH: usize = 64 << 20;
 const MAX_LINE: usize = 64 << 10;
 
-/// A reply that has arrived whole.
+/// A complete reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Reply<'a> {
     Bulk(&'a [u8]),
-    /// A reply of one line: an error, or what is said to `ASKING`.
+    /// A reply of one line: an error, or the reply to `ASKING`.
     Line(Value),
 }
 
-/// What was read does not follow the protocol, or is nothing that a script replies.
+/// The bytes violate the protocol, or are not a reply that a script can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Garbled;
 
-/// Reads a reply from the start of `bytes`, and says how many of them it took; `None` when it has not arrived whole.
+/// Parses a reply at the start of `bytes`, and returns it with its length; `None` when it is incomplete.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Garbled> {
     let Some(end) = bytes.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
         return if bytes.len() < MAX_LINE { Ok(None) } else { Err(Garbled) };

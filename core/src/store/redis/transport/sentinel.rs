@@ -1,4 +1,4 @@
-//! Asking the sentinels where the primary is.
+//! Queries the sentinels for the address of the primary.
 
 use std::time::Duration;
 
@@ -20,18 +20,19 @@ use crate::store::redis::transport::sentinel_events::Told;
 use crate::store::redis::transport::session::Session;
 
 impl Connector {
-    /// Where the service's primary is, by the first sentinel that knows. Asked anew for every connection, so a failover
-    /// is followed as soon as the old primary refuses or is gone.
+    /// The address of the service's primary, from the first sentinel that knows it. Every new connection queries it
+    /// again, so a failover is followed as soon as the old primary refuses operations or is gone.
     ///
-    /// They are asked in order; beside one that takes its time the next is asked, so that some that hang, however many, do
-    /// not use up the time that there is to connect.
+    /// The sentinels are queried in order, and the next one is queried while one is slow, so that hanging sentinels,
+    /// however many, do not use up the time to connect.
     pub(crate) async fn primary(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, Failure> {
         happy_eyeballs(sentinels.iter().map(|sentinel| self.named_by(sentinel, service)).collect()).await
     }
 
-    /// Waits until another primary than this one is told of, or named when the sentinels are asked, which is done about so
-    /// often; for ever where there are none. An old primary may keep its role and its sockets for long, or for good where
-    /// the sentinels cannot reach it. Gives the other one.
+    /// Waits until the primary has another address than this one, and returns the new address. Sentinels report it by
+    /// an event, or when they are queried, which happens at this interval; without sentinels it never returns. This
+    /// matters because an old primary may keep its role and its connections for a long time, or for good if the
+    /// sentinels cannot reach it.
     pub(crate) async fn moved(
         &self,
         address: &Address,
@@ -65,7 +66,7 @@ impl Connector {
         named.iter().find(|one| 2 * votes(one) > sentinels.len()).cloned()
     }
 
-    /// A connection over which a sentinel tells from now on when a service has another primary.
+    /// A session that is subscribed to a sentinel's events about a new primary.
     pub(crate) async fn hear_switches(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
         let subscribing = async {
             let mut session = self.sentinel(sentinel).await?;
@@ -76,7 +77,7 @@ impl Connector {
         timeout(CONNECT_TIMEOUT, subscribing).await.unwrap_or(Err(UNREACHABLE))
     }
 
-    /// The service's primary, by one of its sentinels.
+    /// The service's primary, from one of its sentinels.
     pub(crate) async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
         timeout(SENTINEL_TIMEOUT, self.ask_sentinel(sentinel, service)).await.unwrap_or(Err(UNREACHABLE))
     }
@@ -102,7 +103,7 @@ impl Connector {
     }
 }
 
-/// Why a sentinel does not let us in or listen.
+/// The reason why a sentinel refuses a session or a subscription.
 fn refused(error: &RedisError) -> Failure {
     if error.code().is_some() { Failure::permanent(Degradation::Auth) } else { UNREACHABLE }
 }

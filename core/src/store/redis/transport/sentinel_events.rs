@@ -1,9 +1,9 @@
-//! What the sentinels tell of their own accord: that another server is the primary now.
+//! Events of the sentinels: another server is the primary now.
 //!
-//! The old primary of a planned failover goes on taking writes, for ten seconds and more, until a sentinel demotes it; what it
-//! is charged then is lost. So all sentinels are listened to, each over a connection of its own and on one thread for all, and
-//! the links leave the old primary when the first of them tells of another. Nothing rests on it: a link asks from time to
-//! time, too.
+//! In a planned failover the old primary accepts writes for ten seconds and more, until a sentinel demotes it; these
+//! writes are lost. So the store subscribes to all sentinels, each over its own connection and on one thread for all,
+//! and the connections to the old primary end with the first event about a new one. Correctness does not depend on
+//! events: the connection task also queries the sentinels periodically.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,13 +21,13 @@ use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Class;
 use crate::store::redis::transport::session::Session;
 
-/// Before a sentinel is listened to again that could not be, or that refuses it.
+/// The pause before a failed or refused subscription to a sentinel is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Switches {
-    /// What a sentinel has named; every time that one does is told, also if it is the same.
+    /// The address in the latest event; repeated events are forwarded even if they are equal.
     named: watch::Sender<Option<Endpoint>>,
     is_listening: AtomicBool,
     driver: OnceLock<Driver>,
@@ -43,18 +43,18 @@ impl Default for Switches {
     }
 }
 
-/// What sentinels tell from some time on.
+/// The events from some time on.
 #[derive(Debug)]
 pub(crate) struct Told(watch::Receiver<Option<Endpoint>>);
 
 impl Switches {
-    /// Listens to the sentinels from now on, if there are any.
+    /// Subscribes to the sentinels, if there are any.
     pub(crate) fn listen(self: &Arc<Self>, connector: &Arc<Connector>, address: &Address) {
         let Address::Service { service, sentinels } = address else { return };
         if self.is_listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Where the system gives no thread, the links ask; the next connection tries again.
+        // Without a thread the connection tasks rely on queries; the next connection tries again.
         let Some(driver) = self.thread() else {
             self.is_listening.store(false, Ordering::Relaxed);
             return;
@@ -80,7 +80,7 @@ impl Switches {
         driver.run_for_good().ok().map(|()| driver)
     }
 
-    /// Listens no longer.
+    /// Stops receiving events.
     pub(crate) fn close(&self) {
         self.is_listening.store(true, Ordering::Relaxed);
         if let Some(driver) = self.driver.get() {
@@ -88,7 +88,7 @@ impl Switches {
         }
     }
 
-    /// What is told from now on.
+    /// The events from now on.
     pub(crate) fn told(&self) -> Told {
         Told(self.named.subscribe())
     }
@@ -99,12 +99,12 @@ impl Switches {
 }
 
 impl Told {
-    /// Forgets what was told until now.
+    /// Discards the events until now.
     pub(crate) fn forget(&mut self) {
         self.0.mark_unchanged();
     }
 
-    /// Waits until another primary than this one is told of.
+    /// Waits for an event about another primary than this one.
     pub(crate) async fn other_than(&mut self, from: &Endpoint) -> Endpoint {
         loop {
             if self.0.changed().await.is_err() {
@@ -119,7 +119,7 @@ impl Told {
     }
 }
 
-/// Listening to one of the sentinels.
+/// The subscription to one of the sentinels.
 struct Listening {
     connector: Weak<Connector>,
     switches: Weak<Switches>,
@@ -129,14 +129,14 @@ struct Listening {
 }
 
 impl Listening {
-    /// Until the store is gone.
+    /// Runs until the store is gone.
     async fn run(self) {
         while let Some(connector) = self.connector.upgrade() {
             let subscribed = connector.hear_switches(&self.sentinel).await;
             if subscribed.is_ok()
                 && let Some(named) = connector.agreed_primary(&self.service, &self.sentinels).await
             {
-                // The primary may have changed before this sentinel was listened to.
+                // The primary may have changed before the subscription.
                 self.tell(named);
             }
             drop(connector);
@@ -152,14 +152,14 @@ impl Listening {
         }
     }
 
-    /// Hears one message after the other, until the connection ends.
+    /// Receives events until the connection ends.
     async fn hear(&self, mut session: Session) {
         while let Ok(message) = session.reply::<Value>().await {
             let Some(connector) = self.connector.upgrade() else { return };
             if !Msg::from_owned_value(message).is_some_and(|message| self.is_meant(&message)) {
                 continue;
             }
-            // The sentinel may know more by now than the message said.
+            // The sentinel may know a newer primary than the event.
             if let Ok(named) = connector.named_by(&self.sentinel, &self.service).await {
                 self.tell(named);
             }
@@ -172,7 +172,7 @@ impl Listening {
         }
     }
 
-    /// Whether a message is of the service, whose name stands before the old and the new address.
+    /// Whether an event is about the service, whose name precedes the old and the new address.
     fn is_meant(&self, message: &Msg) -> bool {
         message.get_payload_bytes().split(|byte| *byte == b' ').next() == Some(self.service.as_bytes())
     }

@@ -1,10 +1,10 @@
-//! What time it is at a server, learnt from the times in its replies.
+//! An estimate of a server's time, from the times in its replies.
 //!
-//! A command carries its deadline in server time, so that a server which was stopped refuses what it finds too late. A
-//! reply's time was read between sending and receiving, so `server - received` is never more than the offset between
-//! the two clocks and `server - sent` never less. The greatest of the former is kept: with it a deadline is never set
-//! too late, and too early by no more than the fastest reply took to come back. When a reply shows that the offset
-//! lies outside of what is believed, the server's clock was set, and the belief starts anew.
+//! A command carries its deadline in server time, so that a server that was stopped refuses commands that it reads too
+//! late. A reply's time was read between sending and receiving, so `server - received` is never more than the offset
+//! between the two clocks and `server - sent` never less. The greatest value of the former is kept: with it a deadline
+//! is never set too late, and too early by no more than the time of the fastest reply. When a reply shows that the
+//! offset lies outside the estimate, the server's clock was set, and the estimate starts anew.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::runtime::monotonic;
 use crate::units::MAX_US;
 
-/// How fast two clocks are assumed to drift apart at most: 500 ppm, the limit of NTP's corrections.
+/// The maximum rate at which two clocks are assumed to drift apart: 500 ppm, the limit of NTP's corrections.
 const DRIFT_DIVISOR: i64 = 2_000;
 
 #[derive(Debug)]
@@ -30,21 +30,21 @@ impl Default for ServerTime {
 }
 
 impl ServerTime {
-    /// Learns from a reply whose command was sent and which was received at these times.
+    /// Updates the estimate from a reply, with the times when its command was sent and when it was received.
     pub(crate) fn learn(&self, server_us: u64, sent: Instant, received: Instant) {
         let server_us = i64::try_from(server_us.min(MAX_US)).unwrap_or(i64::MAX);
         let (sent_us, received_us) = (self.since_base(sent), self.since_base(received));
         let (least, most) = (server_us - received_us, server_us - sent_us);
         let believed = self.offset_us.load(Ordering::Relaxed);
         let drifted = (received_us - self.learnt_us.load(Ordering::Relaxed)).max(0) / DRIFT_DIVISOR;
-        // A belief above what is possible can only be drift, or a clock that was set back.
+        // An estimate above the possible maximum means drift, or that the server's clock was set back.
         if believed == i64::MIN || least >= believed.saturating_sub(drifted) || believed > most {
             self.offset_us.store(least, Ordering::Relaxed);
             self.learnt_us.store(received_us, Ordering::Relaxed);
         }
     }
 
-    /// The time at the server at that moment, in microseconds since the Unix epoch; `None` before anything is learnt.
+    /// The server's time at that moment, in microseconds since the Unix epoch; `None` before the first reply.
     pub(crate) fn at(&self, moment: Instant) -> Option<u64> {
         let offset = self.offset_us.load(Ordering::Relaxed);
         if offset == i64::MIN { None } else { u64::try_from(offset + self.since_base(moment)).ok() }
@@ -73,7 +73,7 @@ mod tests {
         let time = ServerTime::default();
         let base = time.base;
         assert_eq!(time.at(base), None);
-        // The server's clock shows NOW_US at `base`; the reply needed 10 ms to come back.
+        // The server's clock shows NOW_US at `base`; the reply takes 10 ms to arrive.
         time.learn(NOW_US, base, base + 10 * MS);
         assert_eq!(time.at(base), Some(NOW_US - 10_000));
         time.learn(NOW_US + 20_000, base + 19 * MS, base + 21 * MS);

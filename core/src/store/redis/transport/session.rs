@@ -1,4 +1,4 @@
-//! A connection for a few commands, one after the other.
+//! A session: a connection for a few commands, one after the other.
 
 use std::io;
 
@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::stream::Stream;
 
-/// The longest reply in bytes; the longest that a server has reason to send is a cluster's table of slots.
+/// The maximum length of a reply in bytes; the longest one that a server has reason to send is a cluster's table of
+/// slots.
 const MAX_REPLY: u64 = 64 << 20;
 
 pub(crate) struct Session<S = Stream> {
@@ -30,15 +31,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         self.stream.flush().await
     }
 
-    /// The next reply. An error with a [`code`](redis::RedisError::code) is the server's; after any other one the session
-    /// is of no use.
+    /// The next reply. An error with a [`code`](redis::RedisError::code) comes from the server; after any other error
+    /// the session cannot be used.
     pub(crate) async fn reply<T: FromRedisValue>(&mut self) -> RedisResult<T> {
         let mut bounded = (&mut self.stream).take(MAX_REPLY);
         let value = parse_redis_value_async(&mut self.decoder, &mut bounded).await?;
         Ok(from_redis_value(value.extract_error()?)?)
     }
 
-    /// Sends a command and waits for its reply, for no longer than to connect.
+    /// Sends a command and waits for its reply, at most for the connect timeout.
     pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
         let asking = async {
             self.send(&command.get_packed_command()).await?;
@@ -49,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
     }
 
-    /// The connection; everything that was asked of it has been answered.
+    /// The connection; all commands have been answered.
     pub(crate) fn into_stream(self) -> S {
         self.stream.into_inner()
     }

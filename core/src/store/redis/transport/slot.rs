@@ -1,12 +1,11 @@
-//! Which slot of a Redis Cluster a key is in.
+//! The slot of a key in a Redis Cluster.
 //!
-//! The slot is the CRC16 (XMODEM: polynomial 0x1021, from 0, not reflected) of the hash tag, modulo 16384. The hash tag
-//! is what stands between the first `{` and the next `}`, if that is anything; otherwise it is the whole key.
+//! The slot is the CRC16 (XMODEM: polynomial 0x1021, initial value 0, not reflected) of the hash tag, modulo 16384. The
+//! hash tag is the text between the first `{` and the next `}`, unless it is empty; otherwise it is the whole key.
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOTS
 }
@@ -24,7 +23,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-/// What each byte does to the sum.
+/// The CRC of each single byte.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte: u16 = 0;
@@ -52,7 +51,7 @@ mod tests {
         assert_eq!(crc16(b""), 0);
     }
 
-    /// What `CLUSTER KEYSLOT` of a server answers.
+    /// Matches the reply of a server to `CLUSTER KEYSLOT`.
     #[test]
     fn slots_that_a_server_tells() {
         let told: [(&[u8], u16); 10] = [

@@ -1,4 +1,4 @@
-//! The byte stream to a server, whatever it runs over.
+//! The byte stream to a server: TCP, a Unix socket or TLS.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
-/// So many bytes are read at a time of what is not seen.
+/// The number of bytes that one read of unseen input takes.
 const UNSEEN_BYTES: usize = 4 << 10;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Whether the server has closed its side, as far as the system knows already; only for while nothing is asked of it.
+    /// Whether the server has closed its side, as far as the system knows; valid only while no reply is expected.
     pub(crate) fn is_finished(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let peeked = match self {
@@ -31,12 +31,12 @@ impl Stream {
             Self::Tls(tls) => SockRef::from(tls.get_ref().0).peek(&mut byte),
             Self::Unix(unix) => SockRef::from(unix).peek(&mut byte),
         };
-        // Nothing to read yet is how it has to be: what a server says that is asked nothing is, in TLS, that it closes.
+        // No available input is the normal case: an idle server sends nothing but the end of a TLS session.
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Reads what has arrived and the runtime has not seen: it looks only when all tasks have had their turn.
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) when there is nothing.
+    /// Reads input that has arrived but that the runtime has not seen: the runtime checks only when all tasks have had
+    /// their turn. [`WouldBlock`](io::ErrorKind::WouldBlock) when there is none.
     pub(crate) fn read_unseen(&mut self, into: &mut BytesMut) -> io::Result<usize> {
         let mut bytes = [0; UNSEEN_BYTES];
         let read = match self {
@@ -55,21 +55,21 @@ impl Stream {
         Ok(read)
     }
 
-    /// Whether a write that failed may have sent part of what it was given: TLS divides it into records, of which each is
-    /// written for itself.
+    /// Whether a failed write may have sent a part of its data: TLS splits data into records and writes each of them
+    /// separately.
     pub(crate) fn may_fail_in_between(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// Has the socket reset when it is closed, so that the server drops what it has not read of it yet. Does nothing
-    /// where there is nothing to reset.
+    /// Makes the socket send a reset when it is closed, so that the server discards input that it has not read yet. Has
+    /// no effect on sockets without a reset.
     pub(crate) fn reset_when_closed(&self) {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
             Self::Unix(_) => return,
         };
-        // It is about to be closed either way.
+        // If this fails, the socket is closed normally.
         let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     }
 }

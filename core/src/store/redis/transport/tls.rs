@@ -1,7 +1,7 @@
-//! From the TLS options to what a handshake needs. Opening connections is not done here.
+//! Builds the TLS configuration from the options. Connections are opened elsewhere.
 //!
-//! The cryptography is named explicitly (ring), so that it does not matter what else is linked into the process. Messages
-//! name the option and the file; they never hold anything that was read from it.
+//! The cryptography provider is named explicitly (ring), so that other crates in the process cannot change it. Messages
+//! name the option and the file; they never contain anything that was read from it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use crate::error::Error;
 use crate::store::redis::config::target::{Identity, Tls};
 
-/// The configuration of every handshake. Reads the files now, and blocks for it.
+/// The configuration of every handshake. Reads the files synchronously.
 pub(crate) fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
     let roots = match &tls.ca {
         Some(file) => trusted(file)?,
@@ -41,7 +41,7 @@ pub(crate) fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
     Ok(Arc::new(config))
 }
 
-/// The name that the certificate of a host has to hold.
+/// The name that a host's certificate must contain.
 pub(crate) fn server_name(tls: &Tls, host: &str) -> Result<ServerName<'static>, Error> {
     let name = tls.server_name.as_deref().unwrap_or(host);
     ServerName::try_from(name.to_owned()).map_err(|_| {
@@ -64,7 +64,7 @@ fn trusted(file: &Path) -> Result<RootCertStore, Error> {
 
 fn trusted_by_system() -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    // The system's list may well hold some that are of no use here.
+    // Certificates in the system's list that cannot be used are skipped.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(Error::invalid_argument(
@@ -85,7 +85,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_file(file).map_err(|reason| unreadable("tls_key", file, "private key", &reason))
 }
 
-/// The reasons of the PEM reader would quote the file.
+/// Omits the PEM reader's reason, which would quote the file.
 fn unreadable(option: &str, file: &Path, wanted: &str, reason: &pem::Error) -> Error {
     let file = file.display();
     Error::invalid_argument(match reason {

@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::config::url::{Parameter, percent, refused};
 
-/// The most hosts of one URL.
+/// The maximum number of hosts in a URL.
 const MAX_HOSTS: usize = 64;
 
-/// Reads what stands before the `@`.
+/// Parses the text before the `@`.
 pub(crate) fn user_info(text: &str) -> Result<Vec<Parameter>, Error> {
     let (username, password) = match text.split_once(':') {
         Some((username, password)) => (username, Some(password)),
@@ -29,7 +29,7 @@ pub(crate) fn user_info(text: &str) -> Result<Vec<Parameter>, Error> {
     username.into_iter().chain(password).collect()
 }
 
-/// Reads hosts with commas between them. The messages say which host is meant by its place.
+/// Parses a comma-separated list of hosts. The messages identify a host by its position.
 pub(crate) fn hosts(text: &str, default_port: u16) -> Result<Box<[Endpoint]>, Error> {
     let hosts = text.split(',').count();
     if hosts > MAX_HOSTS {
@@ -72,7 +72,7 @@ fn host_name(text: &str) -> Result<&str, &'static str> {
     if text.len() > 253 || !text.bytes().all(is_name) {
         return Err("allowed are up to 253 letters, digits, -, _ and dots, or an IPv6 address in [ and ]");
     }
-    // What is all digits and dots is taken for an address when it is looked up.
+    // A host of only digits and dots would be resolved as an address.
     let numeric = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if numeric && text.parse::<Ipv4Addr>().is_err() {
         return Err("it is all digits, and no IPv4 address");

@@ -1,4 +1,4 @@
-//! Where a URL leads to: its hosts and its path, by its scheme.
+//! The address in a URL: its hosts and its path, by its scheme.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::store::redis::config::url::{Parameter, authority, percent, refused};
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// Reads hosts and path; a database in the path becomes a parameter.
+/// Parses hosts and path; a database in the path becomes a parameter.
 pub(crate) fn read(
     scheme: Scheme,
     hosts: &str,

@@ -1,4 +1,4 @@
-//! Percent-encoding, read strictly: a `%` that was meant as itself is a mistake.
+//! Percent-decoding, strict: an unencoded `%` is an error.
 
 use percent_encoding::percent_decode_str;
 

@@ -1,9 +1,9 @@
-//! What a URL begins with: what it leads to, and whether with TLS.
+//! The scheme of a URL: the kind of target, and whether it uses TLS.
 
 use crate::error::{Error, excerpt};
 use crate::store::redis::config::url::refused;
 
-/// What a URL leads to.
+/// The kind of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Server,
@@ -31,7 +31,7 @@ const SCHEMES: [Scheme; 7] = [
 ];
 
 impl Scheme {
-    /// The scheme of a URL, and what comes after it. Letters count alike in both cases.
+    /// Splits a URL into its scheme and the rest. Schemes are case-insensitive.
     pub(crate) fn split(url: &str) -> Result<(Self, &str), Error> {
         let (read, rest) = match url.split_once("://") {
             Some((name, rest)) => (name, Some(rest)),
@@ -43,7 +43,7 @@ impl Scheme {
         }
         let known = SCHEMES.map(|scheme| format!("{}://", scheme.name)).join(", ");
         let known = format!("{known}, and without a server memory:, local:<name>, file:///<path>");
-        // What has no scheme may begin with a user name.
+        // A text without a scheme may begin with a user name.
         let named =
             rest.is_some() && !url.contains('@') && read.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let read =

@@ -1,4 +1,4 @@
-//! Tables of URLs: what they lead to, and the whole message where they are refused.
+//! Tables of URLs: the parsed target, or the complete error message.
 
 use crate::store::redis::config::RedisOptions;
 use crate::store::redis::config::secret::Secret;

@@ -1,4 +1,4 @@
-//! Handshakes without a network, and files that are not what they should be.
+//! Handshakes without a network, and malformed files.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use rustls::{ClientConnection, ServerConfig, ServerConnection};
 
 use crate::store::redis::transport::tls::*;
 
-/// A folder of files for one test.
+/// A temporary directory for one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -53,7 +53,7 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
-    /// A server that asks for a certificate of this authority.
+    /// A server that requires a client certificate of this authority.
     fn server(&self, name: &str) -> ServerConnection {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
@@ -74,7 +74,7 @@ impl Authority {
     }
 }
 
-/// Lets both sides talk until neither has anything left to say.
+/// Exchanges data until neither side has more to send.
 fn shake_hands(tls: &Tls, host: &str, mut server: ServerConnection) -> Result<(), rustls::Error> {
     let mut client =
         ClientConnection::new(client_config(tls).unwrap(), server_name(tls, host).unwrap()).unwrap();
@@ -171,7 +171,7 @@ fn mistakes_name_the_option_and_the_file() {
 
 #[test]
 fn the_system_is_trusted_unless_told_otherwise() {
-    // Whether it has certificates depends on where the test runs.
+    // Whether there are system certificates depends on the machine.
     match client_config(&Tls::default()) {
         Ok(config) => assert!(!config.client_auth_cert_resolver.has_certs()),
         Err(error) => assert_eq!(
