@@ -1,8 +1,8 @@
 //! The local store beside the memory store and Redis, in one run: `make bench-local`.
 //!
-//! Each process is one caller that asks again as soon as it is answered. Rounds of all stores are interleaved, so that a
-//! change of the machine's speed meets all of them; each figure is the median of its rounds. Processes share their budget
-//! in the local store and in Redis; in memory each has its own.
+//! Each process is one caller that sends a request as soon as the previous one is answered. Rounds of all stores are
+//! interleaved, so that a change of the machine's speed affects all of them; each figure is the median of its rounds.
+//! Processes share their budget in the local store and in Redis; in memory each has its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A process that decides.
+//! A worker process that makes decisions.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use polylimit::{Limiter, Policy};
 
-/// Tells a process what it is: the store and how many keys.
+/// The environment variable with a worker's role: the store and the number of keys.
 pub(crate) const ROLE: &str = "POLYLIMIT_BENCH_LOCAL";
 
 pub(crate) struct Worker {
@@ -16,7 +16,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the process of that number and waits until it has seen every key.
+    /// Starts the worker with this number and waits until it has used every key once.
     pub(crate) fn start(store: &str, keys: usize, number: u32) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .env(ROLE, format!("{keys} {number} {store}"))
@@ -35,7 +35,7 @@ impl Worker {
         writeln!(self.input, "{length_ms}").unwrap();
     }
 
-    /// How many decisions a second it made.
+    /// The worker's decisions per second.
     pub(crate) fn hear(&mut self) -> f64 {
         self.output.next().unwrap().unwrap().parse().unwrap()
     }
@@ -48,12 +48,12 @@ impl Drop for Worker {
     }
 }
 
-/// What such a process does until it is killed.
+/// Runs a worker until it is killed.
 pub(crate) fn work(role: &str) {
     let mut words = role.splitn(3, ' ');
     let mut number = || words.next().unwrap().parse::<usize>().unwrap();
     let (keys, process) = (number(), number());
-    // A microsecond gives a token, and the bucket is never empty.
+    // The bucket gets a token every microsecond and is never empty.
     let policy = Policy::parse("api", "1000000000/1000s token_bucket").unwrap();
     let limiter = Limiter::builder().store(words.next().unwrap()).max_keys(2_000_000).policy(policy);
     let limiter = limiter.build().unwrap().blocking();

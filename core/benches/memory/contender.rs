@@ -1,4 +1,4 @@
-//! The contenders, and their requests.
+//! The contenders and their workload.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -10,32 +10,32 @@ use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use polylimit::{Clock, Limiter, Policy, blocking};
 
-/// What is decided in a round.
+/// The decisions of a round.
 pub(crate) struct Workload<'a> {
-    /// The keys that are asked for, at random. They lie in memory in this order: a service has just made the key that it
-    /// asks for, and what is measured is the limiter, not how long it takes to fetch a key from somewhere.
+    /// The requested keys, in random order. They are in memory in this order: a service has just built the key that it
+    /// requests, and the benchmark measures the limiter, not cache misses on keys.
     pub(crate) asked: &'a [String],
     pub(crate) threads: usize,
     pub(crate) allowed: bool,
 }
 
-/// governor, asked for what a decision of polylimit says anyway: what remains, or how long to wait.
+/// governor with the information that every decision of polylimit has: what remains, or how long to wait.
 type Telling = RateLimiter<String, DefaultKeyedStateStore<String>, DefaultClock, StateInformationMiddleware>;
 
 pub(crate) enum Contender {
-    /// Says yes or no.
+    /// Returns only whether the request is allowed.
     Bare(DefaultKeyedRateLimiter<String>),
-    /// Says what remains or how long to wait as well.
+    /// Also returns what remains or how long to wait.
     Telling(Telling),
     Polylimit(blocking::Limiter),
 }
 
-/// A million a second with a burst that no run exhausts, in governor's 32 bits.
+/// A million per second with a burst that no run exhausts, within governor's 32 bits.
 const RATE: u32 = 1_000_000;
 const BURST: u32 = 4_000_000_000;
 
 impl Contender {
-    /// governor bare, governor doing the same work, polylimit by the system clock, polylimit by the coarse clock.
+    /// governor bare, governor with the same information, polylimit by the system clock, polylimit by the coarse clock.
     pub(crate) fn all(allowed: bool) -> [Self; 4] {
         [
             Self::bare(allowed),
@@ -64,7 +64,7 @@ impl Contender {
         Self::Polylimit(limiter.expect("a limiter").blocking())
     }
 
-    /// Decides once for every key, so that each has a state. Keys of the denied workload are denied from then on.
+    /// Decides once for every key, so that each has a state. Keys of the denied workload are denied afterwards.
     pub(crate) fn warm_up(&self, keys: &[String]) {
         for key in keys {
             self.decide(key);
@@ -79,9 +79,9 @@ impl Contender {
         }
     }
 
-    /// Decides so many times, for the keys that are asked for from `start` on, and says how many were allowed.
+    /// Makes `decisions` decisions on the requested keys from `start` on, and returns how many were allowed.
     pub(crate) fn run(&self, workload: &Workload<'_>, decisions: usize, start: usize) -> usize {
-        // Each contender has a loop of its own, so that none pays for telling them apart.
+        // Each contender has its own loop, so that the measurement contains no dispatch.
         match self {
             Self::Bare(limiter) => count(workload, decisions, start, |key| limiter.check_key(key).is_ok()),
             Self::Telling(limiter) => count(workload, decisions, start, |key| telling(limiter, key)),

@@ -1,4 +1,4 @@
-//! How much memory a key takes, by the growth of a process of its own.
+//! The memory that a key takes, measured by the growth of a separate process.
 
 use std::process::Command;
 
@@ -11,12 +11,12 @@ const FLAG: &str = "--footprint";
 const LIMITERS: [&str; 5] =
     ["governor", "100/h token_bucket", "100/h", "100/h sliding_log", "100/h buckets=60"];
 
-/// The limiter that this process is to measure, if it was started to measure one.
+/// The limiter that this process should measure, if it was started for a measurement.
 pub(crate) fn asked_for() -> Option<String> {
     std::env::args().skip_while(|argument| argument != FLAG).nth(1)
 }
 
-/// Measures every limiter, each in a process of its own, so that none gets memory that another has freed.
+/// Measures every limiter in its own process, so that none gets memory that another has freed.
 pub(crate) fn report() {
     println!("bytes a key, of {KEYS} keys such as user:123456, tables and spare room included\n");
     println!("| limiter | bytes a key |\n|---|---:|");
@@ -27,7 +27,7 @@ pub(crate) fn report() {
     }
 }
 
-/// Measures one limiter and prints its bytes a key.
+/// Measures one limiter and prints its bytes per key.
 pub(crate) fn print(limiter: &str) {
     let bytes = match limiter {
         "governor" => {

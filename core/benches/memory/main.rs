@@ -1,7 +1,7 @@
 //! The memory store beside governor, in one run: `make bench`.
 //!
-//! Both decide by a token bucket (GCRA) over text keys. Rounds of all contenders are interleaved, so that a change of
-//! the machine's speed meets all of them; the figure of a row is the median of its rounds.
+//! Both decide by a token bucket (GCRA) with text keys. Rounds of all contenders are interleaved, so that a change of the
+//! machine's speed affects all of them; the figure of a row is the median of its rounds.
 
 #![allow(
     clippy::expect_used,
@@ -20,7 +20,7 @@ use rounds::{Row, median_ns};
 const KEY_COUNTS: [usize; 3] = [1, 1_000, 1_000_000];
 
 fn main() {
-    // Harness flags that `cargo bench` passes, such as --bench, mean nothing here.
+    // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
     if let Some(limiter) = footprint::asked_for() {
         return footprint::print(&limiter);
@@ -60,7 +60,8 @@ fn main() {
     println!("repeat: cargo bench -p polylimit --bench memory");
 }
 
-/// Keys at random (xorshift64, Marsaglia 2003): two of each, and so many that starting over takes no time.
+/// Random keys (xorshift64, Marsaglia 2003): two of each key on average, enough that a restart at the beginning takes no
+/// time.
 fn at_random(keys: &[String]) -> Vec<String> {
     let mut random = 88_172_645_463_325_252_u64;
     let mut next = || {

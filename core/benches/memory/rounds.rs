@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::contender::{Contender, Workload};
 
-/// One figure for each contender, in nanoseconds a decision.
+/// One figure for each contender, in nanoseconds per decision.
 pub(crate) type Row = [f64; 4];
 
-/// How many rounds there are.
+/// The number of rounds.
 pub(crate) fn count(quick: bool) -> usize {
     if quick { 1 } else { 9 }
 }
@@ -36,7 +36,7 @@ fn decisions_in(contender: &Contender, workload: &Workload<'_>, round: Duration)
     usize::try_from(decisions).unwrap_or(sample).clamp(1_000, 1 << 30)
 }
 
-/// How long every thread takes for so many decisions of its own. Stops when an outcome was not the one to measure.
+/// How long every thread takes for `decisions` decisions. Panics when a decision is not the expected one.
 fn time(contender: &Contender, workload: &Workload<'_>, decisions: usize, round: usize) -> Duration {
     let run = |thread: usize| {
         let allowed = contender.run(workload, decisions, round * 7_919 + thread * 500_009);

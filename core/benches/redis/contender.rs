@@ -1,4 +1,4 @@
-//! The contenders: polylimit, and two peers that call a script by the redis crate.
+//! The contenders: polylimit, and two peers that call a script through the redis crate.
 
 use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Server;
@@ -45,7 +45,7 @@ local retry_after = -1
 return { cost, remaining, tostring(retry_after), tostring(reset_after) }
 "#;
 
-/// What one would write first: the same decision in integers, one answer.
+/// A simple script: the same decision in integers, with one number as its reply.
 pub(crate) const SCRIPT: &str = r#"
 local now = redis.call("TIME")
 now = now[1] * 1000000 + now[2]
@@ -92,12 +92,12 @@ impl Contender {
         ]
     }
 
-    /// Whether a request of a key is admitted.
+    /// Whether a request for a key is admitted.
     pub(crate) async fn decide(&self, key: &str) -> bool {
         match self {
             Self::RedisRate(connection, script, numbers) => {
                 let mut allowed = true;
-                // It knows one quota, so several take one call each.
+                // The script knows one quota, so several quotas take one call each.
                 for quota in 0..numbers.quotas {
                     let (units, _, _, _): (i64, i64, String, String) = script
                         .key(format!("rate:{quota}:{key}"))
@@ -136,13 +136,13 @@ impl Contender {
     }
 }
 
-/// A limiter of as many quotas, which differ in their periods.
+/// A limiter with `quotas` quotas, which differ in their periods.
 pub(crate) fn limiter(url: &str, numbers: Numbers) -> Limiter {
     let Numbers { limit, period_s, quotas } = numbers;
     let quotas: Vec<String> =
         (1..=quotas as u64).map(|at| format!("{}/{}s token_bucket", limit * at, period_s * at)).collect();
     let policy = Policy::parse("api", &quotas.join("; ")).unwrap();
-    // What is measured is the store: a decision that is late on a busy machine still counts.
+    // The benchmark measures the store, so a slow decision on a busy machine still counts.
     Limiter::builder()
         .store(&format!("{url}?deadline=10s&outage=deny&denial_cache_max=0"))
         .policy(policy)
@@ -152,7 +152,7 @@ pub(crate) fn limiter(url: &str, numbers: Numbers) -> Limiter {
 
 impl Workload {
     pub(crate) fn numbers(&self) -> Numbers {
-        // Denied nearly always, or never.
+        // A limit of 1 denies nearly always; a limit of 1,000,000 never denies.
         let limit = if self.outcome == Outcome::Allowed { 1_000_000 } else { 1 };
         Numbers { limit, period_s: 1_000, quotas: self.quotas }
     }

@@ -1,4 +1,4 @@
-//! What a key takes in Redis, beside the layouts of peers.
+//! The memory that a key takes in Redis, next to the layouts of peers.
 
 use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Server;
@@ -32,7 +32,7 @@ pub(crate) fn report(server: &Server, runtime: &Runtime) {
     }
 }
 
-/// What all keys take together.
+/// The memory of all keys together.
 fn all(server: &Server) -> u64 {
     let keys: Vec<String> = server.query(&["KEYS", "*"]);
     keys.iter().map(|key| server.query::<u64>(&["MEMORY", "USAGE", key])).sum()

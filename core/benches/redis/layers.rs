@@ -1,4 +1,4 @@
-//! What a decision takes that is not asked of Redis: cached denials and leases.
+//! The time of decisions without Redis: from the denial cache and from leases.
 
 use std::time::{Duration, Instant};
 

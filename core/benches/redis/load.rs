@@ -1,4 +1,4 @@
-//! So many callers, each of which asks again as soon as it is answered.
+//! A number of callers, each of which sends a request as soon as the previous one is answered.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,10 +9,10 @@ use tokio::task::LocalSet;
 
 use crate::contender::Contender;
 
-/// Which keys are asked for.
+/// The distribution of the requested keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// One of 100,000, each as likely as any other.
+    /// One of 100,000, all equally likely.
     Uniform,
     /// One of 100,000, the n-th with a weight of n^-1.1.
     Zipf,
@@ -68,12 +68,13 @@ pub(crate) fn run(runtime: &Runtime, contender: &Contender, workload: &Workload)
     let latencies = Rc::new(RefCell::new(Vec::with_capacity(4_000_000)));
     let local = LocalSet::new();
     let started = Instant::now();
-    // The contender outlives the round, but a local task has to own what it uses: callers run side by side instead.
+    // The contender outlives the round, but a local task must own what it uses, so the callers are polled side by side
+    // instead.
     let callers = (0..workload.callers).map(|caller| {
         let (keys, latencies) = (Rc::clone(&keys), Rc::clone(&latencies));
         async move {
             let mut at = caller * 7_919;
-            // One reading of the clock for each decision: it takes a good part of what a decision takes.
+            // One reading of the clock per decision, because a reading takes a good part of a decision's time.
             let mut asked = Instant::now();
             while asked - started < length {
                 contender.decide(&keys[at % keys.len()]).await;
@@ -104,7 +105,7 @@ async fn side_by_side(callers: impl Iterator<Item = impl Future<Output = ()>>) {
     callers.collect::<()>().await;
 }
 
-/// The keys in the order in which they are asked for.
+/// The keys in the order of the requests.
 fn keys(keys: Keys) -> Vec<String> {
     let mut random = 88_172_645_463_325_252_u64;
     // xorshift64 (Marsaglia 2003).

@@ -1,4 +1,4 @@
-//! A lone caller: how long a decision takes, beside a blocking `PING`.
+//! A single caller: the time of a decision, next to a blocking `PING`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
                 let _ = blocking.check("user:42").unwrap();
             }),
         ];
-        // The first round makes the connections.
+        // The first round opens the connections.
         if round > 0 {
             figures.iter_mut().zip(us).for_each(|(figures, us)| figures.push(us));
         }
@@ -42,7 +42,7 @@ pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
         "\nA lone caller, us a decision (median of {rounds} rounds of {each}); a blocking PING takes {ping:.1} us\n"
     );
     println!("| polylimit | us | to PING |\n|---|---:|---:|");
-    // Whatever is blocked on is woken by way of the event queue, which costs a call of the system more than a task.
+    // A future on a blocked thread is woken through the event queue, which takes one system call more than a task.
     for (face, us) in ["asynchronous, in a task", "asynchronous, blocked on", "blocking"].iter().zip(figures)
     {
         println!("| {face} | {us:.1} | {:.2} |", us / ping);

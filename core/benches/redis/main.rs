@@ -1,7 +1,7 @@
-//! The Redis store beside its peers and the server's own ceiling, in one run against one server: `make bench-redis`.
+//! The Redis store next to its peers and to the server's own ceiling, in one run against one server: `make bench-redis`.
 //!
-//! Rounds of all contenders are interleaved, so that a change of the machine's speed meets all of them; each figure is
-//! the median of its rounds. The server runs on one core and the callers on another where the system lets us choose.
+//! Rounds of all contenders are interleaved, so that a change of the machine's speed affects all of them; each figure is
+//! the median of its rounds. The server runs on one core and the callers on another where the system allows pinning.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,11 +23,11 @@ use contender::Contender;
 use load::{Keys, Measured, Outcome, Workload};
 use polylimit_test_servers::{Kind, Server};
 
-/// How many callers wait for a decision at a time.
+/// How many callers wait for a decision at the same time.
 const CALLERS: [usize; 4] = [1, 64, 256, 1024];
 
 fn main() {
-    // Harness flags that `cargo bench` passes, such as --bench, mean nothing here.
+    // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
     let rounds = if quick { 1 } else { 5 };
     let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
@@ -75,7 +75,7 @@ fn main() {
     println!("\nrepeat: cargo bench -p polylimit --bench redis");
 }
 
-/// Keeps a process to a core, where there are several and the system has the means.
+/// Pins a process to a core, if there are several cores and the system supports it.
 fn pin(process: u32, core: usize) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if core < cores {

@@ -1,4 +1,4 @@
-//! What a decision costs the server: its own count of CPU time, over decisions that arrive in a pipeline.
+//! The server's CPU time per decision, by its own count, for decisions that arrive in a pipeline.
 
 use polylimit_test_servers::Server;
 use tokio::runtime::Runtime;

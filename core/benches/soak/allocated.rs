@@ -1,4 +1,4 @@
-//! How many bytes this process holds: by its own count of what it has allocated, and by the system's of its pages.
+//! The memory of this process: the bytes that it has allocated, and its resident pages.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,22 +14,22 @@ struct Counting {
     unsafe_code,
     reason = "an allocator is unsafe to implement; this one only counts what the system's does"
 )]
-// SAFETY: every call is passed on as it is.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.held.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, bytes: *mut u8, layout: Layout) {
         self.held.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the contract of `dealloc`.
         unsafe { System.dealloc(bytes, layout) }
     }
 }
 
-/// What is allocated and not freed.
+/// Bytes that are allocated and not freed.
 pub(crate) fn held() -> usize {
     COUNTING.held.load(Ordering::Relaxed)
 }

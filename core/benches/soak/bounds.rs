@@ -1,4 +1,4 @@
-//! What a layer holds after it was asked about more keys than it keeps: its bound in bytes.
+//! The memory of a layer after requests for more keys than it keeps: its bound in bytes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::footprint::limiter;
 
 /// How many keys a layer keeps: 1,024 in each of its 64 shards.
 const MAX_KEYS: usize = 64 * 1024;
-/// Twice as many keys fill every shard, and a layer without a bound would hold more than the bytes allowed here.
+/// Twice as many keys fill every shard; a layer without a bound would take more than the allowed bytes.
 const KEYS: usize = 2 * MAX_KEYS;
 const CALLERS: usize = 256;
 
@@ -20,7 +20,7 @@ struct Layer {
     name: &'static str,
     quota: &'static str,
     lease: Option<Lease>,
-    /// What a key may take, tables and spare room included. 188 and 588 bytes were measured with full tables.
+    /// The allowed bytes per key, including tables and spare room. With full tables, 188 and 588 bytes were measured.
     max_bytes_per_key: usize,
 }
 
@@ -40,7 +40,8 @@ impl Layer {
     fn holds(&self, server: &Server) -> bool {
         let limiter = limiter(server, self.quota, self.lease);
         let held = bytes_after_all_keys(&limiter);
-        // A layer that knows few keys was not tested. A quarter of the allowed bytes is less than half of what it takes.
+        // A layer with too few keys was not tested. A quarter of the allowed bytes is less than half of a full layer's
+        // memory.
         let (least, most) = (MAX_KEYS * self.max_bytes_per_key / 4, MAX_KEYS * self.max_bytes_per_key);
         println!("| {} | {held} | {least} | {most} |", self.name);
         let holds = (least..=most).contains(&held);
@@ -59,7 +60,7 @@ fn bytes_after_all_keys(limiter: &Limiter) -> usize {
         }
     };
     runtime.block_on(async {
-        // The connection and its buffers are there before the first measurement.
+        // Opens the connection and its buffers before the first measurement.
         let _ = limiter.check("user").await.unwrap();
         let before = held();
         (0..CALLERS).map(ask).collect::<FuturesUnordered<_>>().collect::<()>().await;

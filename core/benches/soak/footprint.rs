@@ -1,4 +1,4 @@
-//! What a key costs in this process while a layer knows it, and once it does not need it any more.
+//! The memory of a key in this process while a layer keeps it, and after the layer has dropped it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use polylimit_test_servers::Server;
 use crate::allocated::held;
 
 pub(crate) fn report(server: &Server, is_quick: bool) {
-    // Leases last for longer than it takes to ask for all keys twice.
+    // Leases last longer than two requests for every key take.
     let (keys, leased_for) = if is_quick { (1_000, 2) } else { (20_000, 10) };
     let leased_for = Duration::from_secs(leased_for);
     println!(
@@ -22,7 +22,7 @@ pub(crate) fn report(server: &Server, is_quick: bool) {
 }
 
 fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Duration) {
-    // The connection and its buffers are there before the first measurement.
+    // Opens the connection and its buffers before the first measurement.
     let _ = limiter.check("user").unwrap();
     let before = held();
     for number in 0..keys {
@@ -31,7 +31,7 @@ fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Durati
         }
     }
     let active = held() - before;
-    // A reset has a denial forgotten; leases end with their time.
+    // A reset removes a cached denial; leases end with their time.
     for number in 0..keys {
         let _ = limiter.reset(format!("user:{number}").as_str()).unwrap();
     }
@@ -39,7 +39,7 @@ fn row(layer: &str, limiter: &blocking::Limiter, keys: usize, until_idle: Durati
     println!("| {layer} | {} | {} |", active / keys, held().saturating_sub(before) / keys);
 }
 
-/// A limiter of one policy on an empty server.
+/// A limiter with one policy on an empty server.
 pub(crate) fn limiter(server: &Server, quota: &str, lease: Option<Lease>) -> Limiter {
     let policy = Policy::parse("footprint", quota).unwrap();
     let url = format!("{}?deadline=10s&outage=deny&denial_cache_max=1h", server.url());

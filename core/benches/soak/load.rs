@@ -1,4 +1,4 @@
-//! The load: callers that ask for more keys than are kept, of a policy that denies and of one that is leased.
+//! The load: callers request more keys than the layers keep, under a policy that denies and under one that is leased.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(crate) struct Sample {
     pub(crate) held: usize,
 }
 
-/// Asks for so long; shows what is held meanwhile.
+/// Runs the load for `length` and prints memory samples meanwhile.
 pub(crate) fn run(server: &Server, length: Duration) -> Vec<Sample> {
     server.command(&["FLUSHALL"]);
     let policy = |name, quota| Policy::parse(name, quota).unwrap();
@@ -58,7 +58,8 @@ pub(crate) fn run(server: &Server, length: Duration) -> Vec<Sample> {
                 let mut random = 88_172_645_463_325_252 + caller;
                 while start.elapsed() < length {
                     let number = uniform(&mut random);
-                    // Each key is denied from the second time on, and the first few are asked for again and again.
+                    // Each key is denied from its second request on, and the first few keys are requested again and
+                    // again.
                     let few = if number.is_multiple_of(2) { number % 5_000 } else { number };
                     let key = few.to_string();
                     for policy in ["denied", "leased"] {

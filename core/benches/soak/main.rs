@@ -1,8 +1,8 @@
 //! The layers before Redis under load for ten minutes, with more keys than they keep: `make soak`.
 //!
-//! The layers are bounded, so memory may grow until the bounds are reached and not after that. The run fails if it does.
-//! Before the load, one table shows what a key costs while it is denied or leased, and after that. Another one shows what
-//! the layers hold when they are full; the run, also a quick one, fails if that is more than their bounds.
+//! The layers are bounded, so memory may grow until the bounds are reached and not after that; otherwise the run fails.
+//! Before the load, one table shows the memory of a key while it is denied or leased, and afterwards. Another table shows
+//! the memory of full layers; any run, also a quick one, fails if it exceeds their bounds.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use polylimit_test_servers::{Kind, Server};
 
-/// How many keys are asked for.
+/// The number of requested keys.
 const KEYS: u64 = 10_000_000;
-/// Growth beyond this, from the first fifth of the time on, is a leak.
+/// More growth than this after the first fifth of the time is a leak.
 const MAX_GROWTH: f64 = 1.03;
 
 fn main() -> ExitCode {
-    // Harness flags that `cargo bench` passes, such as --bench, mean nothing here.
+    // Ignores flags that `cargo bench` passes, such as --bench.
     let arguments: Vec<String> = std::env::args().collect();
     let is_quick = arguments.iter().any(|argument| argument == "--quick");
     let seconds = arguments.iter().find_map(|argument| argument.strip_prefix("--seconds=")?.parse().ok());

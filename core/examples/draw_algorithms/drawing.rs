@@ -1,4 +1,4 @@
-//! The picture: time runs to the right, a row for the traffic and one for each algorithm.
+//! The picture: time runs to the right, with one row for the traffic and one for each algorithm.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use polylimit::Error;
 
 use crate::traffic::{Outcome, SLOT_US, SLOTS, arrivals, decide};
 
-/// Every quota admits 10 requests in 10 seconds, each in its own way.
+/// Every quota admits 10 requests in 10 seconds, each by its own algorithm.
 const PERIOD_US: u64 = 10_000_000;
 const QUOTAS: [&str; 5] = [
     "10/10s token_bucket",
@@ -16,10 +16,10 @@ const QUOTAS: [&str; 5] = [
     "10/10s sliding_log",
 ];
 
-/// Where the picture ends.
+/// The end of the picture.
 const END_US: u64 = SLOTS as u64 * SLOT_US;
 
-// In pixels.
+// Lengths are in pixels.
 const LEFT: usize = 16;
 const SLOT: usize = 9;
 const BAR: usize = 7;
@@ -48,7 +48,7 @@ const STYLE: &str = "
 pub(crate) fn draw() -> Result<String, Error> {
     let outcomes = QUOTAS.iter().map(|quota| decide(quota)).collect::<Result<Vec<_>, _>>()?;
     let mut svg = String::new();
-    // Writing into a text does not fail.
+    // Writing to a `String` does not fail.
     let _ = write(&mut svg, &outcomes);
     Ok(svg)
 }
@@ -77,7 +77,7 @@ fn write(svg: &mut String, outcomes: &[Outcome]) -> std::fmt::Result {
             bar(svg, "no", slot, *admitted, *denied, base(at))?;
         }
         if quota.contains("leaky_bucket") {
-            // The last ones have their turn beyond the picture.
+            // The last requests have their turn beyond the picture.
             for time_us in outcome.proceeds_us.iter().filter(|time_us| **time_us <= END_US) {
                 let x = x_of(*time_us);
                 let (top, bottom) = (base(at) + 4, base(at) + 12);
@@ -93,7 +93,7 @@ fn base(row: usize) -> usize {
     TOP + row * ROW + BASE
 }
 
-/// Where a time is, in pixels.
+/// The x coordinate of a time, in pixels.
 fn x_of(time_us: u64) -> usize {
     LEFT + usize::try_from(time_us * SLOT as u64 / SLOT_US).unwrap_or(usize::MAX)
 }
@@ -120,7 +120,7 @@ fn legend(svg: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// A line every 5 seconds, where a window of the traffic's first request could end every other time.
+/// A line every 5 seconds; every other line is a possible end of a window that starts with the first request.
 fn seconds(svg: &mut String) -> std::fmt::Result {
     let (top, bottom) = (TOP + 12, HEIGHT - 26);
     for slot in (0..=SLOTS).step_by(10) {
@@ -148,14 +148,14 @@ fn row(svg: &mut String, at: usize, name: &str, first: &str, second: &str) -> st
     writeln!(svg, r#"<text class="small" x="{NUMBERS}" y="{}">{second}</text>"#, base - 2)
 }
 
-/// So many requests of a slot, above those that stand there already.
+/// A bar for `count` requests of a slot, above the `below` requests that were drawn before.
 fn bar(svg: &mut String, class: &str, slot: usize, below: u64, count: u64, base: usize) -> std::fmt::Result {
     if count == 0 {
         return Ok(());
     }
     let [below, count] = [below, count].map(|requests| usize::try_from(requests).unwrap_or(0) * UNIT);
     let (x, y) = (LEFT + slot * SLOT + 1, base - below - count);
-    // A line is drawn on both sides of the edge.
+    // The outline extends beyond the edge on both sides.
     if class == "no" {
         let (height, width) = (count - 1, BAR - 1);
         return writeln!(svg, r#"<rect class="no" x="{x}.5" y="{y}.5" width="{width}" height="{height}"/>"#);

@@ -1,30 +1,30 @@
-//! One client's requests, and what becomes of them under a quota.
+//! One client's requests, and the decisions on them under a quota.
 
 use polylimit::{Error, Limiter, ManualClock, Policy};
 
-/// Requests come in slots of half a second, evenly within each.
+/// Requests arrive in slots of half a second, evenly within each slot.
 pub(crate) const SLOT_US: u64 = 500_000;
 pub(crate) const SLOTS: usize = 80;
 
-/// Slots, and how many requests come in each: a few, a burst around the end of a window, more than the rate for a while,
-/// and a burst after a rest.
+/// Slots, and how many requests arrive in each: a few, a burst around the end of a window, more than the rate for a
+/// while, and a burst after a pause.
 const TRAFFIC: [(std::ops::Range<usize>, u64); 8] =
     [(0..1, 1), (7..8, 1), (17..19, 5), (21..23, 6), (30..31, 3), (38..56, 2), (61..62, 12), (68..69, 4)];
 
-/// What became of the requests.
+/// The decisions on the requests.
 pub(crate) struct Outcome {
     /// How many were admitted and denied in each slot.
     pub(crate) slots: [(u64, u64); SLOTS],
-    /// When each admitted request may proceed, in microseconds from the start: in a leaky bucket later than it came.
+    /// When each admitted request may proceed, in microseconds from the start: in a leaky bucket after its arrival.
     pub(crate) proceeds_us: Vec<u64>,
 }
 
-/// How many requests come in a slot.
+/// How many requests arrive in a slot.
 pub(crate) fn arrivals(slot: usize) -> u64 {
     TRAFFIC.iter().find(|(slots, _)| slots.contains(&slot)).map_or(0, |(_, count)| *count)
 }
 
-/// Asks a limiter about each request.
+/// Decides each request.
 pub(crate) fn decide(quota: &str) -> Result<Outcome, Error> {
     const START_US: u64 = 1_700_000_000_000_000;
     let clock = ManualClock::new(START_US)?;
@@ -56,7 +56,7 @@ impl Outcome {
         self.proceeds_us.len()
     }
 
-    /// The most requests that proceed in any span of that length, its end excluded.
+    /// The most requests that proceed in any span of `span_us`, its end excluded.
     pub(crate) fn most_in(&self, span_us: u64) -> usize {
         let starts = self.proceeds_us.iter();
         let in_span = |start: &u64| {

@@ -1,4 +1,4 @@
-//! Whatever a client writes into a forwarding header, it cannot choose what it is counted by.
+//! A client cannot choose its own key by what it writes into a forwarding header.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
 const TRUSTED: [&str; 3] = ["10.0.0.0/8", "2001:db8:ffff::/48", "loopback"];
 const PROXY: [u8; 4] = [10, 0, 0, 1];
 
-/// The bytes are the lines of the header, separated by line feeds. Both headers are tried.
+/// The bytes are the lines of the header, separated by line feeds. Both kinds of header are tried.
 pub fn run(bytes: &[u8]) {
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     for (header, appended) in [
@@ -18,7 +18,7 @@ pub fn run(bytes: &[u8]) {
         let rules = TRUSTED.iter().fold(builder, |rules, network| rules.trust(network)).build();
         let rules = rules.expect("the networks are well-formed");
 
-        // A proxy is believed, and what it says is an address.
+        // The header of a proxy is read, and the result is an address.
         let client = rules.resolve(PROXY.into(), lines.iter().copied());
         assert_well_formed(&rules, client);
 
@@ -26,7 +26,8 @@ pub fn run(bytes: &[u8]) {
         let stranger = IpAddr::from([198, 51, 100, 9]);
         assert_eq!(rules.resolve(stranger, lines.iter().copied()).address(), stranger);
 
-        // What a proxy appends to the last line, or adds as a line, is not changed by what stands before it.
+        // An entry that a proxy appends to the last line, or adds as a line, is read in the same way with any bytes
+        // before it.
         let last = [lines[lines.len() - 1], appended].concat();
         let longer = lines[..lines.len() - 1].iter().copied().chain([&last[..]]).collect::<Vec<_>>();
         let added = lines.iter().copied().chain([&appended[2..]]).collect::<Vec<_>>();
@@ -41,7 +42,7 @@ fn assert_well_formed(rules: &ClientAddressRules, client: ClientAddress) {
     let (first, prefix) = key.split_once('/').expect("a prefix was set for both families");
     assert_eq!(prefix, if address.is_ipv4() { "24" } else { "56" });
     let first: IpAddr = first.parse().expect("a key starts with an address");
-    // All addresses of a network have its key, and an address that was resolved is not resolved to another.
+    // All addresses of a network have its key, and resolving a resolved address changes nothing.
     for same in [address, first] {
         let again = rules.resolve(same, []);
         assert_eq!((again.address(), again.key()), (same, key.clone()));

@@ -1,4 +1,4 @@
-//! What the fuzz targets try, as plain functions: `tests/fuzz_corpus.rs` replays the corpus through the same ones.
+//! The fuzz targets as plain functions: `tests/fuzz_corpus.rs` replays the corpus through the same functions.
 //!
 //! `cargo +nightly fuzz run <target>` in the folder above; the corpus of a target is in `corpus/<target>`.
 

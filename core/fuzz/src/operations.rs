@@ -1,13 +1,13 @@
-//! Any policy, any operations, any clock: nothing panics, and the laws that can be seen from outside hold.
+//! Any policies, operations and clock times: nothing panics, and the laws that are visible from outside hold.
 //!
-//! The bytes are two policies, each a line of quotas as text, and operations of four bytes each. The second policy is
-//! what the first one is changed to and back; where it is no policy, there is no change.
+//! The bytes are two policies, each a line of quotas as text, and operations of four bytes each. Operations change the
+//! first policy to the second and back; if the second line is no policy, nothing changes.
 
 use std::time::Duration;
 
 use polylimit::{Decision, Limiter, ManualClock, Policy, Request, Usage, blocking};
 
-/// A history is at most this long, so that an input is tried quickly.
+/// The most operations of one input, so that an input runs quickly.
 const MAX_OPERATIONS: usize = 64;
 
 /// Reads the policies and runs the operations.
@@ -15,7 +15,7 @@ pub fn run(bytes: &[u8]) {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let mut policy = || Policy::parse("p", str::from_utf8(lines.next()?).ok()?).ok();
     let (Some(first), second) = (policy(), policy()) else { return };
-    // The last operation may be cut short; then its cost is 0.
+    // The last operation may be truncated; then its cost is 0.
     let operations = lines.next().unwrap_or_default().chunks(4).take(MAX_OPERATIONS);
     let mut world = World::new(first, second);
     for operation in operations {
@@ -40,7 +40,7 @@ impl World {
         Self { clock, limiter, policy, other }
     }
 
-    /// Moves the clock: by a number of microseconds, of periods, or to an instant that was told. It may go back.
+    /// Moves the clock by a number of microseconds or of periods, or to a time that a decision named. It may go back.
     fn go(&mut self, how: u8, far: u8) {
         let (now_us, far) = (self.clock.now_us(), u64::from(far));
         let period = self.policy.quotas()[0].period();
@@ -56,7 +56,7 @@ impl World {
             6 => (now_us / period_us + 1) * period_us - far % 2,
             _ => now_us.saturating_sub(period_us / 64 * far + 1),
         };
-        // What the clock cannot show, it refuses.
+        // The clock refuses times that it cannot show.
         let moved = self.clock.set(there_us).is_ok();
         assert_eq!(self.clock.now_us(), if moved { there_us } else { now_us });
     }
@@ -109,13 +109,13 @@ impl World {
         } else if !counted {
             assert_eq!(&decision, peeked);
         }
-        // Now the state is written as of this clock, and not ahead of it.
+        // Now the state is written at this clock time, and not ahead of it.
         if cost > 0 && cost <= self.capacity() {
             self.told_the_truth(&decision, cost);
         }
     }
 
-    /// What a decision says fits together.
+    /// The parts of a decision are consistent.
     fn explained(&self, decision: &Decision, cost: u64) {
         let quotas = self.policy.quotas().iter().zip(decision.quotas());
         for (quota, view) in quotas {
@@ -131,7 +131,7 @@ impl World {
         assert!(decision.degraded().is_none());
     }
 
-    /// The waits of a decision are exact. Peeks leave no trace.
+    /// The waits of a decision are exact. Peeks have no effect.
     fn told_the_truth(&self, decision: &Decision, cost: u64) {
         let now_us = self.clock.now_us();
         if let Some(wait_us @ 1..) = decision.retry_after_us()
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// A key that was never seen makes the store clean up, and finds everything unused.
+    /// A request for a new key makes the store remove expired states, and finds its own quotas unused.
     fn a_stranger_is_not_concerned(&self, cost: u64) {
         let decision = self.limiter.peek(Request::new("stranger").cost(cost)).expect("the cost is in bounds");
         assert_eq!((decision.remaining(), decision.reset_after()), (self.capacity(), Duration::ZERO));
@@ -177,7 +177,7 @@ fn request(cost: u64) -> Request<'static> {
     Request::new("key").cost(cost)
 }
 
-/// So many units are spent from every quota, or all that were left.
+/// `units` units were spent from every quota, or all that were left.
 fn assert_spent(before: &Decision, usage: &Usage, units: u64) {
     for (was, is) in before.quotas().iter().zip(usage.quotas()) {
         assert_eq!(is.remaining, was.remaining.saturating_sub(units));

@@ -1,4 +1,4 @@
-//! Any text is a quota, several, or refused; what is read is printed in a form that is read as the same.
+//! Any text is a quota, several quotas, or refused; a parsed quota is printed in a form that parses to an equal quota.
 
 use polylimit::{ErrorKind, Policy, Quota};
 

@@ -1,11 +1,11 @@
-//! Any text is a store URL or refused; a password comes through whatever it is, and no piece of it is shown.
+//! Any text is a store URL or refused; any password is accepted unchanged, and no part of it is ever shown.
 
 use polylimit::{ErrorKind, RedisOptions};
 
-/// What secrets begin and end with, so that a piece of one is seen.
+/// Secrets begin and end with this mark, so that a part of one is detected.
 const MARK: &str = "Zq7x";
 
-/// The bytes are a URL, and then what stands between the marks of a password.
+/// The bytes are a URL, and then the text between the marks of a password.
 pub fn run(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let _ = shown(text);
@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
         assert!(!shown.contains(MARK), "{url}: {shown}");
     }
 
-    // Encoded, it is what it is in code: otherwise the two would contradict each other.
+    // The encoded password equals the one that the program sets; otherwise the two would contradict each other.
     let encoded = password.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
     for url in [format!("redis://:{encoded}@h"), format!("redis://h?password={encoded}")] {
         let options = RedisOptions::parse(&url).expect("everything is encoded");
@@ -33,7 +33,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Everything that is shown of what becomes of a URL.
+/// Everything that is shown of a URL, whether it is accepted or refused.
 fn shown(url: &str) -> String {
     let refused = match RedisOptions::parse(url) {
         Err(refused) => refused,
