@@ -266,7 +266,7 @@ func TestHeaderFieldsIncludeTheRefundOfAResponseThatDoesNotCount(t *testing.T) {
 	answers.HandleFunc("/status", func(writer http.ResponseWriter, _ *http.Request) { writer.WriteHeader(http.StatusAccepted) })
 	answers.HandleFunc("/body", func(writer http.ResponseWriter, _ *http.Request) { _, _ = writer.Write([]byte("hello")) })
 	answers.HandleFunc("/flush", func(writer http.ResponseWriter, _ *http.Request) { writer.(http.Flusher).Flush() })
-	answers.HandleFunc("/failed", func(writer http.ResponseWriter, _ *http.Request) { http.Error(writer, "no", 401) })
+	answers.HandleFunc("/failed", func(writer http.ResponseWriter, _ *http.Request) { http.Error(writer, "no", http.StatusUnauthorized) })
 	failures := func(_ *http.Request, status int, _ http.Header) bool { return status == http.StatusUnauthorized }
 	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: "web", Key: user, Count: failures})
 	if err != nil {
