@@ -142,6 +142,21 @@ class ServletTest {
     }
 
     @Test
+    fun `fields tell what is left after the refund of a response that does not count`() {
+        Limiter.of(mapOf("api" to "5/hour fixed_window", "out" to "9/hour fixed_window")).use { limiter ->
+            val uncounted = RateLimitOptions(limiter).policy("api").count { _, response -> response.status >= 400 }
+            val counted = RateLimitOptions(limiter).policy("out")
+            for ((at, filters) in listOf(listOf(uncounted, counted), listOf(counted, uncounted)).withIndex()) {
+                serve(*filters.toTypedArray()) { get ->
+                    val fields = get("/200", emptyList()).field("ratelimit").orEmpty()
+                    assertTrue("\"api\";r=5" in fields && "\"out\";r=${8 - at}" in fields, fields)
+                }
+            }
+            serve(uncounted) { get -> assertTrue("\"api\";r=4" in get("/401", emptyList()).field("ratelimit").orEmpty()) }
+        }
+    }
+
+    @Test
     fun `onDenied makes the response and trusted proxies name the client`() {
         Limiter.of(mapOf("api" to "1/hour")).use { limiter ->
             val rules = ClientAddressRules(listOf("loopback"), "x-forwarded-for")

@@ -130,6 +130,7 @@ public class RateLimitFilter
             if (!shown.all { it.decision.allowed }) all = refundOuter(request, all)
             val said = respond(all, cost, options.headers, options.resetForm, request.getHeader("Accept"))
             for ((name, value) in said.fields) response.setHeader(name, value)
+            request.setAttribute(FIELDS, said.fields.associate { it.name to it.value })
             return Verdict(rateLimit, said.problem, spending)
         }
 
@@ -186,7 +187,23 @@ public class RateLimitFilter
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
-            if (options.count?.test(request, response) == false) spending.refund()
+            if (options.count?.test(request, response) != false) return
+            val left = spending.refund()
+            if (left.isNotEmpty() && !response.isCommitted) rewriteFields(request, response, left)
+        }
+
+        /** Rewrites the fields to tell what is left after a refund, unless the application has written others. */
+        private fun rewriteFields(
+            request: HttpServletRequest,
+            response: HttpServletResponse,
+            left: Map<Decision, Decision>,
+        ) {
+            val outcomes = mergeOutcomes(request, emptyList()).map { one -> left[one.decision]?.let { Outcome(one.policy, it) } ?: one }
+            request.setAttribute(OUTCOMES, outcomes)
+            val before = request.getAttribute(FIELDS) as? Map<*, *>
+            val fields = respond(outcomes, null, options.headers, options.resetForm, null).fields
+            for ((name, value) in fields) if (response.getHeader(name) == before?.get(name)) response.setHeader(name, value)
+            request.setAttribute(FIELDS, fields.associate { it.name to it.value })
         }
 
         /** The same for a request whose handler failed, before the container sets the status. */
@@ -214,6 +231,9 @@ public class RateLimitFilter
             /** The name of the request's attribute that holds its [RateLimit]. */
             public const val ATTRIBUTE: String = "polylimit.rateLimit"
             private const val OUTCOMES = "polylimit.outcomes"
+
+            /** The fields that the last filter has written, so that fields of the application are left alone. */
+            private const val FIELDS = "polylimit.fields"
             private const val SPENDING = "polylimit.spending"
 
             /** The peer of a Unix socket. */
