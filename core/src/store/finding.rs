@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How much a [`Finding`] matters.
+/// The severity of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
@@ -29,7 +29,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
     /// What was examined, such as `version` or `rights`.
     pub subject: &'static str,

@@ -49,7 +49,7 @@ fn set(file: &File, kind: i32, start: i64, length: i64) -> std::io::Result<bool>
     }
 }
 
-/// Whether another opening holds one of these bytes.
+/// Whether another opening of the file holds a lock on one of these bytes.
 fn held(file: &File, start: i64, length: i64) -> std::io::Result<bool> {
     let mut found = bytes(libc::F_WRLCK, start, length);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;

@@ -51,7 +51,7 @@ fn other_bytes_are_escaped() {
 #[test]
 fn what_would_be_longer_than_96_bytes_is_hashed() {
     assert_eq!(key([0; 32]).len(), "polylimit:1:api:{}".len() + 96);
-    // The first 20 bytes of what `sha256sum` prints.
+    // The first 20 bytes of the output of `sha256sum`.
     assert_eq!(key("x".repeat(97)), "polylimit:1:api:{#19a8f07eeb7f3d0c0b7377e37d72eccde144cefe}");
     assert_eq!(key([0; 33]), "polylimit:1:api:{#7f9c9e31ac8256ca2f258583df262dbc7d6f68f2}");
     assert_eq!(
@@ -64,7 +64,7 @@ fn what_would_be_longer_than_96_bytes_is_hashed() {
 fn a_secret_hashes_long_keys_only() {
     let long = "x".repeat(97);
     let keyed = encoder(Some("key"));
-    // What `openssl dgst -sha256 -hmac key` prints.
+    // The output of `openssl dgst -sha256 -hmac key`.
     assert_eq!(
         key_of(&keyed, "api", long.as_bytes()),
         "polylimit:1:api:{#a38f18b8d359c77282ef46364ed55bf027ea15af}"

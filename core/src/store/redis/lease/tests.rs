@@ -16,7 +16,7 @@ use crate::units::micros;
 
 const KEY: &[u8] = b"key";
 const HOLDERS: usize = 3;
-/// How far the clock of every process is from that of the store.
+/// The offset between the clock of a process and the store's clock.
 const APART_US: u64 = 123_456_789;
 const START_US: u64 = 1_700_000_000_000_000;
 

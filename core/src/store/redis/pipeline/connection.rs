@@ -197,7 +197,7 @@ impl Connection {
                 self.timer.as_mut().reset(next.into());
                 self.timer_set_for = Some(next);
             }
-            // A timer whose reason has gone may fire in vain: cheaper than resetting it.
+            // The timer may fire although its event has passed: that is cheaper than resetting it.
             ready!(self.timer.as_mut().poll(cx));
             self.timer_set_for = None;
         }

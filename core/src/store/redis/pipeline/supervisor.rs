@@ -156,7 +156,8 @@ impl Shared {
         if let Some(first) = first
             && !self.server.first_connect.lasts()
         {
-            // The operation was queued after the others had their waiting time ended.
+            // The extra time ended while this operation was being queued, so the queue's other operations were
+            // shortened without it.
             first.bring_forward(self.server.deadline());
             self.server.task.wake();
         }

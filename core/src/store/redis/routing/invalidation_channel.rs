@@ -73,7 +73,7 @@ impl Channel {
             if listeners.is_subscribed
                 && let Some(subscriber) = subscriber.upgrade()
             {
-                // It did not receive the messages before this.
+                // The new subscriber has missed earlier messages.
                 subscriber.invalidate_all();
             }
         }

@@ -1,4 +1,4 @@
-//! The arguments by which a script is told about a policy.
+//! The arguments that describe a policy to a script.
 
 use crate::rules::codec::Tag;
 use crate::rules::history::{PastNumbers, Superseded, past_of};
@@ -6,7 +6,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::tick::gcd;
 use crate::rules::quota::{Algorithm, Quota};
 
-/// The number of a quota's algorithm in the scripts, from 1: the place of its Lua.
+/// The number of a quota's algorithm in the scripts, from 1: the position of its Lua source.
 pub(super) fn algorithm_number(quota: &Quota) -> u8 {
     match quota.algorithm() {
         Algorithm::TokenBucket if quota.step().is_some() => 2,
@@ -28,7 +28,7 @@ pub(super) fn policy_arguments(policy: &Policy, superseded: &[Superseded], dropp
     }
     for quota in policy.quotas() {
         let past = past_of(quota, superseded);
-        // The oldest are of the least use.
+        // The oldest numbers are the least useful.
         let past = &past[past.len().saturating_sub(usize::from(u8::MAX))..];
         out.push(u8::try_from(past.len()).unwrap_or(u8::MAX));
         for numbers in past {

@@ -24,11 +24,11 @@ use crate::store::request::Action;
 pub(crate) enum ScriptReference {
     /// `EVALSHA`: the server has to know the script.
     Hash,
-    /// `EVAL`: the server learns the script.
+    /// `EVAL`: the server receives and caches the script.
     Source,
 }
 
-/// What all entries of a call have in common.
+/// The fields that all entries of a call share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallHeader {
     /// The reply repeats it.
@@ -39,7 +39,7 @@ pub(crate) struct CallHeader {
     pub(crate) manual_now_us: Option<u64>,
 }
 
-/// One key of a call, and what is done to it.
+/// One key of a call, and the operation on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     /// The main key, as it is in Redis.
@@ -51,7 +51,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) count: u16,
 }
 
-/// A policy, ready to be called.
+/// A policy with its script and its encoded arguments.
 #[derive(Debug)]
 pub(crate) struct PolicyCall {
     pub(crate) rules: PolicyRules,
@@ -69,7 +69,7 @@ pub(crate) struct PolicyCall {
 const SERVER_CLOCK: u64 = u64::MAX;
 
 impl PolicyCall {
-    /// For a policy of which this process knows these past numbers, oldest first.
+    /// Prepares a policy of which this process knows these past numbers, oldest first.
     pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
         let mut suffixes = suffixes(policy);
         let used = suffixes.len();
@@ -184,7 +184,7 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
     }
 }
 
-/// Whether no key occurs twice. The answer may be no although none does.
+/// Whether all keys differ. False is possible even if they do.
 fn all_differ(entries: &[Entry<'_>]) -> bool {
     if entries.len() < 2 {
         return true;
@@ -195,7 +195,7 @@ fn all_differ(entries: &[Entry<'_>]) -> bool {
     hashes.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Whether all entries ask for the same.
+/// Whether all entries have the same operation, cost and count.
 fn all_ask_the_same(entries: &[Entry<'_>]) -> bool {
     let what = |entry: &Entry<'_>| (entry.action, entry.cost, entry.count);
     entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))

@@ -50,13 +50,13 @@ type Field = (usize, &'static str, &'static str);
 /// How records of one form are handled.
 struct Part {
     arguments: &'static [Argument],
-    /// What follows form and tag.
+    /// The fields after form and tag.
     fields: &'static [Field],
-    /// The variable with the bytes that follow the fields, where there are some.
+    /// The variable for the bytes after the fields, if there are any.
     tail: Option<&'static str>,
     /// Further variables.
     locals: &'static [&'static str],
-    /// A comment, then how a record is loaded, what takes its place where there is none, and how units are spent.
+    /// A comment; then Lua that loads a record, provides its default, and spends units.
     lua: Template<3>,
 }
 
@@ -189,7 +189,7 @@ impl FastPath {
         (1_usize..).zip(&self.0).map(|(number, form)| (number.to_string(), Part::of(*form)))
     }
 
-    /// The arguments of the quotas of a policy with this fast path: what comes first in a call.
+    /// The arguments of the quotas of a policy with this fast path: the first arguments of a call.
     pub(super) fn arguments_of(&self, policy: &Policy) -> Box<[u8]> {
         let mut out = Vec::new();
         for ((form, (_, part)), quota) in self.0.iter().zip(self.parts()).zip(policy.quotas()) {
@@ -236,7 +236,7 @@ impl FastPath {
         each.collect()
     }
 
-    /// Reads the records with as few calls as their lengths allow: what follows a tail is where the tail ends.
+    /// Lua that reads the records with as few calls as their lengths allow: after a tail, a new call starts at its end.
     fn load(&self) -> String {
         let (mut lua, mut loads, mut length) = (String::new(), String::new(), 0);
         let (mut names, mut format) = (Vec::new(), String::new());
@@ -267,7 +267,7 @@ impl FastPath {
         lua + "if p <= size then\nbreak\nend\n"
     }
 
-    /// The new value of the key.
+    /// Lua that makes the new value of the key.
     fn value(&self) -> String {
         let (mut format, mut names) = (String::new(), String::new());
         for (number, part) in self.parts() {

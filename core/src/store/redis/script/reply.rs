@@ -17,7 +17,7 @@ use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
 use crate::store::request::Action;
 
-/// The status of a reply to a single entry is the entry's code and this.
+/// Added to the entry's code, this is the status of a reply to a single entry.
 const SINGLE_ENTRY: u8 = 16;
 
 /// The decision of one check or other operation.
@@ -27,7 +27,7 @@ pub(crate) struct Replied {
     pub(crate) spent: u64,
     /// The time of the decision, by the store's clock.
     pub(crate) now_us: u64,
-    /// The states that denied a check, if a denial leaves no trace.
+    /// The states that denied a check, if a denial changes no state.
     pub(crate) denied: Option<Arc<Denied>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Denied {
     pub(crate) now_us: u64,
 }
 
-/// The bytes are no reply to this call.
+/// The bytes are not a valid reply to this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -74,7 +74,7 @@ impl Answers<'_> {
     }
 }
 
-/// What the script found for an entry, and what it did.
+/// The states that the script found for an entry, and the units that it spent.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The states before the call, in the order of the quotas.
@@ -84,10 +84,10 @@ pub(crate) struct Answer {
     pub(crate) found: Found,
 }
 
-/// What the keys of an entry held.
+/// The content of an entry's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// States, or nothing.
+    /// Valid states, or nothing.
     States,
     /// A string that is not a state. The script replaced it by a state in which everything is used.
     Malformed,

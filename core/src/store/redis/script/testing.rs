@@ -1,4 +1,4 @@
-//! What tests need to call the scripts of a policy on a server, without a limiter.
+//! Helpers for tests that call the scripts of a policy on a server, without a limiter.
 
 use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptReference};
 use super::reply::{Found, Replied, Reply, read_reply};
@@ -9,7 +9,7 @@ use crate::rules::policy::Policy;
 use crate::rules::transition;
 use crate::store::request::Action;
 
-/// What a call does to a key.
+/// The operation of a call on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the operations of a limiter")]
 pub enum Operation {
@@ -55,10 +55,10 @@ impl Outcome {
     }
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The bytes are no reply to the call.
+    /// The bytes are not a valid reply to the call.
     Malformed,
     /// The call came after its deadline, by the server's time in microseconds.
     Late(u64),
