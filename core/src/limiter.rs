@@ -315,10 +315,10 @@ impl Limiter {
         }
     }
 
-    /// Closes the limiter. Later operations fail with [`Closed`](crate::ErrorKind::Closed), and so do at once operations
-    /// that wait for an answer; one that was sent may have been applied. Connections, threads, event queues and states in
+    /// Closes the limiter. Later operations fail with [`Closed`](crate::ErrorKind::Closed), and operations that wait for
+    /// an answer do so at once; one that was sent may have been applied. Connections, threads, event queues and states in
     /// this process are released before this returns, even while other clones exist. Leased units go back to the store;
-    /// this waits for that no longer than one [`deadline`](crate::RedisOptions::deadline). Closing again does nothing.
+    /// this waits for that at most one [`deadline`](crate::RedisOptions::deadline). Closing again does nothing.
     pub fn close(&self) {
         self.shared().close();
     }

@@ -1,5 +1,5 @@
-//! The parts that do not depend on what a limiter decides: clocks, blocking waits, a runtime for callers without one,
-//! locks, and memory that a fork wipes.
+//! Infrastructure without knowledge of limits: clocks, blocking waits, a runtime for callers without one, locks,
+//! and memory that a fork wipes.
 
 pub(crate) mod backoff;
 pub(crate) mod clock;

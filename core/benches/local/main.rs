@@ -1,4 +1,4 @@
-//! The local store beside the memory store and Redis, in one run: `make bench-local`.
+//! The local store next to the memory store and Redis, in one run: `make bench-local`.
 //!
 //! Each process is one caller that sends a request as soon as the previous one is answered. Rounds of all stores are
 //! interleaved, so that a change of the machine's speed affects all of them; each figure is the median of its rounds.

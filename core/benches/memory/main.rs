@@ -1,4 +1,4 @@
-//! The memory store beside governor, in one run: `make bench`.
+//! The memory store next to governor, in one run: `make bench`.
 //!
 //! Both decide by a token bucket (GCRA) with text keys. Rounds of all contenders are interleaved, so that a change of the
 //! machine's speed affects all of them; the figure of a row is the median of its rounds.

@@ -1,4 +1,4 @@
-//! Tells the process that created an object from its forked children.
+//! Distinguishes the process that created an object from its forked children.
 //!
 //! A fork copies the memory but only one thread: the child's locks may be held by threads that do not exist there, and
 //! its descriptors lead to the parent's files and sockets. So an owner of such objects remembers the process in which it

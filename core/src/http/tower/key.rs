@@ -10,8 +10,8 @@ use crate::http::client_address::ClientAddressRules;
 /// Counts by the client's address, which these rules find.
 ///
 /// `peer` returns the address of the other end of the socket, which each server puts into the request in its own way;
-/// `None` means a Unix socket, whose other end is on this host. With axum it is `|request|
-/// Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip())`, and the server must be made by
+/// `None` means a Unix socket, whose other end is on this host. With axum it is
+/// `|request| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip())`, and the server must be made by
 /// `into_make_service_with_connect_info::<SocketAddr>()`: without that, all requests count as one client.
 pub fn client_address(
     rules: ClientAddressRules,

@@ -59,8 +59,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The counts of the sub-window `newest` and of those before it, the newest first: at least one, at most `buckets +
-    /// 1`. Missing ones are 0.
+    /// The counts of the sub-window `newest` and of those before it, the newest first: at least one and at most
+    /// `buckets + 1`. Missing ones are 0.
     pub(crate) fn of_parts(newest: u64, newest_first: &[u64], buckets: u32) -> Self {
         let mut counts = vec![0; buckets as usize + 1];
         let length = counts.len();

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A full bucket has no debt. It takes `debt / rate` ticks to be full again. This is the virtual scheduling of the
-//! Generic Cell Rate Algorithm (ITU-T I.371, annex A), relative to now: its theoretical arrival time is `at + debt /
-//! rate`.
+//! Generic Cell Rate Algorithm (ITU-T I.371, annex A), relative to now: its theoretical arrival time is
+//! `at + debt / rate`.
 //!
 //! # Worked example
 //!
