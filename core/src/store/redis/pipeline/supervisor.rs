@@ -156,8 +156,8 @@ impl Shared {
         if let Some(first) = first
             && !self.server.first_connect.lasts()
         {
-            // The extra time ended while this operation was being queued, so the queue's other operations were
-            // shortened without it.
+            // The extra time for the first connection ended while this operation was being queued, after it had ended
+            // for the operations in the queue.
             first.bring_forward(self.server.deadline());
             self.server.task.wake();
         }

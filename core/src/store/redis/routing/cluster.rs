@@ -34,9 +34,9 @@ use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
 
-/// The minimum pause between two reads of the table;
+/// The minimum pause between two reads of the table.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
-/// while the table stays the same, the pause grows up to this: a failing node causes many requests to read the table.
+/// The pause grows up to this while the table stays the same, since a failing node causes many requests to read it.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
