@@ -77,7 +77,9 @@ fn stopped_server_causes_one_started_and_one_ended_event() {
     let events = observed.until_events(2);
     let [started, ended] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((started.name(), started.decisions()), ("started", 0));
-    assert!([Some(Degradation::Timeout), Some(Degradation::Unreachable)].contains(&started.reason()));
+    // On a busy machine a deadline may pass before the operation is sent.
+    let reasons = [Degradation::Timeout, Degradation::Unreachable, Degradation::Late];
+    assert!(started.reason().is_some_and(|reason| reasons.contains(&reason)), "{started:?}");
     assert_eq!((ended.name(), ended.reason()), ("ended", started.reason()));
     assert!(ended.decisions() >= 160, "{ended:?}");
     assert!(ended.lasted() > Duration::ZERO, "{ended:?}");
