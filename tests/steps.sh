@@ -47,6 +47,8 @@ step() {
   [ -z "${progress:-}" ] || printf '   ... %s\n' "$name" >&"$progress"
   { time "$@" >"$step_log" 2>&1; } 2>"$step_times"
   status=$?
+  # Maven ends its output with colour codes and no end of line, which would hide the line after it.
+  sed -i 's/\x1b\[[0-9;]*m//g' "$step_log"
   read -r ok bad < <(count_cases)
   mapfile -t skips < <(list_skips)
   # A command that fails without saying which case did has itself failed. One that reports no case is a case.
