@@ -8,7 +8,7 @@
 --   format 0, a single check by the server's clock: cost (5)
 --   format 1: manual clock (7, all ones: the server's clock), flags (1: all keys differ, 2: all entries ask the same),
 --     number of entries (2), and for each entry operation (1), cost (5), count (2)
---   the arguments of the general transition (general.lua)
+--   the arguments of the general transition (transition/policy.lua)
 --
 -- The reply is nonce (6), time (7), status (1) and the rest:
 --   status 1       the call came after its deadline and did nothing
@@ -18,7 +18,7 @@
 -- What belongs to a code:
 --   1, 2  a check that spent all, or nothing, by the fast path: the states from before
 --   3, 4  the same where there was no state: nothing
---   5     the answer of the general transition (transition.lua)
+--   5     the answer of the general transition (transition/decide.lua)
 local call, try, keys, input, struct = redis.call, redis.pcall, KEYS, ARGV[1], struct
 local pack, read = struct.pack, struct.unpack
 --[arguments]
