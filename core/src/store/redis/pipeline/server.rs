@@ -70,7 +70,10 @@ impl ServerState {
     /// Records that the server has decided an operation.
     pub(crate) fn succeeded(&self) {
         self.breaker.succeeded();
-        self.first_connect.end();
+        if self.first_connect.end() {
+            // Later operations have shorter deadlines and would overtake those that have waited for the connection.
+            self.queue.bring_forward(self.deadline());
+        }
         self.context.set_failing(false);
     }
 
@@ -90,5 +93,49 @@ impl ServerState {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rules::policy::Policy;
+    use crate::rules::transition::Operation;
+    use crate::store::redis::RedisOptions;
+    use crate::store::redis::pipeline::limits::Member;
+    use crate::store::redis::pipeline::pending::ScriptRequest;
+    use crate::store::redis::script::call::PolicyCall;
+    use crate::store::request::Action;
+
+    #[test]
+    fn operations_that_waited_for_the_connection_are_not_overtaken_after_the_first_decision() {
+        let settings = RedisOptions::parse("redis://h").unwrap().settings().unwrap();
+        let context = Arc::new(Context::new(&settings, None).unwrap());
+        let first_until = context.first_connect_until();
+        let server = ServerState::new(Address::Unix("/socket".into()), context, None, first_until);
+        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
+        let operation = |until, is_first| {
+            let wanted = ScriptRequest {
+                call: Arc::clone(&call),
+                key: Vec::new(),
+                slot: 0,
+                action: Action::Apply(Operation::Check),
+                cost: 1,
+                until,
+                is_first,
+                in_background: false,
+            };
+            PendingOperation::new(wanted, Member::new(1, 1_000).permit(0).unwrap())
+        };
+        let first = operation(first_until, true);
+        server.queue.push(Arc::clone(&first));
+        server.succeeded();
+        let second = operation(server.deadline() + Duration::from_millis(1), false);
+        server.queue.push(Arc::clone(&second));
+        let mut taken = Vec::new();
+        server.queue.take(2, &mut taken);
+        assert!(Arc::ptr_eq(&taken[0], &first) && Arc::ptr_eq(&taken[1], &second));
     }
 }
