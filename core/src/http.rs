@@ -1,6 +1,7 @@
 //! HTTP: response fields, client addresses, the wait that a response asks for, and a layer for tower.
 
 pub(crate) mod client_address;
+pub mod guard;
 pub mod headers;
 mod rate_limit_field;
 pub(crate) mod server_wait;

@@ -67,10 +67,10 @@ pub use error::{Error, ErrorKind};
 pub use http::client_address::{
     ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
 };
-pub use http::headers;
 pub use http::server_wait::server_wait;
 #[cfg(feature = "tower")]
 pub use http::tower;
+pub use http::{guard, headers};
 pub use limiter::blocking;
 pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;

@@ -324,7 +324,6 @@ impl Limiter {
     }
 
     /// Whether both are clones of one limiter.
-    #[cfg(feature = "tower")]
     pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }

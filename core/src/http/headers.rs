@@ -14,7 +14,7 @@ mod settings;
 mod whole_seconds;
 
 pub use accept::prefers_text;
-pub use problem::{Problem, problem};
+pub use problem::{Problem, ProblemResponse, problem};
 pub use settings::{HeaderSettings, HeaderStyle, ResetForm};
 
 use crate::rules::decision::Decision;

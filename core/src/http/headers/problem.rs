@@ -1,9 +1,11 @@
 //! The body of a denial: a problem document (RFC 9457), or its text.
 
-use crate::http::headers::Outcome;
+use std::fmt;
+
 use crate::http::headers::accept::prefers_text;
 use crate::http::headers::quota_report::reports;
 use crate::http::headers::retry_after;
+use crate::http::headers::{HeaderField, Outcome};
 use crate::rules::decision::Source;
 
 /// The answer to a denied request.
@@ -12,10 +14,33 @@ use crate::rules::decision::Source;
 /// policy [`deny`](crate::Outage::Deny) is not caused by the client: its type is `temporary-reduced-capacity`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
-    /// Whether an outage policy denied and no quota was exceeded.
-    is_outage: bool,
+    cause: Cause,
+    /// The status, where it is not the cause's.
+    status: Option<u16>,
     detail: String,
     violated: Vec<String>,
+}
+
+/// The response to a request that does not proceed, besides the fields of its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProblemResponse {
+    /// The status.
+    pub status: u16,
+    /// `content-type` and `vary`.
+    pub fields: Vec<HeaderField>,
+    /// The body.
+    pub body: String,
+}
+
+/// Why a request does not proceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Cause {
+    Quota,
+    /// An outage policy denied and no quota was exceeded, or no decision could be made.
+    Outage,
+    /// The request has nothing that it can be counted by.
+    NoKey,
 }
 
 /// The problem of a request that was denied under at least one of these policies; `None` when all admit it.
@@ -43,11 +68,12 @@ pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
     if is_outage {
         let seconds = retry_after::seconds(outcomes).unwrap_or(1);
         let detail = format!("The request cannot be counted at the moment: retry in {seconds} s.");
-        return Some(Problem { is_outage, detail, violated: Vec::new() });
+        return Some(Problem { cause: Cause::Outage, status: None, detail, violated: Vec::new() });
     }
     let violated = reports(outcomes).filter(|report| report.is_violated(cost));
     Some(Problem {
-        is_outage,
+        cause: Cause::Quota,
+        status: None,
         detail: match retry_after::seconds(outcomes) {
             Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
             None => "The request costs more than the quota can ever admit.".to_owned(),
@@ -62,31 +88,67 @@ impl Problem {
     /// The content type of [`text`](Self::text).
     pub const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-    /// The status of the response: 429 (RFC 6585, section 4), or 503 (RFC 9110, section 15.6.4) when the denial comes
-    /// from an outage.
+    /// The problem of a request that no store and no outage policy could decide.
+    pub(crate) fn unavailable() -> Self {
+        let detail = "The request cannot be counted at the moment.".to_owned();
+        Self { cause: Cause::Outage, status: None, detail, violated: Vec::new() }
+    }
+
+    /// The problem of a request without a key of these parts.
+    pub(crate) fn without_key(parts: &[impl fmt::Display]) -> Self {
+        let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+        let detail = match &parts[..] {
+            [] => "The request has nothing that it can be counted by.".to_owned(),
+            parts => format!("The request needs what it is counted by: {}.", parts.join(", ")),
+        };
+        Self { cause: Cause::NoKey, status: None, detail, violated: Vec::new() }
+    }
+
+    /// With another status and detail, unless an outage is the cause.
+    pub(crate) fn with(mut self, status: Option<u16>, detail: Option<&str>) -> Self {
+        if self.cause == Cause::Quota {
+            self.status = status;
+            if let Some(detail) = detail {
+                detail.clone_into(&mut self.detail);
+            }
+        }
+        self
+    }
+
+    /// The status of the response: 429 (RFC 6585, section 4) or another one that was chosen for denials, 503 (RFC 9110,
+    /// section 15.6.4) when an outage is the cause, and 400 for a request without a key.
     pub fn status(&self) -> u16 {
-        if self.is_outage { 503 } else { 429 }
+        self.status.unwrap_or(match self.cause {
+            Cause::Quota => 429,
+            Cause::Outage => 503,
+            Cause::NoKey => 400,
+        })
+    }
+
+    /// Whether an outage is the cause, and not the client.
+    pub fn is_outage(&self) -> bool {
+        self.cause == Cause::Outage
     }
 
     /// The URI of the problem type.
     pub fn type_uri(&self) -> &'static str {
-        if self.is_outage {
-            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-        } else {
-            "https://iana.org/assignments/http-problem-types#quota-exceeded"
+        match self.cause {
+            Cause::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            Cause::Outage => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            Cause::NoKey => "about:blank",
         }
     }
 
     /// The title of the problem type.
     pub fn title(&self) -> &'static str {
-        if self.is_outage {
-            "Request cannot be satisfied due to temporary server capacity constraints"
-        } else {
-            "Request cannot be satisfied as assigned quota has been exceeded"
+        match self.cause {
+            Cause::Quota => "Request cannot be satisfied as assigned quota has been exceeded",
+            Cause::Outage => "Request cannot be satisfied due to temporary server capacity constraints",
+            Cause::NoKey => "Bad Request",
         }
     }
 
-    /// What the client's user can do about this denial: one sentence, printable ASCII without quotes and backslashes.
+    /// What the client's user can do about this denial: one sentence in printable ASCII, or the program's own message.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -98,14 +160,14 @@ impl Problem {
 
     /// The problem document: a JSON object with `type`, `title`, `status`, `detail` and `violated-policies`.
     pub fn json(&self) -> String {
-        // No part needs escapes; see `push_name` and `detail`.
+        // No other part needs escapes; see `push_name`.
         let violated: Vec<_> = self.violated.iter().map(|name| format!("\"{name}\"")).collect();
         format!(
             r#"{{"type":"{}","title":"{}","status":{},"detail":"{}","violated-policies":[{}]}}"#,
             self.type_uri(),
             self.title(),
             self.status(),
-            self.detail(),
+            escaped(&self.detail),
             violated.join(",")
         )
     }
@@ -120,8 +182,27 @@ impl Problem {
         }
     }
 
+    /// The response for a client with this `accept` field.
+    pub fn response(&self, accept: Option<&str>) -> ProblemResponse {
+        let (content_type, body) = self.body(accept);
+        let field = |name, value: &str| HeaderField { name, value: value.to_owned() };
+        let fields = vec![field("content-type", content_type), field("vary", "accept")];
+        ProblemResponse { status: self.status(), fields, body }
+    }
+
     /// The detail and a line end, for clients that prefer text.
     pub fn text(&self) -> String {
         format!("{}\n", self.detail)
     }
+}
+
+/// The content of a JSON string (RFC 8259, section 7).
+fn escaped(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '"' | '\\' => format!("\\{c}"),
+            '\0'..'\x20' => format!("\\u{:04x}", u32::from(c)),
+            c => c.to_string(),
+        })
+        .collect()
 }

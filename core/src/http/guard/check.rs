@@ -1,0 +1,314 @@
+//! One guard's decision on one request, step by step.
+
+use crate::error::{Error, ErrorKind};
+use crate::http::guard::Guard;
+use crate::http::guard::ledger::{Charge, Refund, Report, RequestLimits};
+use crate::http::headers::{HeaderField, Problem, problem};
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+
+/// The decision of a [`Guard`] on one request.
+///
+/// The steps are: let the store decide [`requests`](Self::requests) and give the result to [`answer`](Self::answer); ask the
+/// program's `on_outage` if there is an [`outage`](Self::outage) and give its result to [`overrule`](Self::overrule);
+/// [`conclude`](Self::conclude); refund [`refunds`](Self::refunds); and when the response is there, [`finish`](Self::finish) and
+/// refund again. [`ask`](Self::ask) and [`refund`](Self::refund) do the steps that wait, for programs in Rust.
+#[derive(Debug)]
+pub struct GuardCheck {
+    guard: Guard,
+    limits: RequestLimits,
+    key: Vec<u8>,
+    cost: u64,
+    /// The policies, in order, each with what an earlier guard has decided.
+    policies: Vec<Applied>,
+    /// Why the guard decides nothing: the request has no key.
+    is_refused: bool,
+    error: Option<Error>,
+    overruled: Option<bool>,
+    /// The number of this guard among those of the request.
+    number: u32,
+    refunds: Vec<Refund>,
+}
+
+#[derive(Debug)]
+struct Applied {
+    policy: Policy,
+    /// The units that the store has to decide; 0 when an earlier guard's decision holds.
+    units: u64,
+    /// Whether the store has to decide.
+    is_asked: bool,
+    decision: Option<Decision>,
+}
+
+/// What `on_outage` hears: decisions that were made without the store, or that none could be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OutageReport<'a> {
+    /// Why the store could not decide; `None` when the outage policy decided.
+    pub error: Option<&'a Error>,
+    /// Each policy of the guard with its decision; empty when there is an error.
+    pub outcomes: Vec<(Policy, Decision)>,
+}
+
+/// What happens with a request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It proceeds.
+    Admit,
+    /// It does not proceed: the problem is the default response. Its status is 429 or the guard's own for a request over its
+    /// limit, 503 for an outage, and 400 for a missing key.
+    Deny(Problem),
+    /// No decision could be made and the store is not the cause, such as an argument that is not allowed or a closed limiter.
+    /// It is an error of the program, which the framework reports as others; the default status is 500.
+    Fail(Error),
+}
+
+impl GuardCheck {
+    pub(super) fn new(
+        guard: Guard,
+        limits: RequestLimits,
+        key: &[u8],
+        cost: u64,
+        policies: &[Policy],
+        is_refused: bool,
+    ) -> Self {
+        let apply = |policy: &Policy| {
+            let earlier = limits.admitted(Charge { limiter: guard.limiter(), policy, key });
+            let (is_asked, units, decision) = match earlier {
+                None => (true, cost, None),
+                Some((decision, admitted)) => {
+                    (cost > admitted, cost.saturating_sub(admitted), Some(decision))
+                }
+            };
+            Applied { policy: policy.clone(), units, is_asked, decision }
+        };
+        let policies = policies.iter().map(apply).collect();
+        let number = limits.add_guard();
+        let (key, refunds) = (key.to_vec(), Vec::new());
+        Self { guard, limits, key, cost, policies, is_refused, error: None, overruled: None, number, refunds }
+    }
+
+    /// What the limiter has to decide, together; empty when earlier guards have decided everything.
+    pub fn requests(&self) -> Vec<Request<'_>> {
+        let asked = self.policies.iter().filter(|one| one.is_asked);
+        asked.map(|one| Request::new(&self.key).policy(one.policy.name()).cost(one.units)).collect()
+    }
+
+    /// Takes the limiter's decisions, in the order of [`requests`](Self::requests), or its error.
+    pub fn answer(&mut self, answer: Result<Vec<Decision>, Error>) {
+        match answer {
+            Err(error) => self.error = Some(error),
+            Ok(decisions) => {
+                let mut decisions = decisions.into_iter();
+                for one in self.policies.iter_mut().filter(|one| one.is_asked) {
+                    one.decision = decisions.next();
+                    if one.decision.is_none() {
+                        self.error = Some(Error::new(ErrorKind::Internal, "a limit got no decision"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the limiter decide, and takes its answer.
+    pub async fn ask(&mut self) {
+        let limiter = self.guard.limiter().clone();
+        let answer = match &self.requests()[..] {
+            [] => Ok(Vec::new()),
+            [request] => limiter.check(*request).await.map(|decision| vec![decision]),
+            requests => limiter.check_together(requests).await,
+        };
+        self.answer(answer);
+    }
+
+    /// As [`ask`](Self::ask); waits on this thread.
+    pub fn ask_blocking(&mut self) {
+        let limiter = self.guard.limiter().blocking();
+        let answer = match &self.requests()[..] {
+            [] => Ok(Vec::new()),
+            [request] => limiter.check(*request).map(|decision| vec![decision]),
+            requests => limiter.check_together(requests),
+        };
+        self.answer(answer);
+    }
+
+    /// What `on_outage` hears; `None` when the store decided, and when the error is not the store's.
+    pub fn outage(&self) -> Option<OutageReport<'_>> {
+        let error = self.error.as_ref();
+        let is_outage = error.map_or_else(|| self.is_by_outage(), is_outage);
+        let outcomes = || if error.is_none() { self.outcomes() } else { Vec::new() };
+        is_outage.then(|| OutageReport { error, outcomes: outcomes() })
+    }
+
+    /// Takes what `on_outage` said: the request is admitted, or denied. It has no effect without an [`outage`](Self::outage).
+    pub fn overrule(&mut self, admit: bool) {
+        if self.outage().is_some() {
+            self.overruled = Some(admit);
+        }
+    }
+
+    /// Each policy of this guard with its decision, in order; for a policy that an earlier guard charged, the earlier one.
+    pub fn outcomes(&self) -> Vec<(Policy, Decision)> {
+        let decided =
+            self.policies.iter().filter_map(|one| Some((one.policy.clone(), one.decision.clone()?)));
+        decided.collect()
+    }
+
+    /// The limits of the request, with those of its other guards.
+    pub fn limits(&self) -> &RequestLimits {
+        &self.limits
+    }
+
+    /// The fields of the response, for all guards of the request so far.
+    pub fn fields(&self) -> Vec<HeaderField> {
+        self.limits.fields(self.guard.limiter().shared().store().clock().now_us())
+    }
+
+    /// Concludes: the charges are recorded, and [`refunds`](Self::refunds) are known. It is called once.
+    pub fn conclude(&mut self) -> Verdict {
+        if self.is_refused {
+            self.refunds = self.limits.release(None);
+            return Verdict::Deny(Problem::without_key(self.guard.key_parts()));
+        }
+        if let Some(error) = self.error.take() {
+            return self.conclude_without_decision(error);
+        }
+        let is_allowed = |one: &Applied| one.decision.as_ref().is_some_and(Decision::allowed);
+        let is_denied = !self.policies.iter().all(is_allowed);
+        let is_denied_by_store =
+            self.decisions().any(|decision| !decision.allowed() && !decision.source().is_outage());
+        let is_dry_run = self.guard.shared.is_dry_run;
+        match self.overruled {
+            Some(true) if is_denied && !is_denied_by_store => {
+                self.record(Decision::allowed);
+                self.limits.set_outage("on_outage", self.guard.headers().style);
+                Verdict::Admit
+            }
+            Some(false) if !is_denied && !is_dry_run => {
+                self.record(|_| true);
+                self.claim();
+                self.deny(Problem::unavailable())
+            }
+            _ if is_denied && is_dry_run => {
+                self.record(|_| true);
+                Verdict::Admit
+            }
+            _ if is_denied => {
+                self.record(|_| true);
+                let outcomes = self.outcomes();
+                let outcomes: Vec<_> = outcomes.iter().map(|(policy, decision)| (policy, decision)).collect();
+                let shared = &self.guard.shared;
+                let problem = problem(&outcomes, self.cost).map_or_else(Problem::unavailable, |problem| {
+                    problem.with(shared.status, shared.message.as_deref())
+                });
+                self.deny(problem)
+            }
+            _ => {
+                let by_outage = self.decisions().map(Decision::source).find(|source| source.is_outage());
+                self.record(|_| true);
+                self.claim();
+                if let Some(source) = by_outage {
+                    self.limits.set_outage(source.name(), self.guard.headers().style);
+                }
+                Verdict::Admit
+            }
+        }
+    }
+
+    /// Ends the check when there is a response: a guard that meets the same request again, such as in another attempt, is
+    /// charged again. A response that does not count gives back what only this guard relies on; see [`refunds`](Self::refunds).
+    pub fn finish(&mut self, counts: bool) {
+        let released = self.limits.release(Some(self.number));
+        self.refunds = if counts { Vec::new() } else { released };
+    }
+
+    /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is denied, after
+    /// [`finish`](Self::finish) those of a response that does not count. Units that cannot be refunded stay spent.
+    pub fn refunds(&self) -> impl Iterator<Item = (&crate::Limiter, Request<'_>)> {
+        self.refunds.iter().map(|refund| (&refund.limiter, request_of(refund)))
+    }
+
+    /// Takes the usage after the refund at this position of [`refunds`](Self::refunds), for the fields.
+    pub fn refunded(&mut self, at: usize, left: Usage) {
+        if let Some(refund) = self.refunds.get(at) {
+            self.limits.refunded(refund, left);
+        }
+    }
+
+    /// Refunds what has to be refunded. A refund that fails leaves its units spent. Returns whether there was one.
+    pub async fn refund(&mut self) -> bool {
+        for refund in &self.refunds {
+            if let Ok(left) = refund.limiter.refund(request_of(refund)).await {
+                self.limits.refunded(refund, left);
+            }
+        }
+        !std::mem::take(&mut self.refunds).is_empty()
+    }
+
+    /// As [`refund`](Self::refund); waits on this thread.
+    pub fn refund_blocking(&mut self) -> bool {
+        for refund in &self.refunds {
+            if let Ok(left) = refund.limiter.blocking().refund(request_of(refund)) {
+                self.limits.refunded(refund, left);
+            }
+        }
+        !std::mem::take(&mut self.refunds).is_empty()
+    }
+
+    fn conclude_without_decision(&mut self, error: Error) -> Verdict {
+        if !is_outage(&error) {
+            return Verdict::Fail(error);
+        }
+        if self.overruled == Some(true) || self.guard.shared.is_dry_run {
+            self.limits.set_outage("on_outage", self.guard.headers().style);
+            return Verdict::Admit;
+        }
+        self.deny(Problem::unavailable())
+    }
+
+    /// The decisions of this guard itself.
+    fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.policies.iter().filter(|one| one.is_asked).filter_map(|one| one.decision.as_ref())
+    }
+
+    fn is_by_outage(&self) -> bool {
+        self.decisions().any(|decision| decision.source().is_outage())
+    }
+
+    fn record(&self, is_shown: impl Fn(&Decision) -> bool) {
+        let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.is_dry_run);
+        for one in self.policies.iter().filter(|one| one.is_asked) {
+            if let Some(decision) = &one.decision {
+                let report = Report { headers, is_shown: is_shown(decision), is_dry_run };
+                self.limits.record(self.charge(&one.policy), decision.clone(), report);
+            }
+        }
+    }
+
+    fn claim(&self) {
+        for one in &self.policies {
+            let units = if one.is_asked { one.units } else { 0 };
+            self.limits.claim(self.charge(&one.policy), self.number, self.cost, units);
+        }
+    }
+
+    fn deny(&mut self, problem: Problem) -> Verdict {
+        self.limits.clear_outage();
+        self.refunds = self.limits.release(None);
+        Verdict::Deny(problem)
+    }
+
+    fn charge<'a>(&'a self, policy: &'a Policy) -> Charge<'a> {
+        Charge { limiter: self.guard.limiter(), policy, key: &self.key }
+    }
+}
+
+fn request_of(refund: &Refund) -> Request<'_> {
+    Request::new(&refund.key).policy(refund.policy.name()).cost(refund.units)
+}
+
+/// Whether an error comes from the store.
+fn is_outage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::StoreUnavailable | ErrorKind::StoreFailed)
+}

@@ -1,0 +1,239 @@
+//! What the guards of one request have decided and charged.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::http::headers::{HeaderField, HeaderSettings, HeaderStyle, fields};
+use crate::limiter::Limiter;
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::policy::Policy;
+
+/// The limits of one request: shared by all guards that it passes, and by the program, which may read the decisions.
+/// Clones share everything.
+#[derive(Clone, Default)]
+pub struct RequestLimits {
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    entries: Vec<Entry>,
+    /// How many guards have decided.
+    guards: u32,
+    /// Why the request was admitted without the store, and the style of the guard that reports it.
+    outage: Option<(&'static str, HeaderStyle)>,
+}
+
+/// One policy with one key: its newest decision, and what it holds.
+struct Entry {
+    limiter: Limiter,
+    policy: Policy,
+    key: Vec<u8>,
+    decision: Decision,
+    /// The highest cost that was admitted and is relied on.
+    admitted: u64,
+    /// The units of it that the store holds, which are refunded when no guard relies on them.
+    charged: u64,
+    /// The guards that rely on it, each with its cost.
+    claims: Vec<(u32, u64)>,
+    headers: HeaderSettings,
+    /// Whether the decision appears in the fields.
+    is_shown: bool,
+    is_dry_run: bool,
+}
+
+/// A policy that a guard applies to a request, before its decision.
+#[derive(Clone, Copy)]
+pub(super) struct Charge<'a> {
+    pub(super) limiter: &'a Limiter,
+    pub(super) policy: &'a Policy,
+    pub(super) key: &'a [u8],
+}
+
+/// Units that must be refunded.
+#[derive(Debug)]
+pub(super) struct Refund {
+    entry: usize,
+    pub(super) limiter: Limiter,
+    pub(super) policy: Policy,
+    pub(super) key: Vec<u8>,
+    pub(super) units: u64,
+}
+
+/// How a decision is reported.
+#[derive(Clone, Copy)]
+pub(super) struct Report {
+    pub(super) headers: HeaderSettings,
+    pub(super) is_shown: bool,
+    pub(super) is_dry_run: bool,
+}
+
+impl Entry {
+    fn is_for(&self, charge: Charge<'_>) -> bool {
+        self.policy.name() == charge.policy.name()
+            && self.key == charge.key
+            && self.limiter.is_clone_of(charge.limiter)
+    }
+}
+
+impl RequestLimits {
+    /// Each policy that was applied, with its newest decision, in the order of the first decisions. After a refund a decision
+    /// shows what is left.
+    pub fn outcomes(&self) -> Vec<(Policy, Decision)> {
+        let ledger = self.ledger.lock();
+        ledger.entries.iter().map(|entry| (entry.policy.clone(), entry.decision.clone())).collect()
+    }
+
+    /// Whether no guard has decided yet.
+    pub fn is_empty(&self) -> bool {
+        self.ledger.lock().entries.is_empty()
+    }
+
+    /// The fields of the response, for all guards so far: those of each guard in its own style, and one `retry-after` for all.
+    /// `now_us` is the time in microseconds since the Unix epoch, and matters only for
+    /// [`ResetForm::Epoch`](crate::headers::ResetForm::Epoch).
+    pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
+        let ledger = self.ledger.lock();
+        let shown: Vec<&Entry> = ledger.entries.iter().filter(|entry| entry.is_shown).collect();
+        let mut written: Vec<HeaderField> = Vec::with_capacity(3);
+        let mut settings: Vec<HeaderSettings> = Vec::with_capacity(1);
+        for entry in &shown {
+            if settings.contains(&entry.headers) {
+                continue;
+            }
+            settings.push(entry.headers);
+            let own: Vec<_> = shown
+                .iter()
+                .filter(|other| other.headers == entry.headers)
+                .map(|one| one.outcome())
+                .collect();
+            for field in fields(&own, entry.headers, now_us) {
+                if field.name != "retry-after" && written.iter().all(|other| other.name != field.name) {
+                    written.push(field);
+                }
+            }
+        }
+        if let Some((name, style)) = ledger.outage
+            && style != HeaderStyle::None
+        {
+            written.push(HeaderField { name: "x-ratelimit-outage", value: name.to_owned() });
+        }
+        if shown.iter().any(|entry| !entry.decision.allowed()) {
+            let denials: Vec<_> =
+                shown.iter().filter(|one| !one.is_dry_run).map(|one| one.outcome()).collect();
+            written.extend(fields(&denials, HeaderSettings::default().style(HeaderStyle::None), now_us));
+        }
+        written
+    }
+
+    /// The decision that holds for a charge, and the cost that it admitted, if an earlier guard made it.
+    pub(super) fn admitted(&self, charge: Charge<'_>) -> Option<(Decision, u64)> {
+        let ledger = self.ledger.lock();
+        let entry = ledger.entries.iter().find(|entry| !entry.claims.is_empty() && entry.is_for(charge))?;
+        Some((entry.decision.clone(), entry.admitted))
+    }
+
+    /// The number of a guard, which identifies its claims.
+    pub(super) fn add_guard(&self) -> u32 {
+        let mut ledger = self.ledger.lock();
+        ledger.guards += 1;
+        ledger.guards
+    }
+
+    /// Records a new decision on a charge; a newer one replaces an older one of a policy with the same name in the fields.
+    pub(super) fn record(&self, charge: Charge<'_>, decision: Decision, report: Report) {
+        let Report { headers, is_shown, is_dry_run } = report;
+        let entries = &mut self.ledger.lock().entries;
+        let mut same = None;
+        for (at, entry) in entries.iter_mut().enumerate() {
+            if entry.is_for(charge) {
+                same = Some(at);
+            } else if is_shown && entry.policy.name() == charge.policy.name() {
+                entry.is_shown = false;
+            }
+        }
+        match same {
+            Some(at) => {
+                let entry = &mut entries[at];
+                (entry.decision, entry.is_shown, entry.is_dry_run) = (decision, is_shown, is_dry_run);
+            }
+            None => entries.push(Entry {
+                limiter: charge.limiter.clone(),
+                policy: charge.policy.clone(),
+                key: charge.key.to_vec(),
+                decision,
+                admitted: 0,
+                charged: 0,
+                claims: Vec::new(),
+                headers,
+                is_shown,
+                is_dry_run,
+            }),
+        }
+    }
+
+    /// Records that a guard relies on a charge at this cost. `units` of it were admitted by this guard's own decision.
+    pub(super) fn claim(&self, charge: Charge<'_>, guard: u32, cost: u64, units: u64) {
+        let entries = &mut self.ledger.lock().entries;
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_for(charge)) {
+            entry.claims.push((guard, cost));
+            entry.admitted = entry.admitted.max(cost);
+            if !entry.decision.source().is_outage() {
+                entry.charged += units;
+            }
+        }
+    }
+
+    /// Ends the claims of one guard, or of all guards. Returns the units that no guard relies on any more.
+    pub(super) fn release(&self, guard: Option<u32>) -> Vec<Refund> {
+        let mut refunds = Vec::new();
+        for (at, entry) in self.ledger.lock().entries.iter_mut().enumerate() {
+            entry.claims.retain(|(one, _)| guard.is_some_and(|guard| *one != guard));
+            entry.admitted = entry.claims.iter().map(|(_, cost)| *cost).max().unwrap_or(0);
+            let units = entry.charged.saturating_sub(entry.admitted);
+            if units > 0 {
+                entry.charged -= units;
+                refunds.push(Refund {
+                    entry: at,
+                    limiter: entry.limiter.clone(),
+                    policy: entry.policy.clone(),
+                    key: entry.key.clone(),
+                    units,
+                });
+            }
+        }
+        refunds
+    }
+
+    /// Records what is left after a refund.
+    pub(super) fn refunded(&self, refund: &Refund, left: Usage) {
+        if let Some(entry) = self.ledger.lock().entries.get_mut(refund.entry) {
+            entry.decision = entry.decision.clone().refunded(left);
+        }
+    }
+
+    /// Records that the request was admitted without the store.
+    pub(super) fn set_outage(&self, name: &'static str, style: HeaderStyle) {
+        self.ledger.lock().outage = Some((name, style));
+    }
+
+    /// Forgets that an outer guard admitted without the store, because this one denies.
+    pub(super) fn clear_outage(&self) {
+        self.ledger.lock().outage = None;
+    }
+}
+
+impl Entry {
+    fn outcome(&self) -> (&Policy, &Decision) {
+        (&self.policy, &self.decision)
+    }
+}
+
+/// `Debug` shows no keys: they may be secrets or people's names.
+impl fmt::Debug for RequestLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimits").field("outcomes", &self.outcomes()).finish_non_exhaustive()
+    }
+}
