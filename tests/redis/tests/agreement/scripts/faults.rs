@@ -255,18 +255,6 @@ fn key_that_lost_its_time_to_live_gets_one_again() {
     assert_ne!(lives_until_us(&server, b"k"), Some(u64::MAX));
 }
 
-/// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 #[test]
 fn long_log_counts_every_unit() {
     let server = Server::start(Kind::Redis, &[]);
@@ -276,16 +264,16 @@ fn long_log_counts_every_unit() {
     let limiter =
         Limiter::builder().clock(memory_clock.clone()).policy(policy.clone()).build().unwrap().blocking();
     let mut session = Session::new(&mut connection, &policy);
-    let mut random = SplitMix(11);
+    let mut random = Random::new(11);
     let mut now_us = NOW_US;
     for at in 0..30_000 {
         now_us += random.below(6_000);
-        if random.below(500) == 0 {
-            now_us -= [1, 5_000, 3_000_000][usize::try_from(random.below(3)).unwrap()];
+        if random.once_in(500) {
+            now_us -= random.pick(&[1, 5_000, 3_000_000]);
         }
         memory_clock.set(now_us).unwrap();
-        let cost = if random.below(50) == 0 { 200 } else { 1 };
-        let (outcome, expected) = if random.below(40) == 0 {
+        let cost = if random.once_in(50) { 200 } else { 1 };
+        let (outcome, expected) = if random.once_in(40) {
             let outcome =
                 session.run(Some(now_us), &[(b"k".as_slice(), Operation::Refund, cost, 1)]).1.remove(0);
             (outcome, Outcome::Usage(limiter.refund(Request::new("k").cost(cost)).unwrap()))

@@ -83,8 +83,8 @@ local function load_log(q, x)
     local newest, total = entry_at(x, x.length - 1)
     x.newest = newest
     x.expires = q.period + newest - newest % q.period + q.period
-    -- The first that counts.
-    local expired_us = now - q.period
+    -- The first that counts. What has expired for the newest entry stays so, though it may still be stored, when the clock goes back.
+    local expired_us = math.max(now, newest) - q.period
     local low, high = 0, x.length
     if newest <= expired_us then
       low = high
@@ -246,7 +246,9 @@ write[5] = function(q, x)
     if x.tail then
       tail = pack(entry, newest - origin, (before + x.tail) % 256 ^ bytes)
     end
-    if x.existed and not x.whole and live > 0 and x.first * 4 <= x.length then
+    -- Entries that have expired may stay only while the newest entry, which is spent now, tells that they have.
+    local in_order = x.first == 0 or x.tail_at == now and x.newest <= now
+    if x.existed and not x.whole and live > 0 and x.first * 4 <= x.length and in_order then
       -- Long, and little of it has expired: written in place.
       if x.kept == x.length and x.tail then
         call('APPEND', key, tail)
