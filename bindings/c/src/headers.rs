@@ -60,7 +60,7 @@ pub unsafe extern "C" fn polylimit_headers_render(
             settings = settings.reset_form(form.parse()?);
         }
         let mut text = String::new();
-        for field in fields(&borrowed(&outcomes), settings, now_us) {
+        for field in fields(&borrowed(&outcomes), &settings, now_us) {
             // Writing to a `String` cannot fail.
             let _ = write!(text, "{}: {}\r\n", field.name, field.value);
         }

@@ -162,7 +162,7 @@ impl NativeFunction for HeaderFunction {
         let outcomes = self.exchange.outcomes.borrow();
         let outcomes: Vec<_> = outcomes.iter().map(|(policy, decision)| (policy, decision)).collect();
         let now = microseconds("nowMs", arrays.get(Field::NowMs as usize))?;
-        let fields = fields(&outcomes, self.settings, now);
+        let fields = fields(&outcomes, &self.settings, now);
         let (changed, lines) = changes(&self.previous.borrow(), &fields);
         self.previous.replace(fields);
         arrays.set(Field::Changed as usize, changed);
@@ -183,7 +183,7 @@ fn changes(before: &[HeaderField], after: &[HeaderField]) -> (f64, String) {
         }
         text.push_str(line);
     };
-    if !before.iter().map(|field| field.name).eq(after.iter().map(|field| field.name)) {
+    if !before.iter().map(|field| &field.name).eq(after.iter().map(|field| &field.name)) {
         for HeaderField { name, value } in after {
             add(name);
             add(value);

@@ -62,7 +62,7 @@ impl SinglePolicyGuard {
     fn fields(&self, py: Python<'_>, decision: &Decision) -> PyResult<Vec<HeaderField>> {
         call_core(py, || {
             let policy = self.limiter.policy_for(self.policy.as_deref(), None)?;
-            Ok(headers::fields(&[(&policy, decision)], self.settings, 0))
+            Ok(headers::fields(&[(&policy, decision)], &self.settings, 0))
         })
     }
 

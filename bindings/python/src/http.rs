@@ -1,5 +1,6 @@
 //! HTTP: the address of a client, the header fields of a response, and the response to a denied request.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -145,12 +146,12 @@ pub(crate) fn header_fields(
     outcomes: Outcomes<'_>,
     style: &str,
     reset_form: &str,
-) -> PyResult<Vec<(&'static str, String)>> {
+) -> PyResult<Vec<(Cow<'static, str>, String)>> {
     let settings = header_settings(py, style, reset_form)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
     let fields = call_core(py, || {
-        Ok(with_outcomes(&outcomes, |outcomes| headers::fields(outcomes, settings, now_us)))
+        Ok(with_outcomes(&outcomes, |outcomes| headers::fields(outcomes, &settings, now_us)))
     })?;
     Ok(fields.into_iter().map(|field| (field.name, field.value)).collect())
 }

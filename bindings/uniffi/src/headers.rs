@@ -75,7 +75,7 @@ pub fn respond(
         let each: Vec<_> = each.collect::<Result<_>>()?;
         let each: Vec<_> = each.iter().map(|(policy, decision)| (policy, decision)).collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let fields = headers::fields(&each, settings, u64::try_from(now.as_micros()).unwrap_or(u64::MAX));
+        let fields = headers::fields(&each, &settings, u64::try_from(now.as_micros()).unwrap_or(u64::MAX));
         let cost = cost.map_or(Ok(1), |cost| unsigned("cost", cost))?;
         let problem = headers::problem(&each, cost).map(|problem| {
             let (content_type, body) = problem.body(accept.as_deref());
@@ -88,7 +88,7 @@ pub fn respond(
             }
         });
         let field =
-            |field: headers::HeaderField| HeaderField { name: field.name.to_owned(), value: field.value };
+            |field: headers::HeaderField| HeaderField { name: field.name.into_owned(), value: field.value };
         Ok(Response { fields: fields.into_iter().map(field).collect(), problem })
     })
 }

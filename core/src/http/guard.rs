@@ -150,6 +150,7 @@ impl Guard {
             cost: 1,
             methods: Vec::new(),
             headers: HeaderSettings::default(),
+            header_names: Vec::new(),
             status: None,
             message: None,
             is_dry_run: false,
@@ -184,8 +185,8 @@ impl Guard {
     }
 
     /// The fields of its responses.
-    pub fn headers(&self) -> HeaderSettings {
-        self.shared.headers
+    pub fn headers(&self) -> &HeaderSettings {
+        &self.shared.headers
     }
 
     /// The names of the policies of a request that is on no route.
@@ -297,6 +298,7 @@ pub struct GuardBuilder {
     cost: u64,
     methods: Vec<String>,
     headers: HeaderSettings,
+    header_names: Vec<(String, String)>,
     status: Option<u16>,
     message: Option<String>,
     is_dry_run: bool,
@@ -365,6 +367,12 @@ impl GuardBuilder {
         self
     }
 
+    /// Another name for a field: see [`HeaderSettings::names`]. An empty name turns the field off.
+    pub fn header_name(mut self, field: impl Into<String>, name: impl Into<String>) -> Self {
+        self.header_names.push((field.into(), name.into()));
+        self
+    }
+
     /// All settings of the fields at once.
     pub fn headers(mut self, settings: HeaderSettings) -> Self {
         self.headers = settings;
@@ -394,7 +402,7 @@ impl GuardBuilder {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when
     /// a list is empty or has one twice, when none is given and the limiter has not exactly one, when the scope of quotas is not 1 to 256
-    /// bytes, when the cost is above [`Request::MAX_COST`], and when the status is not 400 to 599;
+    /// bytes, when the cost is above [`Request::MAX_COST`], when a field's name is not allowed, and when the status is not 400 to 599;
     /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn build(self) -> Result<Guard, Error> {
         Request::new("").cost(self.cost).checked()?;
@@ -408,6 +416,7 @@ impl GuardBuilder {
         {
             return Err(Error::invalid_argument(format!("status is {status}: allowed is 400 to 599")));
         }
+        let headers = self.headers.names(self.header_names)?;
         let everywhere = resolve(&self.limiter, &self.given, self.scope.as_deref())?;
         // A policy that was given by its name has one budget on all routes.
         let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
@@ -424,7 +433,7 @@ impl GuardBuilder {
                 missing_key: self.missing_key,
                 cost: self.cost,
                 methods: self.methods,
-                headers: self.headers,
+                headers,
                 status: self.status,
                 message: self.message,
                 is_dry_run: self.is_dry_run,

@@ -7,6 +7,7 @@ mod accept;
 mod digits;
 mod ietf;
 mod legacy;
+mod names;
 mod problem;
 mod quota_report;
 mod retry_after;
@@ -16,6 +17,10 @@ mod whole_seconds;
 pub use accept::prefers_text;
 pub use problem::{Problem, ProblemResponse, problem};
 pub use settings::{HeaderSettings, HeaderStyle, ResetForm};
+
+use std::borrow::Cow;
+
+use names::Field;
 
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
@@ -27,18 +32,20 @@ pub type Outcome<'a> = (&'a Policy, &'a Decision);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeaderField {
     /// The field's name in lower case, as in HTTP/2.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The field's value, printable ASCII.
     pub value: String,
 }
 
-/// The fields of the response to a request, in a fixed order; none without outcomes.
+/// The fields of the response to a request, in a fixed order; none without outcomes. All names but `retry-after` may be
+/// [changed](HeaderSettings::names).
 ///
 /// | field | when | source |
 /// |---|---|---|
 /// | `ratelimit-policy`, `ratelimit` | [`Ietf`](HeaderStyle::Ietf), [`Both`](HeaderStyle::Both) | draft-ietf-httpapi-ratelimit-headers-11, sections 3 and 4 |
 /// | `x-ratelimit-limit`, `-remaining`, `-reset` | [`Legacy`](HeaderStyle::Legacy), [`Both`](HeaderStyle::Both) | no standard |
 /// | `retry-after` | in any style, on a denial that is not for ever | RFC 9110, section 10.2.3 |
+/// | `x-ratelimit-outage` | in any style but [`None`](HeaderStyle::None), when a [guard](crate::guard) admitted without the store; only in [`RequestLimits::fields`](crate::guard::RequestLimits::fields) | no standard |
 ///
 /// **`ratelimit-policy`** and **`ratelimit`** have one item for each quota, in order, as in `"api";q=100;w=60` and
 /// `"api";r=5;t=30`. The item of a policy's only quota has the policy's name; with several quotas, each item adds a colon
@@ -66,29 +73,54 @@ pub struct HeaderField {
 /// let policy = Policy::parse("api", "100/minute")?;
 /// let limiter = Limiter::builder().policy(policy.clone()).build()?.blocking();
 /// let decision = limiter.check("user:42")?;
-/// let fields = fields(&[(&policy, &decision)], HeaderSettings::default(), 0);
-/// assert_eq!((fields[0].name, &*fields[0].value), ("ratelimit-policy", r#""api";q=100;w=60"#));
+/// let fields = fields(&[(&policy, &decision)], &HeaderSettings::default(), 0);
+/// assert_eq!((&*fields[0].name, &*fields[0].value), ("ratelimit-policy", r#""api";q=100;w=60"#));
 /// assert!(fields[1].value.starts_with(r#""api";r=99;t="#));
 /// # Ok::<(), polylimit::Error>(())
 /// ```
-pub fn fields(outcomes: &[Outcome<'_>], settings: HeaderSettings, now_us: u64) -> Vec<HeaderField> {
+pub fn fields(outcomes: &[Outcome<'_>], settings: &HeaderSettings, now_us: u64) -> Vec<HeaderField> {
     let mut fields = Vec::with_capacity(6);
-    let mut add = |name, value| fields.push(HeaderField { name, value });
+    push_limits(&mut fields, outcomes, settings, now_us);
+    push_retry_after(&mut fields, outcomes);
+    fields
+}
+
+/// Adds the fields that a style selects, which are all but `retry-after`.
+pub(crate) fn push_limits(
+    fields: &mut Vec<HeaderField>,
+    outcomes: &[Outcome<'_>],
+    settings: &HeaderSettings,
+    now_us: u64,
+) {
+    let mut add = |field, value: &dyn Fn() -> String| {
+        if let Some(name) = settings.name_of(field) {
+            fields.push(HeaderField { name, value: value() });
+        }
+    };
     if settings.style.has_ietf() && !outcomes.is_empty() {
-        add("ratelimit-policy", ietf::policy(outcomes));
-        add("ratelimit", ietf::limit(outcomes));
+        add(Field::Policy, &|| ietf::policy(outcomes));
+        add(Field::Limit, &|| ietf::limit(outcomes));
     }
     if settings.style.has_legacy()
         && let Some(report) = legacy::most_constraining(outcomes)
     {
-        add("x-ratelimit-limit", report.capacity().to_string());
-        add("x-ratelimit-remaining", report.remaining().to_string());
-        add("x-ratelimit-reset", legacy::reset(&report, settings.reset_form, now_us).to_string());
+        add(Field::LegacyLimit, &|| report.capacity().to_string());
+        add(Field::LegacyRemaining, &|| report.remaining().to_string());
+        add(Field::LegacyReset, &|| legacy::reset(&report, settings.reset_form, now_us).to_string());
     }
+}
+
+/// Adds `retry-after`, if there is a denial that is not for ever.
+pub(crate) fn push_retry_after(fields: &mut Vec<HeaderField>, outcomes: &[Outcome<'_>]) {
     if let Some(seconds) = retry_after::seconds(outcomes) {
-        add("retry-after", seconds.to_string());
+        fields.push(HeaderField { name: Cow::Borrowed("retry-after"), value: seconds.to_string() });
     }
-    fields
+}
+
+/// The field that says which rule admitted a request without the store; none where the settings turn it off.
+pub(crate) fn outage_field(source: &'static str, settings: &HeaderSettings) -> Option<HeaderField> {
+    let name = settings.name_of(Field::Outage).filter(|_| settings.style != HeaderStyle::None)?;
+    Some(HeaderField { name, value: source.to_owned() })
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ impl GuardCheck {
         match self.overruled {
             Some(true) if is_denied && !is_denied_by_store => {
                 self.record(Decision::allowed);
-                self.limits.set_outage("on_outage", self.guard.headers().style);
+                self.limits.set_outage("on_outage", self.guard.headers());
                 Verdict::Admit
             }
             Some(false) if !is_denied && !is_dry_run => {
@@ -209,7 +209,7 @@ impl GuardCheck {
                 self.record(|_| true);
                 self.claim();
                 if let Some(source) = by_outage {
-                    self.limits.set_outage(source.name(), self.guard.headers().style);
+                    self.limits.set_outage(source.name(), self.guard.headers());
                 }
                 Verdict::Admit
             }
@@ -261,7 +261,7 @@ impl GuardCheck {
             return Verdict::Fail(error);
         }
         if self.overruled == Some(true) || self.guard.shared.is_dry_run {
-            self.limits.set_outage("on_outage", self.guard.headers().style);
+            self.limits.set_outage("on_outage", self.guard.headers());
             return Verdict::Admit;
         }
         self.deny(Problem::unavailable())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::http::headers::{HeaderField, HeaderSettings, HeaderStyle, fields};
+use crate::http::headers::{HeaderField, HeaderSettings, outage_field, push_limits, push_retry_after};
 use crate::limiter::Limiter;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
@@ -22,8 +22,8 @@ struct Ledger {
     entries: Vec<Entry>,
     /// How many guards have decided.
     guards: u32,
-    /// Why the request was admitted without the store, and the style of the guard that reports it.
-    outage: Option<(&'static str, HeaderStyle)>,
+    /// Why the request was admitted without the store, and the settings of the guard that reports it.
+    outage: Option<(&'static str, HeaderSettings)>,
 }
 
 /// One policy with one key: its newest decision, and what it holds.
@@ -64,8 +64,8 @@ pub(super) struct Refund {
 
 /// How a decision is reported.
 #[derive(Clone, Copy)]
-pub(super) struct Report {
-    pub(super) headers: HeaderSettings,
+pub(super) struct Report<'a> {
+    pub(super) headers: &'a HeaderSettings,
     pub(super) is_shown: bool,
     pub(super) is_dry_run: bool,
 }
@@ -97,34 +97,26 @@ impl RequestLimits {
     pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
         let ledger = self.ledger.lock();
         let shown: Vec<&Entry> = ledger.entries.iter().filter(|entry| entry.is_shown).collect();
-        let mut written: Vec<HeaderField> = Vec::with_capacity(3);
-        let mut settings: Vec<HeaderSettings> = Vec::with_capacity(1);
-        for entry in &shown {
-            if settings.contains(&entry.headers) {
+        let mut written: Vec<HeaderField> = Vec::with_capacity(4);
+        for (at, entry) in shown.iter().enumerate() {
+            if shown[..at].iter().any(|earlier| earlier.headers == entry.headers) {
                 continue;
             }
-            settings.push(entry.headers);
             let own: Vec<_> = shown
                 .iter()
                 .filter(|other| other.headers == entry.headers)
                 .map(|one| one.outcome())
                 .collect();
-            for field in fields(&own, entry.headers, now_us) {
-                if field.name != "retry-after" && written.iter().all(|other| other.name != field.name) {
-                    written.push(field);
-                }
-            }
+            let mut fields = Vec::with_capacity(5);
+            push_limits(&mut fields, &own, &entry.headers, now_us);
+            fields.retain(|field| written.iter().all(|other| other.name != field.name));
+            written.append(&mut fields);
         }
-        if let Some((name, style)) = ledger.outage
-            && style != HeaderStyle::None
-        {
-            written.push(HeaderField { name: "x-ratelimit-outage", value: name.to_owned() });
+        if let Some((source, settings)) = &ledger.outage {
+            written.extend(outage_field(source, settings));
         }
-        if shown.iter().any(|entry| !entry.decision.allowed()) {
-            let denials: Vec<_> =
-                shown.iter().filter(|one| !one.is_dry_run).map(|one| one.outcome()).collect();
-            written.extend(fields(&denials, HeaderSettings::default().style(HeaderStyle::None), now_us));
-        }
+        let denying: Vec<_> = shown.iter().filter(|one| !one.is_dry_run).map(|one| one.outcome()).collect();
+        push_retry_after(&mut written, &denying);
         written
     }
 
@@ -143,7 +135,7 @@ impl RequestLimits {
     }
 
     /// Records a new decision on a charge; a newer one replaces an older one of a policy with the same name in the fields.
-    pub(super) fn record(&self, charge: Charge<'_>, decision: Decision, report: Report) {
+    pub(super) fn record(&self, charge: Charge<'_>, decision: Decision, report: Report<'_>) {
         let Report { headers, is_shown, is_dry_run } = report;
         let entries = &mut self.ledger.lock().entries;
         let mut same = None;
@@ -167,7 +159,7 @@ impl RequestLimits {
                 admitted: 0,
                 charged: 0,
                 claims: Vec::new(),
-                headers,
+                headers: headers.clone(),
                 is_shown,
                 is_dry_run,
             }),
@@ -215,8 +207,8 @@ impl RequestLimits {
     }
 
     /// Records that the request was admitted without the store.
-    pub(super) fn set_outage(&self, name: &'static str, style: HeaderStyle) {
-        self.ledger.lock().outage = Some((name, style));
+    pub(super) fn set_outage(&self, source: &'static str, settings: &HeaderSettings) {
+        self.ledger.lock().outage = Some((source, settings.clone()));
     }
 
     /// Forgets that an outer guard admitted without the store, because this one denies.

@@ -111,6 +111,12 @@ fn guard_of(given: &Value, limiter: Limiter) -> Result<Guard, Error> {
             "cost" if value.is_number() => builder.cost(value.as_u64().unwrap()),
             "methods" => texts(value).into_iter().fold(builder, super::GuardBuilder::method),
             "headers" => builder.header_style(text().parse()?),
+            "header_names" => {
+                let names = value.as_object().unwrap().iter();
+                names.fold(builder, |builder, (field, name)| {
+                    builder.header_name(field, name.as_str().unwrap())
+                })
+            }
             "reset_form" => builder.reset_form(text().parse()?),
             "status" => builder.status(u16::try_from(value.as_u64().unwrap()).unwrap()),
             "message" => builder.message(text()),

@@ -1,5 +1,6 @@
 //! The body of a denial: a problem document (RFC 9457), or its text.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::http::headers::accept::prefers_text;
@@ -185,7 +186,7 @@ impl Problem {
     /// The response for a client with this `accept` field.
     pub fn response(&self, accept: Option<&str>) -> ProblemResponse {
         let (content_type, body) = self.body(accept);
-        let field = |name, value: &str| HeaderField { name, value: value.to_owned() };
+        let field = |name, value: &str| HeaderField { name: Cow::Borrowed(name), value: value.to_owned() };
         let fields = vec![field("content-type", content_type), field("vary", "accept")];
         ProblemResponse { status: self.status(), fields, body }
     }

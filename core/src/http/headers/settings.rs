@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
+use crate::http::headers::names::FieldNames;
 
 /// Which of the fields that report limits are sent. `retry-after` does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -107,7 +108,7 @@ fn not_known(what: &str, read: &str, known: &[&str]) -> Error {
     Error::invalid_argument(format!("{what} {} is not known: use one of {}", excerpt(read), known.join(", ")))
 }
 
-/// Which fields a response has, and in which form.
+/// Which fields a response has, in which form, and under which names.
 ///
 /// ```
 /// use polylimit::headers::{HeaderSettings, HeaderStyle, ResetForm};
@@ -116,10 +117,12 @@ fn not_known(what: &str, read: &str, known: &[&str]) -> Error {
 /// assert_eq!(settings, HeaderSettings::default().style(HeaderStyle::Both).reset_form("epoch".parse()?));
 /// # Ok::<(), polylimit::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeaderSettings {
     pub(crate) style: HeaderStyle,
     pub(crate) reset_form: ResetForm,
+    /// `None` for the default names.
+    pub(crate) names: Option<FieldNames>,
 }
 
 impl HeaderSettings {

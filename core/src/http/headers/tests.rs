@@ -3,7 +3,8 @@ use crate::rules::decision::{QuotaUsage, Several, Source};
 use crate::{Limiter, ManualClock};
 
 const SECOND: u64 = 1_000_000;
-const BOTH: HeaderSettings = HeaderSettings { style: HeaderStyle::Both, reset_form: ResetForm::Seconds };
+const BOTH: HeaderSettings =
+    HeaderSettings { style: HeaderStyle::Both, reset_form: ResetForm::Seconds, names: None };
 
 fn policy(name: &str, quotas: &str) -> Policy {
     Policy::parse(name, quotas).unwrap()
@@ -30,7 +31,7 @@ fn never(quotas: &[(u64, u64)]) -> Decision {
     decision(false, Decision::NEVER, quotas)
 }
 
-fn lines(outcomes: &[Outcome<'_>], settings: HeaderSettings, now_us: u64) -> Vec<String> {
+fn lines(outcomes: &[Outcome<'_>], settings: &HeaderSettings, now_us: u64) -> Vec<String> {
     let fields = fields(outcomes, settings, now_us);
     for field in &fields {
         assert!(field.value.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{field:?}");
@@ -39,7 +40,7 @@ fn lines(outcomes: &[Outcome<'_>], settings: HeaderSettings, now_us: u64) -> Vec
     fields.into_iter().map(|HeaderField { name, value }| format!("{name}: {value}")).collect()
 }
 
-fn value(outcomes: &[Outcome<'_>], settings: HeaderSettings, name: &str) -> Option<String> {
+fn value(outcomes: &[Outcome<'_>], settings: &HeaderSettings, name: &str) -> Option<String> {
     let field = fields(outcomes, settings, 0).into_iter().find(|field| field.name == name);
     field.map(|field| field.value)
 }
@@ -58,8 +59,8 @@ fn a_style_selects_the_fields() {
         ("none", retry.to_vec()),
     ] {
         let settings = HeaderSettings::default().style(style.parse().unwrap());
-        assert_eq!(lines(&[(&api, &decision)], settings, 0), expected, "{style}");
-        assert_eq!(fields(&[], settings, 0), [], "{style}");
+        assert_eq!(lines(&[(&api, &decision)], &settings, 0), expected, "{style}");
+        assert_eq!(fields(&[], &settings, 0), [], "{style}");
     }
     assert_eq!(HeaderSettings::default().style, HeaderStyle::Ietf);
 }
@@ -85,13 +86,13 @@ fn the_policy_field_tells_capacity_and_the_time_it_takes_to_come_back() {
         let unused = allowed(&[(policy.quotas()[0].capacity(), 0)]);
         let outcomes = [(&policy, &unused)];
         assert_eq!(
-            value(&outcomes, BOTH, "ratelimit-policy").unwrap(),
+            value(&outcomes, &BOTH, "ratelimit-policy").unwrap(),
             format!("\"a\";{expected}"),
             "{quota}"
         );
         // For a quota without use, or with a limit of 0, only the policy limits the client.
         let expected = expected.replace("q=", "r=").replace("w=", "t=");
-        assert_eq!(value(&outcomes, BOTH, "ratelimit").unwrap(), format!("\"a\";{expected}"), "{quota}");
+        assert_eq!(value(&outcomes, &BOTH, "ratelimit").unwrap(), format!("\"a\";{expected}"), "{quota}");
     }
 }
 
@@ -116,7 +117,7 @@ fn times_are_rounded_up_to_seconds() {
             format!("x-ratelimit-reset: {seconds}"),
             format!("retry-after: {seconds}"),
         ];
-        assert_eq!(lines(&[(&api, &decision)], BOTH, 5), expected, "{us}");
+        assert_eq!(lines(&[(&api, &decision)], &BOTH, 5), expected, "{us}");
     }
 }
 
@@ -125,7 +126,7 @@ fn an_integer_has_at_most_15_digits() {
     // No valid quota has such numbers, but this code must not trust the numbers in a decision.
     let policy = policy("a", "1/10000000s token_bucket burst=100000");
     let outcomes = [(&policy, &allowed(&[(u64::MAX, 0)]))];
-    let shown = ["ratelimit-policy", "ratelimit"].map(|name| value(&outcomes, BOTH, name).unwrap());
+    let shown = ["ratelimit-policy", "ratelimit"].map(|name| value(&outcomes, &BOTH, name).unwrap());
     assert_eq!(shown, [r#""a";q=100000;w=1000000000000"#, r#""a";r=999999999999999;t=1000000000000"#]);
 }
 
@@ -138,7 +139,7 @@ fn every_quota_of_every_policy_is_listed_under_its_own_name() {
         (&login, &denied(90 * SECOND, &[(0, 900 * SECOND)])),
     ];
     assert_eq!(
-        lines(&outcomes, BOTH, 0),
+        lines(&outcomes, &BOTH, 0),
         [
             r#"ratelimit-policy: "api:1";q=10;w=1, "api:2";q=1000;w=3600, "api:3";q=1000;w=3600, "login";q=5;w=900"#,
             r#"ratelimit: "api:1";r=9;t=1, "api:2";r=400;t=3001, "api:3";r=1000;t=3600, "login";r=0;t=90"#,
@@ -149,7 +150,7 @@ fn every_quota_of_every_policy_is_listed_under_its_own_name() {
         ]
     );
     let every_character = policy("aZ09!#$%&'*+-.^_`|~", "1/s");
-    let shown = value(&[(&every_character, &allowed(&[(0, 1)]))], BOTH, "ratelimit").unwrap();
+    let shown = value(&[(&every_character, &allowed(&[(0, 1)]))], &BOTH, "ratelimit").unwrap();
     assert_eq!(shown, r#""aZ09!#$%&'*+-.^_`|~";r=0;t=1"#);
 }
 
@@ -166,7 +167,7 @@ fn the_effective_window_of_a_denial_does_not_outlast_retry_after() {
         (never(&[(0, 5 * SECOND), (0, 7 * SECOND)]), [5, 7]),
     ] {
         let r = [0, 1].map(|at: usize| decision.quotas()[at].remaining);
-        let shown = value(&[(&two, &decision)], BOTH, "ratelimit").unwrap();
+        let shown = value(&[(&two, &decision)], &BOTH, "ratelimit").unwrap();
         assert_eq!(
             shown,
             format!(r#""a:1";r={};t={}, "a:2";r={};t={}"#, r[0], t[0], r[1], t[1]),
@@ -189,7 +190,7 @@ fn legacy_fields_are_about_the_most_constraining_quota() {
     ] {
         let outcomes = [(&two, &first), (&one, &second)];
         let shown = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
-            .map(|name| value(&outcomes, BOTH, name).unwrap().parse::<u64>().unwrap());
+            .map(|name| value(&outcomes, &BOTH, name).unwrap().parse::<u64>().unwrap());
         assert_eq!(shown, [expected.0, expected.1, expected.2], "{outcomes:?}");
     }
 }
@@ -206,7 +207,7 @@ fn a_legacy_reset_may_be_a_time_since_the_epoch() {
         (1_700_000_000_000_000, 0, 1_700_000_060),
         (u64::MAX, u64::MAX, 36_893_488_147_420_u64),
     ] {
-        let shown = lines(&[(&api, &allowed(&[(1, reset_after_us)]))], settings, now_us);
+        let shown = lines(&[(&api, &allowed(&[(1, reset_after_us)]))], &settings, now_us);
         assert_eq!(shown[2], format!("x-ratelimit-reset: {expected}"));
     }
 }
@@ -227,7 +228,7 @@ fn retry_after_is_the_longest_over_the_denials() {
         (vec![&long, &never, &yes], None),
     ] {
         let outcomes: Vec<_> = decisions.into_iter().map(|decision| (&api, decision)).collect();
-        assert_eq!(value(&outcomes, HeaderSettings::default(), "retry-after").as_deref(), expected);
+        assert_eq!(value(&outcomes, &HeaderSettings::default(), "retry-after").as_deref(), expected);
     }
 }
 
@@ -317,6 +318,77 @@ fn names_are_read_and_printed() {
     );
 }
 
+#[test]
+fn fields_have_the_configured_names() {
+    let api = policy("api", "100/minute");
+    let decision = denied(2 * SECOND, &[(0, 30 * SECOND)]);
+    let names = [("ratelimit", "RateLimit-Now"), ("X-RateLimit-Limit", "x-limit"), ("x-ratelimit-reset", "")];
+    let settings = BOTH.names(names).unwrap();
+    assert_eq!(
+        lines(&[(&api, &decision)], &settings, 0),
+        [
+            r#"ratelimit-policy: "api";q=100;w=60"#,
+            r#"ratelimit-now: "api";r=0;t=2"#,
+            "x-limit: 100",
+            "x-ratelimit-remaining: 0",
+            "retry-after: 2",
+        ]
+    );
+    // Later names replace earlier ones, and the default names are the default settings.
+    let back =
+        settings.names([("ratelimit", "ratelimit"), ("x-ratelimit-limit", "x-ratelimit-limit")]).unwrap();
+    assert_eq!(back.names([("x-ratelimit-reset", "x-ratelimit-reset")]).unwrap(), BOTH);
+    // Two fields may exchange their names.
+    let exchanged = [("ratelimit", "ratelimit-policy"), ("ratelimit-policy", "ratelimit")];
+    let shown = lines(&[(&api, &decision)], &HeaderSettings::default().names(exchanged).unwrap(), 0);
+    assert_eq!(shown[0], r#"ratelimit: "api";q=100;w=60"#);
+    let none = [("ratelimit", ""), ("ratelimit-policy", "")];
+    assert_eq!(
+        lines(&[(&api, &decision)], &HeaderSettings::default().names(none).unwrap(), 0),
+        ["retry-after: 2"]
+    );
+    assert_eq!(outage_field("allow", &BOTH).unwrap().name, "x-ratelimit-outage");
+    let outage = |name| outage_field("allow", &BOTH.names([("x-ratelimit-outage", name)]).unwrap());
+    assert_eq!(outage("x-degraded").unwrap().name, "x-degraded");
+    assert_eq!(outage(""), None);
+    assert_eq!(outage_field("allow", &HeaderSettings::default().style(HeaderStyle::None)), None);
+}
+
+#[test]
+fn default_names_are_not_allocated() {
+    let api = policy("api", "100/minute");
+    let fields = fields(&[(&api, &denied(SECOND, &[(0, SECOND)]))], &BOTH, 0);
+    assert!(
+        fields.len() == 6 && fields.iter().all(|field| matches!(field.name, Cow::Borrowed(_))),
+        "{fields:?}"
+    );
+}
+
+#[test]
+fn invalid_header_name_is_refused() {
+    let longest = "x".repeat(HeaderSettings::MAX_NAME_LENGTH);
+    assert!(BOTH.names([("ratelimit", &longest)]).is_ok());
+    let too_long = longest + "x";
+    for (field, name, expected) in [
+        ("retry-after", "x", r#"header name for field "retry-after": use one of ratelimit, "#),
+        ("ratelimit", "Retry-After", r#"header name "Retry-After" for ratelimit: allowed are letters"#),
+        ("ratelimit", "a b", r#"header name "a b" for ratelimit: allowed are"#),
+        ("ratelimit", "a:b", "header name"),
+        ("ratelimit", "a\r\nset-cookie", "header name"),
+        ("ratelimit", "ä", "header name"),
+        ("ratelimit", &too_long, "header name"),
+        (
+            "x-ratelimit-limit",
+            "X-RateLimit-Reset",
+            r#"x-ratelimit-limit and x-ratelimit-reset would both have the header name "x-ratelimit-reset""#,
+        ),
+    ] {
+        let error = BOTH.names([(field, name)]).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+        assert!(error.message().starts_with(expected), "{error}");
+    }
+}
+
 /// A client that reads only `ratelimit` waits as long as one that reads `retry-after`, and is then admitted.
 #[test]
 fn who_honours_the_fields_is_admitted() {
@@ -336,8 +408,8 @@ fn who_honours_the_fields_is_admitted() {
             while limiter.check("key").unwrap().allowed() {}
             let denied = limiter.check("key").unwrap();
             let outcomes = [(&policy, &denied)];
-            let seconds: u64 = value(&outcomes, BOTH, "retry-after").unwrap().parse().unwrap();
-            let limit = value(&outcomes, BOTH, "ratelimit").unwrap();
+            let seconds: u64 = value(&outcomes, &BOTH, "retry-after").unwrap().parse().unwrap();
+            let limit = value(&outcomes, &BOTH, "ratelimit").unwrap();
             let told = crate::server_wait(None, [limit.as_bytes()], 0).unwrap();
             assert_eq!(told.as_secs(), seconds, "{quotas}");
             clock.advance(told).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use parking_lot::Mutex;
 
-use crate::http::headers::{HeaderField, HeaderSettings, HeaderStyle, fields};
+use crate::http::headers::{HeaderField, HeaderSettings, push_limits, push_retry_after};
 use crate::limiter::Limiter;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
@@ -132,21 +132,21 @@ impl Decided {
     pub(crate) fn write(&self, headers: &mut HeaderMap, now_us: u64) {
         let outcomes = &self.shared.lock().outcomes;
         let all: Vec<_> = outcomes.iter().map(|outcome| (&outcome.policy, &outcome.decision)).collect();
-        let mut settings: Vec<HeaderSettings> = Vec::new();
+        let mut settings: Vec<&HeaderSettings> = Vec::new();
         for outcome in outcomes {
-            if !settings.contains(&outcome.settings) {
-                settings.push(outcome.settings);
+            if !settings.contains(&&outcome.settings) {
+                settings.push(&outcome.settings);
             }
         }
         for settings in settings {
-            let own = outcomes.iter().filter(|outcome| outcome.settings == settings);
+            let own = outcomes.iter().filter(|outcome| outcome.settings == *settings);
             let own: Vec<_> = own.map(|outcome| (&outcome.policy, &outcome.decision)).collect();
-            add(
-                headers,
-                fields(&own, settings, now_us).into_iter().filter(|field| field.name != "retry-after"),
-            );
+            let mut fields = Vec::new();
+            push_limits(&mut fields, &own, settings, now_us);
+            add(headers, fields.into_iter());
         }
-        let wait = fields(&all, HeaderSettings::default().style(HeaderStyle::None), now_us);
+        let mut wait = Vec::new();
+        push_retry_after(&mut wait, &all);
         if !wait.is_empty() {
             headers.remove(RETRY_AFTER);
         }
@@ -164,7 +164,7 @@ impl fmt::Debug for Decided {
 /// The `ratelimit` fields are lists and may have several lines; of any other field the first value stays.
 fn add(headers: &mut HeaderMap, fields: impl Iterator<Item = HeaderField>) {
     for field in fields {
-        let name = HeaderName::from_static(field.name);
+        let Ok(name) = HeaderName::from_bytes(field.name.as_bytes()) else { continue };
         let is_list = field.name.starts_with("ratelimit");
         if let Ok(value) = HeaderValue::from_str(&field.value)
             && (is_list || !headers.contains_key(&name))

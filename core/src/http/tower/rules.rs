@@ -71,7 +71,7 @@ impl<B> Rules<B> {
         let overruled = matches!(in_place, InPlace::Allow);
         // An overruled denial adds no fields.
         for (policy, decision) in asked.iter().filter(|(_, decision)| decision.allowed() || !overruled) {
-            decided.add(policy.clone(), decision.clone(), self.headers);
+            decided.add(policy.clone(), decision.clone(), self.headers.clone());
         }
         match in_place {
             InPlace::Respond(response) => return Verdict::Answer(response.map(ResponseBody::own)),
