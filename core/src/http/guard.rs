@@ -37,7 +37,7 @@ pub use key::{KeyPart, MissingKey};
 pub use ledger::RequestLimits;
 
 use crate::error::{Error, excerpt};
-use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
+use crate::http::headers::{HeaderField, HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
@@ -141,8 +141,8 @@ impl Guard {
     pub fn builder(limiter: Limiter) -> GuardBuilder {
         GuardBuilder {
             limiter,
-            given: Vec::new(),
-            is_empty_list: false,
+            given: None,
+            is_per_request: false,
             scope: None,
             is_per_route: false,
             key_parts: Vec::new(),
@@ -189,6 +189,16 @@ impl Guard {
         &self.shared.headers
     }
 
+    /// The fields of a response to a request with these limits, at the time of this guard's limiter.
+    pub fn fields(&self, limits: &RequestLimits) -> Vec<HeaderField> {
+        limits.fields(self.limiter().shared().store().clock().now_us())
+    }
+
+    /// Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
+    pub fn is_per_route(&self) -> bool {
+        self.shared.is_per_route
+    }
+
     /// The names of the policies of a request that is on no route.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.shared.everywhere.iter().map(Policy::name)
@@ -213,7 +223,7 @@ impl Guard {
     fn policies_for(&self, facts: &RequestFacts<'_>) -> Result<Arc<[Policy]>, Error> {
         let shared = &*self.shared;
         let route = facts.route.filter(|route| shared.is_per_route && !route.is_empty());
-        if facts.policies.is_none() && route.is_none() {
+        if facts.policies.is_none() && (route.is_none() || shared.everywhere.is_empty()) {
             return Ok(Arc::clone(&shared.everywhere));
         }
         // A route contains no NUL, and neither does a policy.
@@ -288,9 +298,8 @@ fn resolve<T: AsRef<str>>(
 #[must_use = "a builder makes a guard only when `build` is called"]
 pub struct GuardBuilder {
     limiter: Limiter,
-    given: Vec<String>,
-    /// Whether an empty list of policies was given.
-    is_empty_list: bool,
+    given: Option<Vec<String>>,
+    is_per_request: bool,
     scope: Option<String>,
     is_per_route: bool,
     key_parts: Vec<KeyPart>,
@@ -307,14 +316,20 @@ pub struct GuardBuilder {
 impl GuardBuilder {
     /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one policy.
     pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
-        self.given.push(name_or_quotas.into());
+        self.given.get_or_insert_default().push(name_or_quotas.into());
         self
     }
 
     /// Policies in place of the guard's, as for [`policy`](Self::policy); an empty list is refused when the guard is made.
     pub fn policies(mut self, policies: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.given = policies.into_iter().map(Into::into).collect();
-        self.is_empty_list = self.given.is_empty();
+        self.given = Some(policies.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The policies are those that each [request](RequestFacts::policies) gives. A request that gives none has those of the
+    /// guard, and is not limited where the guard has none either.
+    pub fn per_request(mut self, is_per_request: bool) -> Self {
+        self.is_per_request = is_per_request;
         self
     }
 
@@ -406,7 +421,7 @@ impl GuardBuilder {
     /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn build(self) -> Result<Guard, Error> {
         Request::new("").cost(self.cost).checked()?;
-        if self.is_empty_list {
+        if self.given.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_argument(
                 "policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them",
             ));
@@ -417,15 +432,19 @@ impl GuardBuilder {
             return Err(Error::invalid_argument(format!("status is {status}: allowed is 400 to 599")));
         }
         let headers = self.headers.names(self.header_names)?;
-        let everywhere = resolve(&self.limiter, &self.given, self.scope.as_deref())?;
+        let is_unlimited = self.is_per_request && self.given.is_none();
+        let given = self.given.unwrap_or_default();
+        let everywhere =
+            if is_unlimited { Arc::from([]) } else { resolve(&self.limiter, &given, self.scope.as_deref())? };
         // A policy that was given by its name has one budget on all routes.
         let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
-        let are_named = self.given.is_empty() || everywhere.iter().zip(&self.given).all(is_named);
+        let are_named = given.is_empty() || everywhere.iter().zip(&given).all(is_named);
+        let has_quotas = self.is_per_request || !are_named;
         Ok(Guard {
             shared: Arc::new(Shared {
-                is_per_route: self.is_per_route && self.scope.is_none() && !are_named,
+                is_per_route: self.is_per_route && self.scope.is_none() && has_quotas,
                 limiter: self.limiter,
-                given: self.given,
+                given,
                 scope: self.scope,
                 everywhere,
                 resolved: RwLock::default(),

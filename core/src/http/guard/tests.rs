@@ -25,6 +25,31 @@ fn all_cases_agree() {
     assert_eq!(failed, 0, "cases that differ");
 }
 
+#[test]
+fn guard_without_policies_limits_only_requests_that_give_some() {
+    let guard = Guard::builder(Limiter::builder().build().unwrap())
+        .per_request(true)
+        .per_route(true)
+        .build()
+        .unwrap();
+    let is_admitted = |policies: Option<&[&str]>| {
+        let facts = RequestFacts::new().key(b"key").route("/a");
+        let facts = policies.map_or(facts, |policies| facts.policies(policies));
+        let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
+        check.ask_blocking();
+        matches!(check.conclude(), Verdict::Admit)
+    };
+    for policies in [None, Some(&[][..])] {
+        assert!(is_admitted(policies) && is_admitted(policies));
+    }
+    assert!(is_admitted(Some(&["1/hour"])) && !is_admitted(Some(&["1/hour"])));
+    // Another guard with these quotas counts apart, because each route has its own budget.
+    let whole = Guard::builder(guard.limiter().clone()).policy("1/hour").build().unwrap();
+    let mut check = whole.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
+    check.ask_blocking();
+    assert!(matches!(check.conclude(), Verdict::Admit));
+}
+
 /// What a request was answered.
 #[derive(Debug, Default)]
 struct Answer {
