@@ -3,7 +3,6 @@
 pub(crate) mod client_address;
 pub mod guard;
 pub mod headers;
-mod rate_limit_field;
 pub(crate) mod server_wait;
 #[cfg(feature = "tower")]
 pub mod tower;

@@ -5,18 +5,14 @@
 //! through the header from the right, as long as the current address is a trusted proxy. The first address that is not
 //! trusted is the client. Entries left of it were written by the client and are never read.
 
-mod builder;
-mod forwarded;
+mod address;
 mod header;
-mod network;
-mod node;
 
 use std::net::IpAddr;
 
-pub use builder::ClientAddressRulesBuilder;
+use crate::error::Error;
+use address::{Network, normalise, parse_peer};
 pub use header::ForwardingHeader;
-use network::{Network, normalise};
-use node::parse_peer;
 
 /// Which proxies are trusted to report for whom they forward a request, and how much of an address is counted as one
 /// client.
@@ -61,7 +57,7 @@ impl ClientAddressRules {
 
     /// Starts rules that trust no proxy yet.
     pub fn builder() -> ClientAddressRulesBuilder {
-        ClientAddressRulesBuilder::new()
+        ClientAddressRulesBuilder { trusted: Ok(Vec::new()), rules: ClientAddressRules::default() }
     }
 
     /// The header whose lines [`resolve`](Self::resolve) needs; `None` if no proxy is trusted.
@@ -131,6 +127,88 @@ impl Default for ClientAddressRules {
     fn default() -> Self {
         Self { trusted: Box::default(), header: None, ipv4_prefix: 32, ipv6_prefix: 64 }
     }
+}
+
+/// The settings of [`ClientAddressRules`] before they are checked; made by [`ClientAddressRules::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes rules only when `build` is called"]
+pub struct ClientAddressRulesBuilder {
+    // `build` reports the first text that is no network, like every other mistake.
+    trusted: Result<Vec<Network>, Error>,
+    /// The other settings.
+    rules: ClientAddressRules,
+}
+
+impl ClientAddressRulesBuilder {
+    /// Trusts the proxies of a network to report the address that called them.
+    ///
+    /// A network is an address (`192.0.2.1`), an address and a prefix length with no bit set after the prefix
+    /// (`10.0.0.0/8`, `2001:db8::/32`), or a name: `loopback` (127.0.0.0/8, `::1`), `link-local`
+    /// (169.254.0.0/16, `fe80::/10`) or `private` (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 of RFC 1918,
+    /// `fc00::/7` of RFC 4193). An IPv4-mapped or NAT64 network stands for the IPv4 network in it.
+    /// `0.0.0.0/0` and `::/0` are refused: if every address were trusted, a client could choose its own address.
+    pub fn trust(mut self, network: &str) -> Self {
+        if let Ok(trusted) = &mut self.trusted {
+            match Network::parse_trusted(network) {
+                Ok(mut networks) => trusted.append(&mut networks),
+                Err(error) => self.trusted = Err(error),
+            }
+        }
+        self
+    }
+
+    /// The one header that the trusted proxies write. It must be the one that they do write: a proxy passes on any other
+    /// header as the client sent it. There is no default.
+    pub fn header(mut self, header: ForwardingHeader) -> Self {
+        self.rules.header = Some(header);
+        self
+    }
+
+    /// How many leading bits of an IPv4 address are counted as one client, 0 to 32; 32 by default.
+    pub fn ipv4_prefix(mut self, bits: u8) -> Self {
+        self.rules.ipv4_prefix = bits;
+        self
+    }
+
+    /// How many leading bits of an IPv6 address are counted as one client, 0 to 128; 64 by default.
+    ///
+    /// A subscriber is given at least a /64, and often a /56 or a /48 (RFC 6177), and can use any address in it.
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.rules.ipv6_prefix = bits;
+        self
+    }
+
+    /// Checks every setting and makes the rules.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the value and what is allowed: a text that is no
+    /// network, more than [`MAX_TRUSTED`](ClientAddressRules::MAX_TRUSTED) networks, networks without a header, a prefix
+    /// out of range.
+    pub fn build(self) -> Result<ClientAddressRules, Error> {
+        let (trusted, rules) = (self.trusted?, self.rules);
+        if trusted.len() > ClientAddressRules::MAX_TRUSTED {
+            let read = trusted.len();
+            return Err(Error::invalid_argument(format!(
+                "{read} trusted networks; allowed are at most 1024"
+            )));
+        }
+        if rules.header.is_none() && !trusted.is_empty() {
+            return Err(Error::invalid_argument(
+                "trusted networks without a header; choose the one that the proxies write, \
+                 \"x-forwarded-for\" or \"forwarded\"",
+            ));
+        }
+        check_prefix("ipv4_prefix", rules.ipv4_prefix, 32)?;
+        check_prefix("ipv6_prefix", rules.ipv6_prefix, 128)?;
+        Ok(ClientAddressRules { trusted: trusted.into(), ..rules })
+    }
+}
+
+fn check_prefix(name: &str, bits: u8, most: u8) -> Result<(), Error> {
+    if bits > most {
+        return Err(Error::invalid_argument(format!("{name} is {bits}; allowed are 0 to {most} bits")));
+    }
+    Ok(())
 }
 
 /// The address of a client, and the network it is counted with.

@@ -3,27 +3,24 @@
 //! Pure functions of the policies that were applied to one request and of their decisions. Nothing here depends on a web
 //! framework. Every value is printable ASCII, so no value can end a field or start another.
 
-mod accept;
-mod digits;
-mod ietf;
-mod legacy;
 mod names;
 mod problem;
-mod quota_report;
-mod retry_after;
 mod settings;
-mod whole_seconds;
 
-pub use accept::prefers_text;
-pub use problem::{Problem, ProblemResponse, problem};
+pub use problem::{Problem, ProblemResponse, prefers_text, problem};
 pub use settings::{HeaderSettings, HeaderStyle, ResetForm};
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use names::Field;
 
-use crate::rules::decision::Decision;
+use crate::rules::decision::{Decision, QuotaUsage};
 use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+
+/// The largest Integer of a structured field: 15 digits (RFC 9651, section 3.3.1).
+const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// A policy and its decision on the request. Policies that are applied to one request have different names.
 pub type Outcome<'a> = (&'a Policy, &'a Decision);
@@ -97,22 +94,33 @@ pub(crate) fn push_limits(
             fields.push(HeaderField { name, value: value() });
         }
     };
-    if settings.style.has_ietf() && !outcomes.is_empty() {
-        add(Field::Policy, &|| ietf::policy(outcomes));
-        add(Field::Limit, &|| ietf::limit(outcomes));
+    if matches!(settings.style, HeaderStyle::Ietf | HeaderStyle::Both) && !outcomes.is_empty() {
+        let policy = |report: &QuotaReport<'_>| {
+            [('q', report.quota.capacity()), ('w', whole_seconds(report.window_us()))]
+        };
+        add(Field::Policy, &|| list(outcomes, policy));
+        let limit = |report: &QuotaReport<'_>| {
+            [('r', report.usage.remaining), ('t', whole_seconds(report.effective_window_us()))]
+        };
+        add(Field::Limit, &|| list(outcomes, limit));
     }
-    if settings.style.has_legacy()
-        && let Some(report) = legacy::most_constraining(outcomes)
+    if matches!(settings.style, HeaderStyle::Legacy | HeaderStyle::Both)
+        && let Some(report) =
+            reports(outcomes).min_by_key(|report| (report.usage.remaining, Reverse(report.reset_us())))
     {
-        add(Field::LegacyLimit, &|| report.capacity().to_string());
-        add(Field::LegacyRemaining, &|| report.remaining().to_string());
-        add(Field::LegacyReset, &|| legacy::reset(&report, settings.reset_form, now_us).to_string());
+        add(Field::LegacyLimit, &|| report.quota.capacity().to_string());
+        add(Field::LegacyRemaining, &|| report.usage.remaining.to_string());
+        let from_us = match settings.reset_form {
+            ResetForm::Seconds => 0,
+            ResetForm::Epoch => now_us.into(),
+        };
+        add(Field::LegacyReset, &|| whole_seconds(from_us + report.reset_us()).to_string());
     }
 }
 
 /// Adds `retry-after`, if there is a denial that is not for ever.
 pub(crate) fn push_retry_after(fields: &mut Vec<HeaderField>, outcomes: &[Outcome<'_>]) {
-    if let Some(seconds) = retry_after::seconds(outcomes) {
+    if let Some(seconds) = retry_after(outcomes) {
         fields.push(HeaderField { name: Cow::Borrowed("retry-after"), value: seconds.to_string() });
     }
 }
@@ -121,6 +129,127 @@ pub(crate) fn push_retry_after(fields: &mut Vec<HeaderField>, outcomes: &[Outcom
 pub(crate) fn outage_field(source: &'static str, settings: &HeaderSettings) -> Option<HeaderField> {
     let name = settings.name_of(Field::Outage).filter(|_| settings.style != HeaderStyle::None)?;
     Some(HeaderField { name, value: source.to_owned() })
+}
+
+/// How long a denied client has to wait, in seconds and at least 1; `None` without a denial, and when a denial is for
+/// ever.
+fn retry_after(outcomes: &[Outcome<'_>]) -> Option<u64> {
+    let denials = outcomes.iter().filter(|(_, decision)| !decision.allowed());
+    let waits_us: Option<Vec<_>> = denials.map(|(_, decision)| decision.retry_after_us()).collect();
+    let longest_us = waits_us?.into_iter().max()?;
+    Some(whole_seconds(longest_us.into()).max(1))
+}
+
+/// A time in seconds, rounded up, so that a client that waits this long does not come too early.
+fn whole_seconds(us: u128) -> u64 {
+    u64::try_from(us.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// A List of Strings with parameters (RFC 9651, sections 3.1 and 3.1.2): one item for each quota, with these parameters.
+fn list(outcomes: &[Outcome<'_>], parameters: impl Fn(&QuotaReport<'_>) -> [(char, u64); 2]) -> String {
+    let mut list = String::with_capacity(64);
+    for report in reports(outcomes) {
+        list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+        report.push_name(&mut list);
+        list.push('"');
+        for (parameter, number) in parameters(&report) {
+            list.extend([';', parameter, '=']);
+            push_digits(&mut list, number.min(MAX_INTEGER));
+        }
+    }
+    list
+}
+
+/// Writes a number; several times as fast as through `Display`.
+fn push_digits(text: &mut String, mut number: u64) {
+    // 2^64 has 20 digits.
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len() - 1;
+    loop {
+        digits[first] = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+        first -= 1;
+    }
+    text.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
+}
+
+/// The quotas of all outcomes, in order.
+fn reports<'a>(outcomes: &[Outcome<'a>]) -> impl Iterator<Item = QuotaReport<'a>> {
+    outcomes.iter().flat_map(|&(policy, decision)| {
+        policy
+            .quotas()
+            .iter()
+            .zip(decision.quotas())
+            .enumerate()
+            .map(move |(at, (quota, &usage))| QuotaReport { policy, decision, at, quota, usage })
+    })
+}
+
+/// A quota of a policy, with its usage from the policy's decision.
+#[derive(Clone, Copy)]
+struct QuotaReport<'a> {
+    policy: &'a Policy,
+    decision: &'a Decision,
+    /// The quota's index in the policy, from 0.
+    at: usize,
+    quota: &'a Quota,
+    usage: QuotaUsage,
+}
+
+impl QuotaReport<'_> {
+    /// The time in which as many units come back as can be spent at once; the period where the limit is 0. Never 0: a
+    /// capacity is at least 1, a period at least 1 ms.
+    fn window_us(&self) -> u128 {
+        let period_us = u128::from(self.quota.period_us());
+        match u128::from(self.quota.limit()) {
+            0 => period_us,
+            limit => (u128::from(self.quota.capacity()) * period_us).div_ceil(limit),
+        }
+    }
+
+    /// How long until nothing counts as used any more; the window where nothing counts already.
+    fn reset_us(&self) -> u128 {
+        match self.usage.reset_after_us {
+            0 => self.window_us(),
+            reset_after_us => reset_after_us.into(),
+        }
+    }
+
+    /// The time in which no more than the remaining units should be used.
+    fn effective_window_us(&self) -> u128 {
+        let decision = self.decision;
+        match decision.retry_after_us() {
+            Some(retry_after_us) if !decision.allowed() && self.usage.remaining == 0 => {
+                self.reset_us().min(retry_after_us.into())
+            }
+            _ => self.reset_us(),
+        }
+    }
+
+    /// Whether this quota contributes to the denial of a request at this cost.
+    fn is_violated(&self, cost: u64) -> bool {
+        // An `acquire` that was denied because its wait would be too long may have enough units left in every quota. Then
+        // the quota with the least is reported, so that every denial has a reason.
+        !self.decision.allowed()
+            && (self.usage.remaining < cost || self.usage.remaining == self.decision.remaining())
+    }
+
+    /// Appends the quota's name: unique among all quotas of policies with different names, because no policy's name
+    /// contains a colon.
+    ///
+    /// A policy's name is a token (RFC 9110, section 5.6.2), which contains neither quotes nor backslashes, so within
+    /// quotes it needs no escapes: neither in a String of a structured field (RFC 9651, section 3.3.3) nor in one of
+    /// JSON.
+    fn push_name(&self, text: &mut String) {
+        text.push_str(self.policy.name());
+        if self.policy.quotas().len() > 1 {
+            text.push(':');
+            push_digits(text, self.at as u64 + 1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::http::rate_limit_field;
+/// How many bytes the field `RateLimit` may have, with all its lines joined.
+const MAX_BYTES: usize = 4096;
 
 /// How long a response asks its client to wait, counted from now; `None` if it does not say.
 ///
@@ -21,7 +22,7 @@ pub fn server_wait<'a>(
 ) -> Option<Duration> {
     retry_after
         .and_then(|value| parse_retry_after(value, now_us))
-        .or_else(|| rate_limit_field::longest_exhausted(rate_limit_lines))
+        .or_else(|| longest_exhausted(rate_limit_lines))
 }
 
 fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {
@@ -35,63 +36,195 @@ fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {
     Some(since_epoch.saturating_sub(Duration::from_micros(now_us)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The longest `t` over the policies with `r=0`, if there is one.
+///
+/// The field `RateLimit` is a List of Items (RFC 9651), one for each policy, with the parameters `r`, the available quota,
+/// and `t`, the seconds in which no more than that may be used: `"burst";r=0;t=30, "daily";r=5;t=3600`. By section 4.2 of
+/// the RFC a malformed field is ignored as a whole. A member of another kind, or whose `r` or `t` is missing or not a
+/// number of the draft, is ignored alone, and so are other parameters.
+fn longest_exhausted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Duration> {
+    let field = joined(lines)?;
+    let mut parser = Parser { rest: field.trim_ascii(), longest: None };
+    parser.list()?;
+    parser.longest.map(Duration::from_secs)
+}
 
-    /// Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110.
-    const EXAMPLE_US: u64 = 784_111_777_000_000;
+/// The lines joined as in RFC 9110, section 5.3.
+fn joined<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    let mut field = Vec::new();
+    for line in lines {
+        if !field.is_empty() {
+            field.extend_from_slice(b", ");
+        }
+        if field.len() + line.len() > MAX_BYTES {
+            return None;
+        }
+        field.extend_from_slice(line);
+    }
+    Some(field)
+}
 
-    fn retry_after(value: &str, now_us: u64) -> Option<Duration> {
-        server_wait(Some(value.as_bytes()), [], now_us)
+/// The values of parameters that matter here.
+#[derive(Clone, Copy)]
+enum Value {
+    /// An Integer that is not negative.
+    Count(u64),
+    Other,
+}
+
+/// Each method parses what its name says from the front of `rest`; `None` means that the field is malformed.
+struct Parser<'a> {
+    rest: &'a [u8],
+    /// The longest wait of the members parsed so far, in seconds.
+    longest: Option<u64>,
+}
+
+impl<'a> Parser<'a> {
+    fn list(&mut self) -> Option<()> {
+        loop {
+            self.member()?;
+            self.skip_while(|byte| byte == b' ' || byte == b'\t');
+            if self.rest.is_empty() {
+                return Some(());
+            }
+            self.expect(b',')?;
+            self.skip_while(|byte| byte == b' ' || byte == b'\t');
+        }
     }
 
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        for (value, seconds) in
-            [("0", 0), ("120", 120), (" 7\t", 7), ("007", 7), ("18446744073709551616", u64::MAX)]
-        {
-            assert_eq!(retry_after(value, EXAMPLE_US), Some(Duration::from_secs(seconds)), "{value}");
+    fn member(&mut self) -> Option<()> {
+        if !self.take(b'(') {
+            self.bare_item()?;
+            // A policy asks its client to wait only when it has nothing available.
+            if let [Value::Count(0), Value::Count(seconds)] = self.parameters()? {
+                self.longest = self.longest.max(Some(seconds));
+            }
+            return Some(());
         }
-        for value in
-            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
-        {
-            let wait_us = |now_us| retry_after(value, now_us).map(|wait| wait.as_micros());
-            assert_eq!(wait_us(EXAMPLE_US - 1_500_000), Some(1_500_000), "{value}");
-            assert_eq!(wait_us(EXAMPLE_US + 1), Some(0), "{value}");
-            assert_eq!(wait_us(u64::MAX), Some(0), "{value}");
+        // An Inner List is no policy and asks for no wait.
+        loop {
+            self.skip_while(|byte| byte == b' ');
+            if self.take(b')') {
+                break;
+            }
+            self.bare_item()?;
+            self.parameters()?;
+            if !matches!(self.rest, [b' ' | b')', ..]) {
+                return None;
+            }
         }
-        for value in
-            ["", "-1", "+1", "1.5", "1 2", "1s", "soon", "Sun, 06 Nov 1994", "Sun, 99 Nov 1994 08:49:37 GMT"]
-        {
-            assert_eq!(retry_after(value, EXAMPLE_US), None, "{value}");
-        }
-        assert_eq!(server_wait(Some(b"\xff"), [], 0), None);
+        self.parameters()?;
+        Some(())
     }
 
-    #[test]
-    fn a_date_with_any_byte_changed_is_read_without_panic() {
-        for value in
-            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
-        {
-            for at in 0..value.len() {
-                for byte in 0..=u8::MAX {
-                    let mut changed = value.as_bytes().to_vec();
-                    changed[at] = byte;
-                    let _ = server_wait(Some(&changed), [], EXAMPLE_US);
-                    let _ = server_wait(Some(&changed[..at]), [], EXAMPLE_US);
+    /// The parameters `r` and `t`. Of a parameter that occurs twice the last one counts.
+    fn parameters(&mut self) -> Option<[Value; 2]> {
+        let [mut available, mut window] = [Value::Other; 2];
+        while self.take(b';') {
+            self.skip_while(|byte| byte == b' ');
+            let key = self.rest;
+            if !matches!(key, [b'a'..=b'z' | b'*', ..]) {
+                return None;
+            }
+            self.skip_while(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*'));
+            let key = &key[..key.len() - self.rest.len()];
+            let value = if self.take(b'=') { self.bare_item()? } else { Value::Other };
+            match key {
+                b"r" => available = value,
+                b"t" => window = value,
+                _ => {}
+            }
+        }
+        Some([available, window])
+    }
+
+    fn bare_item(&mut self) -> Option<Value> {
+        let (&first, after) = self.rest.split_first()?;
+        if first == b'-' || first.is_ascii_digit() {
+            return self.number();
+        }
+        self.rest = after;
+        match first {
+            b'"' => self.string()?,
+            b':' => {
+                self.skip_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+                self.expect(b':')?;
+            }
+            b'?' => {
+                if !self.take(b'0') {
+                    self.expect(b'1')?;
                 }
+            }
+            b'@' => {
+                self.number()?;
+            }
+            b'%' => self.display_string()?,
+            b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
+                self.skip_while(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte));
+            }
+            _ => return None,
+        }
+        Some(Value::Other)
+    }
+
+    /// An Integer of at most 15 digits, or a Decimal of at most 12 digits and 3 decimals.
+    fn number(&mut self) -> Option<Value> {
+        let negative = self.take(b'-');
+        let whole = self.digits()?;
+        if self.take(b'.') {
+            let fraction = self.digits()?;
+            return (whole.len() <= 12 && fraction.len() <= 3).then_some(Value::Other);
+        }
+        if whole.len() > 15 {
+            return None;
+        }
+        let value = whole.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
+        Some(if negative && value > 0 { Value::Other } else { Value::Count(value) })
+    }
+
+    /// At least one digit.
+    fn digits(&mut self) -> Option<&'a [u8]> {
+        let start = self.rest;
+        self.skip_while(|byte| byte.is_ascii_digit());
+        let digits = &start[..start.len() - self.rest.len()];
+        (!digits.is_empty()).then_some(digits)
+    }
+
+    /// The rest of a String after its opening quote.
+    fn string(&mut self) -> Option<()> {
+        loop {
+            self.skip_while(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\');
+            if self.take(b'"') {
+                return Some(());
+            }
+            self.expect(b'\\')?;
+            if !self.take(b'\\') {
+                self.expect(b'"')?;
             }
         }
     }
 
-    #[test]
-    fn retry_after_wins_where_it_says_something() {
-        let lines = [&br#""a";r=0;t=30"#[..]];
-        let seconds = |retry_after: Option<&[u8]>| server_wait(retry_after, lines, 0).unwrap().as_secs();
-        assert_eq!(seconds(Some(b"5")), 5);
-        assert_eq!(seconds(Some(b"nonsense")), 30);
-        assert_eq!(seconds(None), 30);
-        assert_eq!(server_wait(None, [], 0), None);
+    /// The rest of a Display String after its percent sign. Its bytes are not checked to be UTF-8.
+    fn display_string(&mut self) -> Option<()> {
+        self.expect(b'"')?;
+        self.skip_while(|byte| matches!(byte, b' '..=b'~') && byte != b'"');
+        self.expect(b'"')
+    }
+
+    fn skip_while(&mut self, skips: impl Fn(u8) -> bool) {
+        let end = self.rest.iter().position(|&byte| !skips(byte)).unwrap_or(self.rest.len());
+        self.rest = &self.rest[end..];
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        self.expect(byte).is_some()
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.rest = self.rest.strip_prefix(&[byte])?;
+        Some(())
     }
 }
+
+#[cfg(test)]
+mod tests;

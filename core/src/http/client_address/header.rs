@@ -1,12 +1,11 @@
 //! The headers that proxies write, and their entries from right to left.
 
-use std::iter::Rev;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
-use crate::http::client_address::node::parse_node;
-use crate::http::client_address::{ClientAddressRules, forwarded};
+use crate::http::client_address::ClientAddressRules;
+use crate::http::client_address::address::parse_node;
 
 /// The header in which proxies write the address that called them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,32 +26,55 @@ impl ForwardingHeader {
         }
     }
 
-    /// The entries of all lines, from the last to the first, within the limits.
-    pub(crate) fn entries_from_the_right<'a, L>(self, lines: L) -> EntriesFromTheRight<'a, L::IntoIter>
-    where
-        L: IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
-    {
-        EntriesFromTheRight {
-            header: self,
-            lines: lines.into_iter().rev(),
-            line: None,
-            entries_left: ClientAddressRules::MAX_ENTRIES,
-            bytes_left: ClientAddressRules::MAX_HEADER_BYTES,
-        }
+    /// The entries of all lines, from the last to the first, within the limits. An entry in which a limit falls ends the
+    /// iteration, so no part of an entry is yielded.
+    pub(crate) fn entries_from_the_right<'a>(
+        self,
+        lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let mut lines = lines.into_iter().rev();
+        let mut rest_of_line = None;
+        let mut entries_left = ClientAddressRules::MAX_ENTRIES;
+        let mut bytes_left = ClientAddressRules::MAX_HEADER_BYTES;
+        std::iter::from_fn(move || {
+            entries_left = entries_left.checked_sub(1)?;
+            let line: &[u8] = match rest_of_line.take() {
+                Some(rest) => rest,
+                None => lines.next()?,
+            };
+            let seen_from = line.len().saturating_sub(bytes_left);
+            let start = match self.last_comma(&line[seen_from..]) {
+                Some(comma) => {
+                    let comma = seen_from + comma;
+                    rest_of_line = Some(&line[..comma]);
+                    comma + 1
+                }
+                None if seen_from == 0 => 0,
+                None => {
+                    entries_left = 0;
+                    return None;
+                }
+            };
+            let entry = &line[start..];
+            // An entry is followed by a comma, or by the comma and space that would join its line to the next.
+            let separator = if rest_of_line.is_some() { 1 } else { 2 };
+            bytes_left = bytes_left.saturating_sub(entry.len() + separator);
+            Some(entry)
+        })
     }
 
     /// The address that an entry names, if there is one.
     pub(crate) fn address_of(self, entry: &[u8]) -> Option<IpAddr> {
         match self {
             Self::XForwardedFor => parse_node(entry.trim_ascii()),
-            Self::Forwarded => parse_node(&forwarded::for_value(entry)?),
+            Self::Forwarded => parse_node(&for_value(entry)?),
         }
     }
 
     fn last_comma(self, line: &[u8]) -> Option<usize> {
         match self {
             Self::XForwardedFor => line.iter().rposition(|&byte| byte == b','),
-            Self::Forwarded => forwarded::last_comma(line),
+            Self::Forwarded => last_unquoted_comma(line),
         }
     }
 }
@@ -74,44 +96,78 @@ impl FromStr for ForwardingHeader {
     }
 }
 
-/// Never yields a part of an entry: an entry in which a limit falls ends the iteration.
-pub(crate) struct EntriesFromTheRight<'a, L> {
-    header: ForwardingHeader,
-    lines: Rev<L>,
-    /// The rest of the current line.
-    line: Option<&'a [u8]>,
-    entries_left: usize,
-    bytes_left: usize,
+/// The position of the comma before the last element of a line of `Forwarded` (RFC 7239, section 4).
+///
+/// The search starts from the right. A well-formed element has its quotes in pairs, and its opening quotes have no
+/// backslash before them, so the elements that trusted proxies appended are found exactly. A search from the left would
+/// lose them to a quote that the client left open.
+fn last_unquoted_comma(line: &[u8]) -> Option<usize> {
+    let mut quoted = false;
+    for (at, byte) in line.iter().enumerate().rev() {
+        match byte {
+            b'"' if !(quoted && is_escaped(line, at)) => quoted = !quoted,
+            b',' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
 }
 
-impl<'a, L: DoubleEndedIterator<Item = &'a [u8]>> Iterator for EntriesFromTheRight<'a, L> {
-    type Item = &'a [u8];
+fn is_escaped(line: &[u8], at: usize) -> bool {
+    line[..at].iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
+}
 
-    fn next(&mut self) -> Option<&'a [u8]> {
-        self.entries_left = self.entries_left.checked_sub(1)?;
-        let line = match self.line.take() {
-            Some(line) => line,
-            None => self.lines.next()?,
-        };
-        let seen_from = line.len().saturating_sub(self.bytes_left);
-        let start = match self.header.last_comma(&line[seen_from..]) {
-            Some(comma) => {
-                let comma = seen_from + comma;
-                self.line = Some(&line[..comma]);
-                comma + 1
-            }
-            None if seen_from == 0 => 0,
-            None => {
-                self.entries_left = 0;
+/// The value of the parameter `for` without its quotes, if the element is well-formed and has exactly one.
+///
+/// An element that is not well-formed is ignored. Two deviations that proxies use are accepted: spaces around semicolons,
+/// and colons and brackets without quotes.
+fn for_value(element: &[u8]) -> Option<Vec<u8>> {
+    let mut found = None;
+    let mut rest = element.trim_ascii();
+    loop {
+        let (name, after_name) = split_where(rest, |byte| !is_token(byte));
+        if !name.is_empty() {
+            let value;
+            (value, rest) = split_value(after_name.strip_prefix(b"=")?)?;
+            // A parameter must occur only once in an element; if it occurs twice, neither is used.
+            if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
                 return None;
             }
-        };
-        let entry = &line[start..];
-        // An entry is followed by a comma, or by the comma and space that would join its line to the next.
-        let separator = if self.line.is_some() { 1 } else { 2 };
-        self.bytes_left = self.bytes_left.saturating_sub(entry.len() + separator);
-        Some(entry)
+        }
+        match rest.trim_ascii_start() {
+            [] => return found,
+            [b';', after @ ..] => rest = after.trim_ascii_start(),
+            _ => return None,
+        }
     }
+}
+
+/// The value at the start, a token or a quoted string (RFC 9110, section 5.6.4), and what follows it.
+fn split_value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let Some(mut rest) = text.strip_prefix(b"\"") else {
+        let (value, rest) = split_where(text, |byte| !is_token(byte) && !b":[]".contains(&byte));
+        return (!value.is_empty()).then(|| (value.to_vec(), rest));
+    };
+    let mut value = Vec::new();
+    loop {
+        rest = match rest {
+            [b'"', after @ ..] => return Some((value, after)),
+            [b'\\', byte, after @ ..] | [byte, after @ ..] => {
+                value.push(*byte);
+                after
+            }
+            [] => return None,
+        };
+    }
+}
+
+fn split_where(text: &[u8], ends: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().position(|&byte| ends(byte)).unwrap_or(text.len()))
+}
+
+/// A character of a token (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
@@ -163,5 +219,41 @@ mod tests {
         assert_eq!("X-Forwarded-For".parse(), Ok(ForwardingHeader::XForwardedFor));
         assert_eq!("forwarded".parse(), Ok(ForwardingHeader::Forwarded));
         assert!("x-real-ip".parse::<ForwardingHeader>().unwrap_err().message().contains("x-real-ip"));
+    }
+
+    #[test]
+    fn the_value_of_for_is_found_in_a_well_formed_element() {
+        for (element, expected) in [
+            ("for=192.0.2.1", Some("192.0.2.1")),
+            (" FoR=192.0.2.1 ; proto=http;", Some("192.0.2.1")),
+            (r#"by=_b;host="a;b,c\"";for="[2001:db8::1]:443""#, Some("[2001:db8::1]:443")),
+            (r#";;For="1\92.0.2.1""#, Some("192.0.2.1")),
+            ("for=2001:db8::1", Some("2001:db8::1")),
+            ("", None),
+            ("proto=http", None),
+            ("192.0.2.1", None),
+            ("for", None),
+            ("for=", None),
+            ("for =192.0.2.1", None),
+            ("for=192.0.2.1 by=_b", None),
+            ("for=192.0.2.1;garbage", None),
+            (r#"for="192.0.2.1"#, None),
+            (r#"for="192.0.2.1\"#, None),
+            (r#"for="192.0.2.1"x"#, None),
+            ("for=192.0.2.1;for=192.0.2.1", None),
+            ("for=192.0.2.1;FOR=192.0.2.2", None),
+        ] {
+            let value = for_value(element.as_bytes());
+            assert_eq!(value.as_deref(), expected.map(str::as_bytes), "{element}");
+        }
+    }
+
+    #[test]
+    fn bytes_on_the_left_cannot_change_the_last_element() {
+        let appended = r#", for="[2001:db8::1]:443";host="a,\"\\""#;
+        for left in ["", "\"", r#"for=""#, r#"for="\"#, r"\", r#"",""#, r#"for="a\","#] {
+            let line = format!("{left}{appended}");
+            assert_eq!(last_unquoted_comma(line.as_bytes()), Some(left.len()), "{left}");
+        }
     }
 }

@@ -42,7 +42,7 @@ fn x_forwarded_for_is_walked_from_the_right_over_trusted_hops() {
 }
 
 #[test]
-fn a_peer_may_be_told_as_text() {
+fn peer_may_be_given_as_text() {
     let rules = rules(ForwardingHeader::XForwardedFor);
     for (peer, expected) in [
         ("192.0.2.1", "192.0.2.1"),
@@ -196,4 +196,28 @@ fn no_bytes_in_front_change_what_a_trusted_proxy_appended() {
             assert_eq!(client.key(), "203.0.113.7", "{}", line.escape_ascii());
         }
     }
+}
+
+fn message(builder: ClientAddressRulesBuilder) -> String {
+    builder.build().unwrap_err().message().to_owned()
+}
+
+#[test]
+fn mistakes_are_refused_and_named() {
+    let builder = ClientAddressRules::builder;
+    let x_forwarded_for = || builder().header(ForwardingHeader::XForwardedFor);
+    assert!(message(builder().trust("loopback")).contains("without a header"));
+    assert!(message(x_forwarded_for().trust("all").trust("10.0.0.1/8")).contains(r#""all""#));
+    assert_eq!(message(builder().ipv4_prefix(33)), "ipv4_prefix is 33; allowed are 0 to 32 bits");
+    assert_eq!(message(builder().ipv6_prefix(129)), "ipv6_prefix is 129; allowed are 0 to 128 bits");
+    let many = (0..1025).fold(x_forwarded_for(), |rules, _| rules.trust("10.0.0.1"));
+    assert_eq!(message(many), "1025 trusted networks; allowed are at most 1024");
+}
+
+#[test]
+fn header_is_not_needed_where_no_proxy_is_trusted() {
+    let rules = ClientAddressRules::builder().header(ForwardingHeader::Forwarded);
+    assert_eq!(rules.clone().build().unwrap().header(), None);
+    assert_eq!(rules.trust("::1").build().unwrap().header(), Some(ForwardingHeader::Forwarded));
+    assert_eq!(ClientAddressRules::builder().build().unwrap(), ClientAddressRules::default());
 }

@@ -1,12 +1,9 @@
-//! The body of a denial: a problem document (RFC 9457), or its text.
+//! The body of a denial: a problem document (RFC 9457), or its text for clients that prefer text.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::http::headers::accept::prefers_text;
-use crate::http::headers::quota_report::reports;
-use crate::http::headers::retry_after;
-use crate::http::headers::{HeaderField, Outcome};
+use crate::http::headers::{HeaderField, Outcome, reports, retry_after};
 use crate::rules::decision::Source;
 
 /// The answer to a denied request.
@@ -61,26 +58,23 @@ enum Cause {
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
-    if outcomes.iter().all(|(_, decision)| decision.allowed()) {
-        return None;
-    }
-    let denials = outcomes.iter().map(|(_, decision)| decision).filter(|decision| !decision.allowed());
-    let is_outage = denials.clone().all(|denial| denial.source() == Source::Deny);
-    if is_outage {
-        let seconds = retry_after::seconds(outcomes).unwrap_or(1);
-        let detail = format!("The request cannot be counted at the moment: retry in {seconds} s.");
-        return Some(Problem { cause: Cause::Outage, status: None, detail, violated: Vec::new() });
-    }
-    let violated = reports(outcomes).filter(|report| report.is_violated(cost));
-    Some(Problem {
-        cause: Cause::Quota,
-        status: None,
-        detail: match retry_after::seconds(outcomes) {
-            Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
-            None => "The request costs more than the quota can ever admit.".to_owned(),
-        },
-        violated: violated.map(|report| report.name()).collect(),
-    })
+    let mut denials = outcomes.iter().map(|(_, decision)| decision).filter(|decision| !decision.allowed());
+    denials.clone().next()?;
+    let is_outage = denials.all(|denial| denial.source() == Source::Deny);
+    let detail = match retry_after(outcomes) {
+        wait if is_outage => {
+            format!("The request cannot be counted at the moment: retry in {} s.", wait.unwrap_or(1))
+        }
+        Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
+        None => "The request costs more than the quota can ever admit.".to_owned(),
+    };
+    let violated = reports(outcomes).filter(|report| !is_outage && report.is_violated(cost)).map(|report| {
+        let mut name = String::new();
+        report.push_name(&mut name);
+        name
+    });
+    let cause = if is_outage { Cause::Outage } else { Cause::Quota };
+    Some(Problem { cause, status: None, detail, violated: violated.collect() })
 }
 
 impl Problem {
@@ -206,4 +200,47 @@ fn escaped(text: &str) -> String {
             c => c.to_string(),
         })
         .collect()
+}
+
+/// The media types of each form that a client may name, after the range that includes them.
+const JSON: (&str, [&str; 2]) = ("application/*", ["application/problem+json", "application/json"]);
+const TEXT: (&str, [&str; 2]) = ("text/*", ["text/plain", "text/html"]);
+
+/// Whether this `Accept` field gives text a higher quality than a problem document, by RFC 9110, section 12.5.1. A client
+/// that names neither, or both with the same quality, gets the document.
+pub fn prefers_text(accept: &str) -> bool {
+    quality(accept, TEXT) > quality(accept, JSON)
+}
+
+/// The higher quality of the two types of a form, in thousandths. The most specific range decides for each type.
+fn quality(accept: &str, (around, types): (&str, [&str; 2])) -> u16 {
+    let of = |name: &str| {
+        let named = ranges(accept).filter(|(range, _)| range.eq_ignore_ascii_case(name));
+        named.map(|(_, quality)| quality).max()
+    };
+    types
+        .into_iter()
+        .filter_map(|name| of(name).or_else(|| of(around)).or_else(|| of("*/*")))
+        .max()
+        .unwrap_or(0)
+}
+
+/// The media ranges, each with its quality in thousandths; a malformed quality is 0.
+fn ranges(accept: &str) -> impl Iterator<Item = (&str, u16)> {
+    accept.split(',').map(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let range = parts.next().unwrap_or_default();
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        (range, quality.map_or(1000, thousandths))
+    })
+}
+
+fn thousandths(quality: &str) -> u16 {
+    let (whole, part) = quality.split_once('.').unwrap_or((quality, ""));
+    let is_digits = part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit());
+    match whole {
+        "1" if is_digits => 1000,
+        "0" if is_digits => format!("{part:0<3}").parse().unwrap_or(0),
+        _ => 0,
+    }
 }

@@ -33,33 +33,6 @@ impl HeaderStyle {
             Self::None => "none",
         }
     }
-
-    pub(crate) const fn has_ietf(self) -> bool {
-        matches!(self, Self::Ietf | Self::Both)
-    }
-
-    pub(crate) const fn has_legacy(self) -> bool {
-        matches!(self, Self::Legacy | Self::Both)
-    }
-}
-
-impl fmt::Display for HeaderStyle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for HeaderStyle {
-    type Err = Error;
-
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when no style has that name.
-    fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|style| style.name() == name)
-            .ok_or_else(|| not_known("header style", name, &Self::ALL.map(Self::name)))
-    }
 }
 
 /// How `x-ratelimit-reset` expresses a time. Clients expect either form; the field does not say which one it has.
@@ -85,28 +58,32 @@ impl ResetForm {
     }
 }
 
-impl fmt::Display for ResetForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+/// Writes an enumeration as its names, and reads them.
+macro_rules! names {
+    ($type:ident, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            /// # Errors
+            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a text that is none of the names.
+            fn from_str(name: &str) -> Result<Self, Error> {
+                Self::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+                    let (read, known) = (excerpt(name), Self::ALL.map(Self::name).join(", "));
+                    Error::invalid_argument(format!("{} {read} is not known: use one of {known}", $what))
+                })
+            }
+        }
+    };
 }
 
-impl FromStr for ResetForm {
-    type Err = Error;
-
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when no form has that name.
-    fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|form| form.name() == name)
-            .ok_or_else(|| not_known("reset form", name, &Self::ALL.map(Self::name)))
-    }
-}
-
-fn not_known(what: &str, read: &str, known: &[&str]) -> Error {
-    Error::invalid_argument(format!("{what} {} is not known: use one of {}", excerpt(read), known.join(", ")))
-}
+names!(HeaderStyle, "header style");
+names!(ResetForm, "reset form");
 
 /// Which fields a response has, in which form, and under which names.
 ///

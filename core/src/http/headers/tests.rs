@@ -391,7 +391,7 @@ fn invalid_header_name_is_refused() {
 
 /// A client that reads only `ratelimit` waits as long as one that reads `retry-after`, and is then admitted.
 #[test]
-fn who_honours_the_fields_is_admitted() {
+fn client_that_waits_as_the_fields_say_is_admitted() {
     for quotas in [
         "10/s",
         "7/3s token_bucket burst=20",
@@ -410,10 +410,48 @@ fn who_honours_the_fields_is_admitted() {
             let outcomes = [(&policy, &denied)];
             let seconds: u64 = value(&outcomes, &BOTH, "retry-after").unwrap().parse().unwrap();
             let limit = value(&outcomes, &BOTH, "ratelimit").unwrap();
-            let told = crate::server_wait(None, [limit.as_bytes()], 0).unwrap();
-            assert_eq!(told.as_secs(), seconds, "{quotas}");
-            clock.advance(told).unwrap();
+            let wait = crate::server_wait(None, [limit.as_bytes()], 0).unwrap();
+            assert_eq!(wait.as_secs(), seconds, "{quotas}");
+            clock.advance(wait).unwrap();
             assert!(limiter.check("key").unwrap().allowed(), "{quotas}");
         }
+    }
+}
+
+#[test]
+fn text_is_the_answer_to_clients_that_prefer_it() {
+    for accept in [
+        "text/plain",
+        "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8",
+        "application/json;q=0.5, text/plain",
+        "TEXT/Plain ; Q=0.2",
+        "text/*, application/problem+json;q=0.999",
+        "text/plain;q=0.9, application/*;q=0.8, */*",
+        "application/problem+json;q=0.1, application/json;q=0.1, application/*, text/plain;q=0.2",
+    ] {
+        assert!(prefers_text(accept), "{accept}");
+    }
+    for accept in [
+        "",
+        "*/*",
+        "application/json",
+        "application/json, text/plain, */*",
+        "text/plain;q=0, */*",
+        "text/plain;q=0.5, application/*;q=0.6",
+        "text/plain;q=7",
+        "text/plain;q=0.5, text/html;q=0.5, text/*, application/json;q=0.8",
+        "text/html;q=0, text/plain;q=0, text/*, application/json;q=0.1",
+        "image/png",
+    ] {
+        assert!(!prefers_text(accept), "{accept}");
+    }
+}
+
+#[test]
+fn numbers_are_written_as_they_are() {
+    for number in [0, 7, 10, 1_000_000, 999_999_999_999_999, u64::MAX] {
+        let mut text = String::from("=");
+        push_digits(&mut text, number);
+        assert_eq!(text, format!("={number}"));
     }
 }
