@@ -14,22 +14,39 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parent.parent
 TARGET = EXAMPLES.parent / "target"
 #: Every server prints the address on which it listens.
-ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)")
+ADDRESS = re.compile(rb"(?:http://|uwsgi socket 0 bound to TCP address )127\.0\.0\.1:(\d+)")
+#: How long a service may take to end, in seconds.
+PATIENCE = 60
 #: Every worker of uvicorn prints when it is ready.
 READY = {"fastapi": b"Application startup complete"}
 
 
 class Service:
-    """A running example with all its processes, until the end of the block."""
+    """A running example with all its processes, until the end of the block.
 
-    def __init__(self, name: str, url: str, quota: str, workers: int = 2) -> None:
+    ``command`` starts it in another way than its own; ``environment`` adds variables, such as ``PORT`` and ``WORKERS``.
+    """
+
+    def __init__(
+        self, name: str, url: str, quota: str, *, command: list[str] | None = None, **environment: str
+    ) -> None:
         self.name = name
-        self._workers = workers
         folder = EXAMPLES / name
-        command = folder / "run" if (folder / "run").exists() else TARGET / "examples" / name
+        own = folder / "run" if (folder / "run").exists() else TARGET / "examples" / name
+        self._command = command or [str(own)]
         self._log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            [command],
+        self._environment = {
+            "PORT": "0",
+            "WORKERS": "2",
+            "POLYLIMIT_URL": url,
+            "POLYLIMIT_QUOTA": quota,
+            **environment,
+        }
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command,
             env={
                 **os.environ,
                 "PATH": f"{TARGET / 'python-venv' / 'bin'}:{os.environ['PATH']}",
@@ -37,10 +54,7 @@ class Service:
                 "RUBYLIB": str(EXAMPLES.parent / "bindings" / "uniffi" / "ruby" / "lib"),
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
-                "PORT": "0",
-                "WORKERS": str(workers),
-                "POLYLIMIT_URL": url,
-                "POLYLIMIT_QUOTA": quota,
+                **self._environment,
             },
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -54,15 +68,22 @@ class Service:
     def __exit__(self, *_exception: object) -> None:
         self._signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(20)
+            self.process.wait(20)
         # Kill workers that the parent left running; the parent has to be reaped in any case.
         self._signal(signal.SIGKILL)
-        self._process.wait()
+        self.process.wait()
         self._log.close()
+
+    def restart(self) -> None:
+        """End the process, and start another one on the same port."""
+        self._environment["PORT"] = str(self.port())
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+        self.process = self._start()
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+            os.killpg(self.process.pid, number)
 
     def port(self, seconds: float = 60) -> int:
         """Wait until it listens, and return its port."""
@@ -70,9 +91,9 @@ class Service:
         while time.monotonic() < end:
             log = self.log()
             found = ADDRESS.search(log)
-            if found and log.count(READY.get(self.name, b"")) >= self._workers:
+            if found and log.count(READY.get(self.name, b"")) >= int(self._environment["WORKERS"]):
                 return int(found[1])
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 raise RuntimeError(f"{self.name} has ended:\n{log.decode(errors='replace')}")
             time.sleep(0.02)
         raise RuntimeError(f"{self.name} does not listen after {seconds} s:\n{self.log().decode(errors='replace')}")
