@@ -92,14 +92,14 @@ export interface StoreOptions {
    */
   readonly deadline?: number | string;
   /**
-   * What a policy answers while Redis cannot be asked, unless the policy has an answer of its own.
+   * What a policy answers while Redis is unavailable, unless the policy has an answer of its own.
    *
    * Allowed: fallback, allow or deny. Default: fallback.
    */
   readonly outage?: Outage;
   /**
-   * Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy
-   * is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is
+   * Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is
+   * fallback; one divided by the number of processes keeps their sum within the limit. A number in code is
    * rounded to 6 decimals.
    *
    * Allowed: more than 0, up to 1, with at most 6 decimals. Default: 1.
@@ -213,8 +213,9 @@ export interface StoreOptions {
    */
   readonly password?: string;
   /**
-   * A secret with which the keys that are stored as a hash are hashed, so that nobody can try guesses on what
-   * Redis holds; 16 random bytes or more are advised. All processes need the same. It is never shown.
+   * A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be
+   * compared with those of guessed keys; 16 random bytes or more are advised. All processes need the same. It
+   * is never shown.
    *
    * Allowed: 1 to 16384 bytes. There is no default.
    */

@@ -13,7 +13,6 @@ pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod fallback;
-pub(crate) mod invalidation;
 pub(crate) mod keys;
 pub(crate) mod lease;
 pub(crate) mod pipeline;
@@ -37,14 +36,13 @@ use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
 pub use crate::store::redis::config::RedisOptions;
-use crate::store::redis::config::secret::Secret;
-use crate::store::redis::config::target::Credentials;
+use crate::store::redis::config::target::{Credentials, Secret};
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::fallback::Fallback;
-use crate::store::redis::invalidation::Listener;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
-use crate::store::redis::routing::access::Access;
+use crate::store::redis::routing::hub::Access;
+use crate::store::redis::routing::invalidation::Listener;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, PolicyId, PolicyOptions};
 use crate::store::stats::Stats;
@@ -73,13 +71,12 @@ impl RedisStore {
         Ok(Self::of(LeaseDeps {
             policies: Arc::new(Policies::new(settings.outage)),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
-            outage: Arc::new(Fallback::new(settings.fallback_share_ppm, clock.clone(), max_keys)),
+            outage: Arc::new(Fallback::new(settings.fallback_share.0, clock.clone(), max_keys)),
             denial_cache: Arc::new(DenialCache::new(settings.denial_cache_max, clock.clone())),
             access: Access::new(settings, clock)?,
         }))
     }
 
-    /// The same store for a forked child, with its own connections.
     pub(crate) fn after_fork(&self) -> Self {
         let policies = Arc::new(self.policies.after_fork());
         Self::of(LeaseDeps {
@@ -91,25 +88,18 @@ impl RedisStore {
         })
     }
 
-    fn of(means: LeaseDeps) -> Self {
-        let LeaseDeps { access, policies, denial_cache, .. } = &means;
-        let listener = Listener::new(Arc::clone(access), Arc::clone(policies), Arc::clone(denial_cache));
-        Self {
-            access: Arc::clone(&means.access),
-            keys: means.keys.clone(),
-            policies: Arc::clone(&means.policies),
-            outage: Arc::clone(&means.outage),
-            denial_cache: Arc::clone(&means.denial_cache),
-            listener,
-            leases: Leases::new(means),
-        }
+    fn of(deps: LeaseDeps) -> Self {
+        let LeaseDeps { access, policies, keys, outage, denial_cache } = deps.clone();
+        let listener =
+            Listener::new(Arc::clone(&access.member), Arc::clone(&policies), Arc::clone(&denial_cache));
+        Self { access, keys, policies, outage, denial_cache, listener, leases: Leases::new(deps) }
     }
 
     /// Answers pending callers, gives leases back, and releases everything that the store holds.
     pub(crate) fn close(&self) {
         self.access.end_waiting();
         if let Ok(hub) = self.access.hub() {
-            hub.channel.remove(&self.listener.subscriber());
+            hub.channel.remove(&self.listener);
         }
         self.leases.give_back_all();
         self.access.leave();
@@ -150,7 +140,7 @@ impl RedisStore {
         let before = self.access.hub()?;
         self.access.set_credentials(credentials)?;
         if !Arc::ptr_eq(&before, &self.access.hub()?) {
-            before.channel.remove(&self.listener.subscriber());
+            before.channel.remove(&self.listener);
             self.listener.moved();
             self.leases.moved();
         }
@@ -172,14 +162,9 @@ impl RedisStore {
                 Err(_) => Degradation::Unreachable,
             };
             if monotonic::now() >= until {
-                return Err(Error::new(
-                    ErrorKind::StoreUnavailable,
-                    format!(
-                        "the store did not answer within {} ms ({}): doctor says more",
-                        timeout.as_millis(),
-                        reason.name()
-                    ),
-                ));
+                let (ms, reason) = (timeout.as_millis(), reason.name());
+                let message = format!("the store did not answer within {ms} ms ({reason}): doctor says more");
+                return Err(Error::new(ErrorKind::StoreUnavailable, message));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -187,10 +172,9 @@ impl RedisStore {
 
     /// The time between the first decision and the examination of the servers.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
-        self.access.settings().doctor_after
+        Some(self.access.settings().doctor_after).filter(|after| !after.is_zero())
     }
 
-    /// The store's own runtime.
     pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
         self.access.hub()?.runtimes.driver().cloned()
     }

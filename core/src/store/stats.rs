@@ -100,5 +100,5 @@ counters! {
     /// Redirections followed in a cluster.
     redirected,
     /// Messages received about refunds and resets of any process, including this one.
-    given_back_heard,
+    invalidations,
 }

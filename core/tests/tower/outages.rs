@@ -82,8 +82,8 @@ fn on_outage_does_not_overrule_a_denial_of_the_store() {
     let denies = || (service.get("/").status == 429).then_some(());
     until("the server denies", Duration::from_secs(10), denies);
     let is_subscribed = || {
-        let _: u64 = server.query(&["PUBLISH", "polylimit:1:given_back", ""]);
-        (observer.stats().given_back_heard > 0).then_some(())
+        let _: u64 = server.query(&["PUBLISH", "polylimit:1:invalidations", ""]);
+        (observer.stats().invalidations > 0).then_some(())
     };
     until("the limiter has subscribed", Duration::from_secs(10), is_subscribed);
     until("the server denies", Duration::from_secs(10), denies);

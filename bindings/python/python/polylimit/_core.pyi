@@ -53,9 +53,9 @@ class _Options(TypedDict, total=False):
     deadline: str | float | timedelta | None
     """How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is answered by the outage policy. Allowed: 1ms to 60s. Default: ``50ms``."""
     outage: _Outage | Mapping[str, _Outage] | None
-    """What a policy answers while Redis cannot be asked, unless the policy has an answer of its own. Allowed: fallback, allow or deny. Default: ``fallback``."""
+    """What a policy answers while Redis is unavailable, unless the policy has an answer of its own. Allowed: fallback, allow or deny. Default: ``fallback``."""
     fallback_share: str | float | None
-    """Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
+    """Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
     first_connect_max: str | float | timedelta | None
     """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. Default: ``1s``."""
     denial_cache_max: str | float | timedelta | None
@@ -89,7 +89,7 @@ class _Options(TypedDict, total=False):
     password: str | None
     """The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown. Allowed: 1 to 16384 bytes."""
     key_secret: str | None
-    """A secret with which the keys that are stored as a hash are hashed, so that nobody can try guesses on what Redis holds; 16 random bytes or more are advised. All processes need the same. It is never shown. Allowed: 1 to 16384 bytes."""
+    """A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be compared with those of guessed keys; 16 random bytes or more are advised. All processes need the same. It is never shown. Allowed: 1 to 16384 bytes."""
     tls_ca: str | None
     """A PEM file with the certificates to trust, in place of the system's; only with TLS. Allowed: the path of a file."""
     tls_cert: str | None

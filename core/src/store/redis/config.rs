@@ -1,27 +1,19 @@
 //! The configuration of a Redis store, by a URL, by setters in code, or by names and texts.
 
-mod kind;
-pub(crate) mod numeric;
-#[cfg(test)]
-mod secrecy;
-pub(crate) mod secret;
-mod settings;
+pub(crate) mod kinds;
 mod table;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
 pub(crate) mod url;
-pub(crate) mod value;
 
 use std::fmt;
 
-pub(crate) use settings::Settings;
-use table::Values;
-pub(crate) use value::Origin;
+use table::{Options, Origin, Values};
 
 use crate::error::{Error, excerpt};
-use crate::store::redis::config::target::Location;
+use crate::store::duration;
+use crate::store::redis::config::target::{Credentials, Endpoints, Identity, Location, Secret, Target, Tls};
 use crate::store::suggestion::Suggestion;
 
 /// The location of Redis and the options of the store: a store URL and options.
@@ -74,9 +66,9 @@ impl RedisOptions {
     /// URL has another form, or a parameter is unknown, is given twice or is out of range. The message shows nothing
     /// that may be part of a secret.
     pub fn parse(url: &str) -> Result<Self, Error> {
-        let parts = url::read(url)?;
-        let mut options = Self { location: parts.location, values: Values::default() };
-        for url::Parameter { name, value, show } in parts.parameters {
+        let (location, parameters) = url::read(url)?;
+        let mut options = Self { location, values: Values::default() };
+        for url::Parameter { name, value, show } in parameters {
             options.read(&name, &value, Origin::Url { show })?;
         }
         Ok(options)
@@ -136,4 +128,114 @@ impl fmt::Debug for RedisOptions {
         self.values.debug(&mut out);
         out.finish()
     }
+}
+
+/// All settings, checked, with the defaults. There is no `Debug`, since some are secret.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Settings {
+    pub(crate) target: Target,
+    /// Without those that belong to the target.
+    options: Options,
+}
+
+impl std::ops::Deref for Settings {
+    type Target = Options;
+
+    fn deref(&self) -> &Options {
+        &self.options
+    }
+}
+
+impl Settings {
+    /// Checks the given values, individually and together, and adds the defaults.
+    fn new(location: &Location, values: &Values) -> Result<Self, Error> {
+        let mut options = values.resolve()?;
+        check_needs(location, values)?;
+        if options.reconnect_min > options.reconnect_max {
+            let [least, most] = [options.reconnect_min, options.reconnect_max].map(duration::write);
+            return Err(Error::invalid_argument(format!(
+                "reconnect_min is {least} and reconnect_max is {most}: allowed is a reconnect_max that is not shorter"
+            )));
+        }
+        let (username, password) = (options.username.take(), options.password.take());
+        let (sentinel_username, sentinel_password) =
+            (options.sentinel_username.take(), options.sentinel_password.take());
+        let target = Target {
+            endpoints: location.endpoints.clone(),
+            tls: tls(location, &mut options)?,
+            credentials: credentials(username, password, ["username", "password"])?,
+            sentinel_credentials: credentials(
+                sentinel_username,
+                sentinel_password,
+                ["sentinel_username", "sentinel_password"],
+            )?,
+            database: options.db,
+        };
+        Ok(Self { target, options })
+    }
+}
+
+type Condition = fn(&Location) -> bool;
+
+/// The options that do not apply to every URL, the condition, and what to do.
+const NEEDS: [(&[&str], Condition, &str); 4] = [
+    (
+        &["db"],
+        |location| !matches!(location.endpoints, Endpoints::Cluster { .. }),
+        "is not for clusters, which have only database 0: leave it out",
+    ),
+    (
+        &["topology_refresh"],
+        |location| matches!(location.endpoints, Endpoints::Sentinel { .. } | Endpoints::Cluster { .. }),
+        "is only for Sentinel and clusters: leave it out",
+    ),
+    (
+        &["tls_ca", "tls_cert", "tls_key", "tls_server_name"],
+        |location| location.tls,
+        "is only for TLS: use rediss://, rediss-sentinel:// or rediss-cluster://, or leave it out",
+    ),
+    (
+        &["sentinel_username", "sentinel_password"],
+        |location| matches!(location.endpoints, Endpoints::Sentinel { .. }),
+        "is only for Sentinel: use redis-sentinel:// or rediss-sentinel://, or leave it out",
+    ),
+];
+
+/// Refuses options that do not apply to the URL.
+fn check_needs(location: &Location, values: &Values) -> Result<(), Error> {
+    for (names, applies, advice) in NEEDS {
+        if let Some(name) = names.iter().find(|name| values.is_given(name) && !applies(location)) {
+            return Err(Error::invalid_argument(format!("{name} {advice}")));
+        }
+    }
+    Ok(())
+}
+
+fn credentials(
+    username: Option<Secret>,
+    password: Option<Secret>,
+    [username_name, password_name]: [&str; 2],
+) -> Result<Option<Credentials>, Error> {
+    match (username, password) {
+        (username, Some(password)) => Ok(Some(Credentials { username, password })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Error::invalid_argument(format!(
+            "{username_name} is given without {password_name}: give both, or only the password"
+        ))),
+    }
+}
+
+fn tls(location: &Location, options: &mut Options) -> Result<Option<Tls>, Error> {
+    let identity = match (options.tls_cert.take(), options.tls_key.take()) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(Error::invalid_argument("tls_cert is given without tls_key: give both"));
+        }
+        (None, Some(_)) => {
+            return Err(Error::invalid_argument("tls_key is given without tls_cert: give both"));
+        }
+    };
+    let (ca, server_name) = (options.tls_ca.take(), options.tls_server_name.take());
+    Ok(location.tls.then_some(Tls { ca, identity, server_name }))
 }

@@ -1,17 +1,13 @@
 //! The denial cache: keys that are denied are answered here until they admit again, so that a flood of requests for a
-//! denied key costs the store nothing.
+//! denied key costs the store nothing. docs/internals/denial-cache-and-leases.md says why no denial lasts longer here
+//! than in the store.
 //!
-//! The store's reply to a denied check contains the states that it found for the key. Until units are given back, usage
-//! only grows, so whatever those states do not admit the store does not admit either. Each decision is computed from
+//! The store's reply to a denied check contains the states that it found for the key. Each decision is computed from
 //! these states at the current time: retry and reset count down, and a cost that fits by now is sent to the store.
 //!
-//! The current time is the time in the store's reply plus the time since the request was made, by a monotonic clock.
-//! The store received the request after it was made, so this time is never behind the store's, and no denial lasts
-//! longer here than there.
-//!
 //! Refunds and resets of this process remove a key from the cache, and a change of a policy's numbers clears the cache.
-//! Refunds and resets of other processes arrive over an [invalidation channel](crate::store::redis) of the server; if
-//! that fails, they take effect after `denial_cache_max`.
+//! Refunds and resets of other processes arrive over the invalidation channel; if that fails, they take effect after
+//! `denial_cache_max`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -24,7 +20,6 @@ use hashbrown::hash_table::Entry;
 
 use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Source};
-use crate::rules::quota::Algorithm;
 use crate::rules::transition::{Applied, Operation};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
@@ -35,7 +30,6 @@ use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
-/// The maximum number of cached denials in a shard.
 const MAX_IN_SHARD: usize = 1024;
 
 #[derive(Debug)]
@@ -126,9 +120,8 @@ impl DenialCache {
         call: &Arc<PolicyCall>,
         denied: Arc<Denied>,
     ) {
-        let is_log = |quota: &crate::rules::quota::Quota| quota.algorithm() == Algorithm::SlidingLog;
         // The states of a log tell only when a single unit fits.
-        if request.cost > 1 && call.policy.quotas().iter().any(is_log) {
+        if request.cost > 1 && call.has_log() {
             return;
         }
         let mut shard = self.shard(look.hash).lock();
@@ -206,7 +199,6 @@ impl DenialCache {
         }
     }
 
-    /// The number of checks that the cache answered.
     pub(crate) fn answered(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().answered).sum()
     }
@@ -291,9 +283,7 @@ impl Known {
     fn decide(&self, now_us: u64, cost: u64) -> Result<Option<Decision>, Over> {
         let Denied { states, .. } = &*self.denied;
         let rules = &self.call.rules;
-        if cost != self.cost
-            && self.call.policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::SlidingLog)
-        {
+        if cost != self.cost && self.call.has_log() {
             return Ok(None);
         }
         // Most policies have a single bucket, and deciding it directly is faster than a peek and a decision.

@@ -13,11 +13,10 @@ use crate::runtime::monotonic;
 use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
-use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::{PendingReply, Reply};
+use crate::store::redis::pipeline::pending::{Member, PendingReply, Reply};
 use crate::store::redis::policies::RedisPolicy;
-use crate::store::redis::routing::submission::{self, Until};
-use crate::store::redis::routing::topology::Topology;
+use crate::store::redis::routing::hub::Until;
+use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
@@ -31,8 +30,8 @@ pub(crate) struct PreparedRequest<'a> {
 
 /// One of several concurrent requests.
 enum Started<'a> {
-    Known(Answer),
-    PreparedRequest(PreparedRequest<'a>, PendingReply),
+    Answered(Answer),
+    Submitted(PreparedRequest<'a>, PendingReply),
 }
 
 impl RedisStore {
@@ -61,25 +60,27 @@ impl RedisStore {
         let here = self.access.hub()?.runtimes.here();
         match here {
             Ok(topology) => self.ask_many_of(&topology, requests).await,
-            Err(error) => self.answer_many_without(requests, &error),
+            Err(error) => requests.iter().map(|request| self.answer_without(*request, &error)).collect(),
         }
     }
 
     /// [`ask`](Self::ask) for a blocking caller.
     pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let hub = self.access.hub()?;
-        let prepared =
+        let answer =
             hub.runtimes.block_on(async |topology: Arc<Topology>| self.ask_at(&topology, request).await);
-        prepared.unwrap_or_else(|error| self.answer_without(request, &error))
+        answer.unwrap_or_else(|error| self.answer_without(request, &error))
     }
 
     /// [`ask_many`](Self::ask_many) for a blocking caller.
     pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         let hub = self.access.hub()?;
-        let prepared = hub
+        let answers = hub
             .runtimes
             .block_on(async |topology: Arc<Topology>| self.ask_many_of(&topology, requests).await);
-        prepared.unwrap_or_else(|error| self.answer_many_without(requests, &error))
+        answers.unwrap_or_else(|error| {
+            requests.iter().map(|request| self.answer_without(*request, &error)).collect()
+        })
     }
 
     /// Answers a request that could not be submitted because the system has no resources for connections.
@@ -91,14 +92,6 @@ impl RedisStore {
         self.answered(&self.prepare(request)?, Err(Failure::not_applied(Degradation::NoResources)))
     }
 
-    fn answer_many_without(
-        &self,
-        requests: &[StoreRequest<'_>],
-        error: &Error,
-    ) -> Result<Vec<Answer>, Error> {
-        requests.iter().map(|request| self.answer_without(*request, error)).collect()
-    }
-
     async fn ask_many_of(
         &self,
         topology: &Topology,
@@ -106,26 +99,22 @@ impl RedisStore {
     ) -> Result<Vec<Answer>, Error> {
         let mut started = Vec::with_capacity(requests.len());
         for request in requests {
-            started.push(self.start(topology, *request).await?);
+            let prepared = self.prepare(*request)?;
+            started.push(if prepared.policy.lease.is_some() {
+                Started::Answered(self.ask_beside_lease(topology, &prepared).await?)
+            } else {
+                let reply = self.submit(topology, &prepared);
+                Started::Submitted(prepared, reply)
+            });
         }
         let mut answers = Vec::with_capacity(requests.len());
         for started in started {
             answers.push(match started {
-                Started::Known(answer) => answer,
-                Started::PreparedRequest(prepared, submitted) => self.answered(&prepared, submitted.await)?,
+                Started::Answered(answer) => answer,
+                Started::Submitted(prepared, reply) => self.answered(&prepared, reply.await)?,
             });
         }
         Ok(answers)
-    }
-
-    /// Submits one of several requests.
-    async fn start<'a>(&self, topology: &Topology, request: StoreRequest<'a>) -> Result<Started<'a>, Error> {
-        let prepared = self.prepare(request)?;
-        if prepared.policy.lease.is_some() {
-            return Ok(Started::Known(self.ask_beside_lease(topology, &prepared).await?));
-        }
-        let submitted = self.submit(topology, &prepared);
-        Ok(Started::PreparedRequest(prepared, submitted))
     }
 
     async fn ask_at(&self, topology: &Topology, request: StoreRequest<'_>) -> Result<Answer, Error> {
@@ -174,7 +163,6 @@ impl RedisStore {
         self.answered(&again, self.submit_until(topology, &again, until).await)
     }
 
-    /// Collects what is needed to submit a request.
     fn prepare<'a>(&self, request: StoreRequest<'a>) -> Result<PreparedRequest<'a>, Error> {
         // Read before the policy's numbers: a denial by numbers that change in between must not be cached.
         let read_version = self.denial_cache.read_version(request);
@@ -195,7 +183,6 @@ impl RedisStore {
         Ok(self.submit(&topology, &PreparedRequest { request, policy, read_version: None }).await)
     }
 
-    /// Submits a request to the connections.
     pub(crate) fn submit(&self, topology: &Topology, prepared: &PreparedRequest<'_>) -> PendingReply {
         self.submit_until(topology, prepared, monotonic::now() + self.access.deadline)
     }
@@ -211,7 +198,7 @@ impl RedisStore {
         self.keys.write(&policy.key_prefix, request.key, &mut key);
         let what = (request.action, request.cost);
         let until = Until::DeadlineOrFirst(deadline);
-        submission::submit(&self.access, topology, &policy.call, key, what, until)
+        self.access.submit(topology, &policy.call, key, what, until)
     }
 
     /// Turns the server's reply, or the reason for its absence, into the caller's answer.
@@ -250,7 +237,7 @@ impl RedisStore {
             Ok(Replied { denied: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {
                     self.denial_cache.learn(*request, *read_version, &policy.call, Arc::clone(denied));
-                    self.listener.listen();
+                    self.listener.listen(|| Some(Arc::clone(&self.access.hub().ok()?.channel)));
                 }
             }
             Ok(_) if gives_back => self.denial_cache.forget(*request, None),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::{InfoDict, RedisResult};
+use redis::{InfoDict, RedisResult, Value};
 
 use crate::error::Error;
 use crate::rules::decision::Degradation;
@@ -12,25 +12,23 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
 use crate::runtime::monotonic;
-use crate::store::finding::{Finding, Severity};
+use crate::store::finding::Finding;
+use crate::store::finding::Severity::{self, Advice, Fine, Problem};
+use crate::store::redis::RedisStore;
 use crate::store::redis::config::target::Endpoints;
-use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::transport::cluster_slots;
-use crate::store::redis::transport::connect::Address;
+use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
-use crate::store::redis::transport::handshake::server_us;
 use crate::store::redis::transport::session::Session;
-use crate::store::redis::{RedisStore, invalidation};
 use crate::store::request::Action;
 
 /// The oldest major version whose scripting has all that the scripts need.
 const OLDEST_MAJOR: u32 = 7;
-/// The number of timed round trips.
 const TIMED: usize = 9;
 /// A clock difference above this is reported.
 const CLOCK_OFF_US: u64 = 1_000_000;
 
-/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -44,7 +42,7 @@ impl RedisStore {
     /// Examines the servers, and the permissions of the store's user.
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
         let doctor = self.doctor().ok_or_else(closed)?;
-        let mut findings = Findings(doctor.examine_servers(Look::Whole).await);
+        let mut findings = Findings(doctor.examine_servers(Extent::Whole).await);
         self.examine_rights(&mut findings).await?;
         Ok(findings.0)
     }
@@ -77,11 +75,11 @@ impl RedisStore {
                 if reason == Degradation::Auth {
                     message = format!("{message}; the user needs {}", self.least_rights());
                 }
-                findings.add(Severity::Problem, "decision", message);
+                findings.add(Problem, "decision", message);
                 return Ok(());
             }
         }
-        findings.add(Severity::Fine, "decision", "a decision was made and forgotten");
+        findings.add(Fine, "decision", "a decision was made and forgotten");
         Ok(())
     }
 
@@ -101,7 +99,7 @@ impl RedisStore {
 
 /// The extent of an examination.
 #[derive(Clone, Copy, Debug)]
-enum Look {
+enum Extent {
     Whole,
     /// Only what can be a [`Severity::Problem`] in normal operation: this takes the fewest commands and permissions.
     Problems,
@@ -117,7 +115,7 @@ pub(crate) struct DoctorForAll {
 impl DoctorForAll {
     /// The findings that can be a [`Severity::Problem`].
     pub(crate) async fn examine(&mut self) -> Vec<Finding> {
-        let findings = self.doctor.examine_servers(Look::Problems).await;
+        let findings = self.doctor.examine_servers(Extent::Problems).await;
         self.has_looked = true;
         findings
     }
@@ -131,30 +129,28 @@ impl Drop for DoctorForAll {
     }
 }
 
-/// Examines the servers of a store.
 #[derive(Debug)]
 struct Doctor {
     context: Arc<Context>,
     deadline: Duration,
     endpoints: Endpoints,
     prefix: Box<str>,
-    /// The invalidation channel.
     channel: String,
 }
 
 impl Doctor {
     /// Examines the server, or every known node of a cluster.
-    async fn examine_servers(&self, look: Look) -> Vec<Finding> {
+    async fn examine_servers(&self, extent: Extent) -> Vec<Finding> {
         let mut findings = Findings::default();
         for address in self.addresses().await {
             match self.context.connector.session(&address).await {
                 Ok(mut session) => {
-                    if let Err(error) = self.examine_server(&mut session, look, &mut findings).await {
+                    if let Err(error) = self.examine_server(&mut session, extent, &mut findings).await {
                         let message = format!("the server was reached and then answered no more: {error}");
-                        findings.add(Severity::Problem, "connection", message);
+                        findings.add(Problem, "connection", message);
                     }
                 }
-                Err(Failure { reason, .. }) => findings.add(Severity::Problem, "connection", advice(reason)),
+                Err(Failure { reason, .. }) => findings.add(Problem, "connection", advice(reason)),
             }
         }
         findings.0
@@ -176,14 +172,14 @@ impl Doctor {
     async fn examine_server(
         &self,
         session: &mut Session,
-        look: Look,
+        extent: Extent,
         findings: &mut Findings,
     ) -> RedisResult<()> {
         self.examine_latency(session, findings).await?;
         examine_info(session, findings).await?;
-        match look {
-            Look::Whole => self.examine_channel(session, findings).await,
-            Look::Problems => Ok(()),
+        match extent {
+            Extent::Whole => self.examine_channel(session, findings).await,
+            Extent::Problems => Ok(()),
         }
     }
 
@@ -191,20 +187,22 @@ impl Doctor {
     /// afterwards.
     async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let channel = &self.channel;
-        let (severity, message) = match invalidation::try_out(session, channel).await {
-            Ok(()) => (Severity::Fine, format!("what a process gives back is told to others by {channel}")),
+        let mut tried = session.ask::<Value>(redis::cmd("PUBLISH").arg(channel).arg("")).await;
+        if tried.is_ok() {
+            tried = session.ask::<Value>(redis::cmd("SUBSCRIBE").arg(channel)).await;
+        }
+        match tried {
+            Ok(_) => findings.add(Fine, "channel", format!("refunds and resets are published to {channel}")),
             Err(error) if error.code().is_none() => return Err(error),
-            Err(error) => (
-                Severity::Advice,
-                format!(
-                    "what a process gives back is not told to others, who see it after denial_cache_max ({}): \
-                     grant the user &{}:* +publish +subscribe",
-                    error.detail().unwrap_or_default(),
-                    self.prefix
-                ),
-            ),
-        };
-        findings.add(severity, "channel", message);
+            Err(error) => {
+                let (reason, prefix) = (error.detail().unwrap_or_default(), &self.prefix);
+                let message = format!(
+                    "refunds and resets are not published, and other processes see them after denial_cache_max \
+                     ({reason}): grant the user &{prefix}:* +publish +subscribe"
+                );
+                findings.add(Advice, "channel", message);
+            }
+        }
         Ok(())
     }
 
@@ -224,11 +222,7 @@ impl Doctor {
         }
         round_trips.sort_unstable();
         let Some(&median) = round_trips.get(TIMED / 2) else {
-            findings.add(
-                Severity::Problem,
-                "latency",
-                "the server did not tell the time: grant the user +time",
-            );
+            findings.add(Problem, "latency", "the server did not tell the time: grant the user +time");
             return Ok(());
         };
         let (deadline, micros) = (self.deadline, median.as_micros());
@@ -238,9 +232,9 @@ impl Doctor {
                  raise the option deadline",
                 deadline.as_micros()
             );
-            findings.add(Severity::Problem, "latency", message);
+            findings.add(Problem, "latency", message);
         } else {
-            findings.add(Severity::Fine, "latency", format!("a round trip takes {micros} us"));
+            findings.add(Fine, "latency", format!("a round trip takes {micros} us"));
         }
         if off_us > CLOCK_OFF_US {
             let message = format!(
@@ -248,22 +242,21 @@ impl Doctor {
                  will not agree; synchronize both by NTP",
                 off_us / 1_000
             );
-            findings.add(Severity::Advice, "clock", message);
+            findings.add(Advice, "clock", message);
         } else {
-            findings.add(Severity::Fine, "clock", format!("within {} ms of this host's", off_us / 1_000 + 1));
+            findings.add(Fine, "clock", format!("within {} ms of this host's", off_us / 1_000 + 1));
         }
         Ok(())
     }
 }
 
-/// Examines the reply to `INFO`.
 async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
     let info: InfoDict = match session.ask(&redis::cmd("INFO")).await {
         Ok(info) => info,
         Err(error) if error.code().is_some() => {
             let message =
                 "the user may not read what the server says of itself: grant +info to have it looked at";
-            findings.add(Severity::Advice, "version", message);
+            findings.add(Advice, "version", message);
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -277,41 +270,36 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
     let major = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
     if major < OLDEST_MAJOR {
         let message = format!("{name} {version} is too old: Redis 7.0 or newer or Valkey is needed");
-        findings.add(Severity::Problem, "version", message);
+        findings.add(Problem, "version", message);
     } else {
-        findings.add(Severity::Fine, "version", format!("{name} {version}"));
+        findings.add(Fine, "version", format!("{name} {version}"));
     }
     let policy = field("maxmemory_policy").unwrap_or_else(unknown);
     match (field("maxmemory").as_deref(), &*policy) {
         (Some("0"), _) => {
             let message =
                 "the server's memory has no bound, so it forgets no key; set maxmemory to protect its host";
-            findings.add(Severity::Advice, "memory", message);
+            findings.add(Advice, "memory", message);
         }
         (_, "noeviction") => {
-            findings.add(
-                Severity::Fine,
-                "memory",
-                "noeviction: when memory is full, the outage policies answer",
-            );
+            findings.add(Fine, "memory", "noeviction: when memory is full, the outage policies answer");
         }
         (_, policy) => {
             let message = format!(
                 "maxmemory-policy is {policy}: when memory is full, the server forgets keys that are in use, and more is \
                  admitted; use noeviction"
             );
-            findings.add(Severity::Problem, "memory", message);
+            findings.add(Problem, "memory", message);
         }
     }
     if field("role").is_some_and(|role| role != "master") {
         let message =
             "this is a replica, which refuses to write: point the URL at the primary, or use Sentinel";
-        findings.add(Severity::Problem, "role", message);
+        findings.add(Problem, "role", message);
     }
     Ok(())
 }
 
-/// The advice when no connection can be made.
 fn advice(reason: Degradation) -> &'static str {
     match reason {
         Degradation::Auth => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
-use crate::rules::quota::Quota;
+use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::store::memory::MemoryStore;
@@ -16,26 +16,24 @@ use crate::store::outage::Outage;
 use crate::store::redis::policies::RedisPolicy;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
-mod share;
-
 /// The retry time of a denial by the outage policy `deny`, in microseconds. The end of the outage is unknown; this is
 /// short.
 const COME_BACK_US: u64 = 1_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Fallback {
-    local: MemoryStore,
+    store: MemoryStore,
     share_ppm: u32,
 }
 
 impl Fallback {
     pub(crate) fn new(share_ppm: u32, clock: Clock, max_keys: usize) -> Self {
-        Self { local: MemoryStore::new(max_keys, clock), share_ppm }
+        Self { store: MemoryStore::new(max_keys, clock), share_ppm }
     }
 
     /// The same, for a forked child, without states.
     pub(crate) fn after_fork(&self, policies: &[Arc<RedisPolicy>]) -> Self {
-        let after_fork = Self { local: self.local.after_fork(), share_ppm: self.share_ppm };
+        let after_fork = Self { store: self.store.after_fork(), share_ppm: self.share_ppm };
         for (id, policy) in (0..).zip(policies) {
             after_fork.set_policy(PolicyId(id), &policy.policy);
         }
@@ -43,12 +41,11 @@ impl Fallback {
     }
 
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
-        self.local.set_policy(id, &share::of(policy, self.share_ppm));
+        self.store.set_policy(id, &share_of(policy, self.share_ppm));
     }
 
-    /// Drops all states.
     pub(crate) fn clear(&self) {
-        self.local.clear();
+        self.store.clear();
     }
 
     /// Applies what the store has done, with the number of units that it spent.
@@ -60,7 +57,7 @@ impl Fallback {
             Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
             Action::Apply(Operation::Charge | Operation::Refund) | Action::Reset => request,
         };
-        let _ = self.local.answer(followed);
+        let _ = self.store.answer(followed);
     }
 
     /// Answers without the store. Units are spent in the fallback store.
@@ -73,7 +70,7 @@ impl Fallback {
     ) -> Answer {
         let (allowed, source) = match outage {
             Outage::Fallback => {
-                let (decision, spent) = self.local.answer(request);
+                let (decision, spent) = self.store.answer(request);
                 return (Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent);
             }
             Outage::Allow => (true, Source::Allow),
@@ -94,5 +91,56 @@ impl Fallback {
             degraded: Some(reason),
         };
         (decision, if allowed { request.cost } else { 0 })
+    }
+}
+
+const WHOLE_PPM: u64 = 1_000_000;
+
+/// The policy with each limit and burst reduced to a share, in parts per million; values above 0 stay above 0.
+fn share_of(policy: &Policy, share_ppm: u32) -> Policy {
+    if u64::from(share_ppm) >= WHOLE_PPM {
+        return policy.clone();
+    }
+    let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share_ppm)));
+    // Quotas with different numbers keep different numbers, except where a step is dropped. If quotas become equal, the
+    // policy stays as it is: admitting too much is better than having no fallback.
+    Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone())
+}
+
+fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
+    // At most 10^12 * 10^6, which fits.
+    let cut = |units: u64| (units * share_ppm / WHOLE_PPM).max(u64::from(units > 0));
+    let limit = cut(quota.limit());
+    let mut builder = Quota::builder(limit, quota.period())
+        .algorithm(quota.algorithm())
+        .aligned(quota.aligned())
+        .count_denied(quota.count_denied());
+    if let Algorithm::TokenBucket | Algorithm::LeakyBucket = quota.algorithm() {
+        builder = builder.burst(cut(quota.capacity()).max(1));
+    }
+    if let Some(buckets) = quota.buckets() {
+        builder = builder.buckets(buckets);
+    }
+    // A smaller number may need finer ticks than the algorithm has; a fixed window does without.
+    let window = Quota::builder(limit, quota.period())
+        .algorithm(Algorithm::FixedWindow)
+        .count_denied(quota.count_denied());
+    builder.build().or_else(|_| window.build()).unwrap_or_else(|_| quota.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_bursts_are_cut() {
+        let policy =
+            Policy::parse("a", "10/s token_bucket burst=20 step=5; 1/m; 0/h; 7/h fixed_window").unwrap();
+        let quarter = share_of(&policy, 250_000);
+        assert_eq!(
+            quarter.to_string(),
+            "a: 2/second token_bucket burst=5; 1/minute; 0/hour; 1/hour fixed_window"
+        );
+        assert_eq!(share_of(&policy, 1_000_000), policy);
     }
 }

@@ -16,8 +16,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode;
 use sha2::{Digest, Sha256};
 
-use crate::store::redis::config::secret::Secret;
-use crate::store::redis::config::text::is_readable;
+use crate::store::redis::config::kinds::is_readable;
+use crate::store::redis::config::target::Secret;
 
 /// The longest tag that is not a hash, in bytes.
 const MAX_READABLE: usize = 96;
@@ -55,7 +55,7 @@ impl KeyEncoder {
 
     /// The channel on which the scripts publish refunds and resets.
     pub(crate) fn channel(&self) -> String {
-        format!("{}:1:given_back", self.prefix)
+        format!("{}:1:invalidations", self.prefix)
     }
 
     /// Parses a main key into the policy's name and the user key. `None` for anything but a main key of this prefix.

@@ -5,19 +5,18 @@
 //! they expire or when an operation other than a check uses the key; or they are lost, where a refund could give back
 //! units of other processes, as in a window that has moved on.
 
-mod giving_back;
 pub(crate) mod grant;
 pub(crate) mod key_lease;
+mod refund;
 #[cfg(test)]
 mod tests;
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use foldhash::fast::RandomState;
-use futures_util::stream::{self, StreamExt};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -26,18 +25,15 @@ use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
-use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::fallback::Fallback;
 use crate::store::redis::keys::KeyEncoder;
-use crate::store::redis::lease::grant::{Grant, repaid_us};
+use crate::store::redis::lease::grant::repaid_us;
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
-use crate::store::redis::pipeline::pending::PendingReply;
-use crate::store::redis::pipeline::pending::Reply;
+use crate::store::redis::pipeline::pending::{PendingReply, Reply};
 use crate::store::redis::policies::{Policies, RedisPolicy};
-use crate::store::redis::routing::access::Access;
-use crate::store::redis::routing::submission::{self, Until};
+use crate::store::redis::routing::hub::{Access, Until};
 use crate::store::redis::transport::failure::{Class, Failure};
 use crate::store::request::{Action, StoreRequest};
 use crate::units::micros;
@@ -45,18 +41,11 @@ use crate::units::micros;
 const SHARDS: usize = 64;
 /// The maximum number of leased keys in a shard; other keys go to the server one request at a time.
 const MAX_IN_SHARD: usize = 1024;
-/// How often expired units are collected.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// The maximum number of concurrent refunds: one or two batches, and no more than half of the permitted pending
-/// operations, so that callers are not refused because of refunds.
-const MAX_CONCURRENT: usize = 256;
-
 const TAKE: Action = Action::Apply(Operation::Take);
 const REFUND: Action = Action::Apply(Operation::Refund);
 
 /// What the leases use of the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LeaseDeps {
     pub(crate) access: Arc<Access>,
     pub(crate) policies: Arc<Policies>,
@@ -128,7 +117,6 @@ impl Leases {
     }
 
     fn spend(self: &Arc<Self>, request: StoreRequest<'_>) -> Option<Decision> {
-        let lease_key = |hash| LeaseKey { id: request.id, key: request.key.into(), hash };
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
         let holding = shard.table.find_mut(hash, |holding| holding.is_of(request))?;
@@ -136,7 +124,7 @@ impl Leases {
         shard.answered += 1;
         drop(shard);
         if let Some(take) = take {
-            self.take(lease_key(hash), take);
+            self.take(LeaseKey::of(request, hash), take);
         }
         Some(decision)
     }
@@ -155,7 +143,6 @@ impl Leases {
             return;
         }
         let repaid_us = repaid_us(policy.policy.quotas(), decision, asked_us);
-        let lease_key = |hash| LeaseKey { id: request.id, key: request.key.into(), hash };
         let hash = self.hash(request);
         let now_us = self.now_us();
         let mut shard = self.shard(hash).lock();
@@ -163,11 +150,11 @@ impl Leases {
             let take = holding.missed(request.cost, decision.remaining(), repaid_us, now_us);
             drop(shard);
             if let Some(take) = take {
-                self.take(lease_key(hash), take);
+                self.take(LeaseKey::of(request, hash), take);
             }
         } else if shard.table.len() < MAX_IN_SHARD || self.make_room(&mut shard, now_us) {
             let (max_age_us, quotas) = (micros(lease.max_age()), policy.policy.quotas());
-            let mut holding = KeyLease::new(lease_key(hash), most, max_age_us, quotas, now_us);
+            let mut holding = KeyLease::new(LeaseKey::of(request, hash), most, max_age_us, quotas, now_us);
             holding.has_spent(request.cost, now_us);
             shard.table.insert_unique(hash, holding, |holding| holding.lease_key.hash);
             self.keys_held.fetch_add(1, Ordering::Relaxed);
@@ -176,12 +163,8 @@ impl Leases {
 
     /// Whether units of a key are held here or are being taken.
     pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
-        if self.keys_held.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
-        let hash = self.hash(request);
-        let shard = self.shard(hash).lock();
-        shard.table.find(hash, |holding| holding.is_of(request)).is_some_and(KeyLease::has_or_takes)
+        self.keys_held.load(Ordering::Relaxed) > 0
+            && self.with_lease(request, |holding| holding.has_or_takes()).unwrap_or(false)
     }
 
     /// Drops the units of a key that is reset, since the store drops their debt as well.
@@ -196,11 +179,14 @@ impl Leases {
 
     /// Units of the key were refunded, so a bucket no longer repays them.
     pub(crate) fn spent_nothing(&self, request: StoreRequest<'_>) {
+        self.with_lease(request, |holding| holding.has_spent_nothing(self.now_us()));
+    }
+
+    /// The result of a function of the key's lease, if there is one.
+    fn with_lease<T>(&self, request: StoreRequest<'_>, apply: impl FnOnce(&mut KeyLease) -> T) -> Option<T> {
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
-            holding.has_spent_nothing(self.now_us());
-        }
+        shard.table.find_mut(hash, |holding| holding.is_of(request)).map(apply)
     }
 
     pub(crate) fn stats(&self) -> LeaseStats {
@@ -218,7 +204,7 @@ impl Leases {
     /// Takes units in the background.
     fn take(self: &Arc<Self>, lease_key: LeaseKey, take: Take) {
         if !self.returning.swap(true, Ordering::Relaxed)
-            && self.spawn(Self::returning(Arc::downgrade(self))).is_err()
+            && self.spawn(Self::refund_expired(Arc::downgrade(self))).is_err()
         {
             // Without a thread the take fails, too; the next take tries again.
             self.returning.store(false, Ordering::Relaxed);
@@ -260,11 +246,6 @@ impl Leases {
         self.landed.notify_waiters();
     }
 
-    /// Waits until no take is in flight.
-    async fn all_taken(&self) {
-        self.landed(|| self.taking.load(Ordering::Acquire) == 0).await;
-    }
-
     /// Waits until the condition is true, which is checked whenever a take ends.
     async fn landed(&self, is_so: impl Fn() -> bool) {
         loop {
@@ -298,39 +279,6 @@ impl Leases {
         shard.lost += lost;
     }
 
-    /// Refunds all of the grants, with bounded concurrency.
-    async fn refund_all(
-        &self,
-        all: impl IntoIterator<Item = (LeaseKey, Grant)>,
-        until: impl Fn() -> Instant,
-    ) {
-        let refunds = all.into_iter().map(|(lease_key, held)| {
-            let until = &until;
-            async move { self.refund(&lease_key, held, until()).await }
-        });
-        let most = MAX_CONCURRENT.min(self.deps.access.member.most_operations() / 2).max(1);
-        stream::iter(refunds).buffer_unordered(most).collect::<()>().await;
-    }
-
-    /// Refunds units that are certainly the ones that were taken.
-    async fn refund(&self, lease_key: &LeaseKey, held: Grant, until: Instant) {
-        let left_us = micros(until.saturating_duration_since(monotonic::now()));
-        let lease = self.deps.policies.get(lease_key.id).and_then(|policy| policy.lease);
-        let max_age = lease.map_or(Lease::LONGEST, |lease| lease.max_age());
-        let units = held.refundable(self.now_us().saturating_add(left_us), micros(max_age));
-        let returned = units > 0
-            && match self.submit(lease_key, REFUND, units, until) {
-                Ok(submitted) => self.counted(lease_key, submitted.await, REFUND, units).is_ok(),
-                Err(_) => false,
-            };
-        let mut shard = self.shard(lease_key.hash).lock();
-        if returned {
-            shard.returned += units;
-        } else {
-            shard.lost += held.units();
-        }
-    }
-
     /// The deadline of an operation submitted now.
     fn deadline(&self) -> Instant {
         monotonic::now() + self.deps.access.deadline
@@ -349,7 +297,7 @@ impl Leases {
         let mut key = Vec::new();
         keys.write(&policy.key_prefix, &lease_key.key, &mut key);
         let until = Until::Deadline(until);
-        Ok(submission::submit(access, &topology, &policy.call, key, (action, units), until))
+        Ok(access.submit(&topology, &policy.call, key, (action, units), until))
     }
 
     /// Counts the outcome of an operation, and forwards it to the fallback store and the denial cache.
@@ -369,49 +317,6 @@ impl Leases {
             Err(failure) => access.member.counters.failed(failure.class),
         }
         reply
-    }
-
-    fn give_up_all(&self) -> Vec<(LeaseKey, Grant)> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            for holding in &mut shard.lock().table {
-                all.extend(holding.give_up().into_iter().map(|held| (holding.lease_key.clone(), held)));
-            }
-        }
-        all
-    }
-
-    /// Refunds expired units until the store is gone. Leases of idle keys are dropped.
-    async fn returning(leases: Weak<Self>) {
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let Some(leases) = leases.upgrade() else { return };
-            leases.refund_all(leases.over(), || leases.deadline()).await;
-        }
-    }
-
-    fn over(&self) -> Vec<(LeaseKey, Grant)> {
-        if self.keys_held.load(Ordering::Relaxed) == 0 {
-            return Vec::new();
-        }
-        let now_us = self.now_us();
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            for holding in &mut shard.table {
-                if let Some(held) = holding.over(now_us) {
-                    all.push((holding.lease_key.clone(), held));
-                }
-            }
-            let before = shard.table.len();
-            shard.table.retain(|holding| !holding.is_idle(now_us));
-            self.keys_held.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
-            if shard.table.len() < shard.table.capacity() / 4 {
-                let used = shard.table.len();
-                shard.table.shrink_to(2 * used, |holding| holding.lease_key.hash);
-            }
-        }
-        all
     }
 
     /// Drops leases of idle keys; returns whether that made room for one more.

@@ -3,10 +3,6 @@
 pub(crate) mod batch;
 pub(crate) mod circuit_breaker;
 pub(crate) mod connection;
-pub(crate) mod context;
-pub(crate) mod deadlines;
-pub(crate) mod in_flight;
-pub(crate) mod limits;
 pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod server;

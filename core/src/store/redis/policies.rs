@@ -25,7 +25,6 @@ pub(crate) struct Policies {
 pub(crate) struct RedisPolicy {
     pub(crate) policy: Policy,
     pub(crate) call: Arc<PolicyCall>,
-    /// The beginning of its keys.
     pub(crate) key_prefix: Box<[u8]>,
     pub(crate) outage: Outage,
     pub(crate) lease: Option<Lease>,
@@ -57,12 +56,10 @@ impl Policies {
         Self { policies: ArcSwap::default(), outage }
     }
 
-    /// The same policies, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self { policies: ArcSwap::new(self.policies.load_full()), outage: self.outage }
     }
 
-    /// All policies, ordered by id.
     pub(crate) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
         self.policies.load_full()
     }
@@ -91,7 +88,6 @@ impl Policies {
         self.policies.store(Arc::new(policies));
     }
 
-    /// The id of the policy with this name.
     pub(crate) fn named(&self, name: &str) -> Option<PolicyId> {
         let place = self.policies.load().iter().position(|known| known.policy.name() == name)?;
         Some(PolicyId(u32::try_from(place).ok()?))

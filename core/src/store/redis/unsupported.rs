@@ -49,8 +49,8 @@ pub(crate) enum RedisStore {}
 
 /// Functions of a type that has no values.
 macro_rules! unreachable {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
-        $(pub(crate) fn $name(&self, $($argument: $kind),*) -> $output {
+    ($([$($async:tt)?] $name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
+        $(pub(crate) $($async)? fn $name(&self, $($argument: $kind),*) -> $output {
             $(let _ = $argument;)*
             match *self {}
         })*
@@ -63,38 +63,26 @@ impl RedisStore {
     }
 
     unreachable! {
-        after_fork() -> Self;
-        close() -> ();
-        clock() -> &Clock;
-        stats() -> Stats;
-        set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
-        set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
-        doctor_after() -> Option<Duration>;
-        doctor_for_all() -> Option<doctor::DoctorForAll>;
-        driver() -> Result<Arc<Driver>, Error>;
-        driver_to_wait_on() -> Result<Arc<Driver>, Error>;
-        ask_caches(request: StoreRequest<'_>) -> Option<Answer>;
-        ask_blocking(request: StoreRequest<'_>) -> Result<Answer, Error>;
-        ask_many_blocking(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
+        [] after_fork() -> Self;
+        [] close() -> ();
+        [] clock() -> &Clock;
+        [] stats() -> Stats;
+        [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
+        [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
+        [] doctor_after() -> Option<Duration>;
+        [] doctor_for_all() -> Option<doctor::DoctorForAll>;
+        [] driver() -> Result<Arc<Driver>, Error>;
+        [] driver_to_wait_on() -> Result<Arc<Driver>, Error>;
+        [] ask_caches(request: StoreRequest<'_>) -> Option<Answer>;
+        [] ask_blocking(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        [] ask_many_blocking(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
+        [async] ask(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        [async] ask_many(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
+        [async] ready(timeout: Duration) -> Result<(), Error>;
+        [async] examine() -> Result<Vec<Finding>, Error>;
     }
 
     pub(crate) fn block_on<F: Future>(&self, _future: F) -> Result<F::Output, Error> {
-        match *self {}
-    }
-
-    pub(crate) async fn ask(&self, _request: StoreRequest<'_>) -> Result<Answer, Error> {
-        match *self {}
-    }
-
-    pub(crate) async fn ask_many(&self, _requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
-        match *self {}
-    }
-
-    pub(crate) async fn ready(&self, _timeout: Duration) -> Result<(), Error> {
-        match *self {}
-    }
-
-    pub(crate) async fn examine(&self) -> Result<Vec<Finding>, Error> {
         match *self {}
     }
 }

@@ -38,7 +38,7 @@ fn subscribe(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: 
 }
 
 fn messages_received(limiter: &polylimit::blocking::Limiter) -> u64 {
-    limiter.asynchronous().stats().given_back_heard
+    limiter.asynchronous().stats().invalidations
 }
 
 /// Waits until the limiter has received so many messages.
@@ -137,7 +137,7 @@ fn until_allowed(limiter: &polylimit::blocking::Limiter, key: &[u8]) {
     }
 }
 
-const CHANNEL: &str = "polylimit:1:given_back";
+const CHANNEL: &str = "polylimit:1:invalidations";
 const NEVER: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -220,7 +220,7 @@ fn checks_of_a_denied_key_send_no_commands() {
     // The reply to SUBSCRIBE may still be under way. A message comes after it.
     server.command(&["PUBLISH", CHANNEL, "nothing"]);
     let start = Instant::now();
-    while limiter.asynchronous().stats().given_back_heard == 0 {
+    while limiter.asynchronous().stats().invalidations == 0 {
         assert!(start.elapsed() < Duration::from_secs(10));
     }
     assert!(!limiter.check("user").unwrap().allowed());

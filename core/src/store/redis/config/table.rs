@@ -6,35 +6,153 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, excerpt};
 use crate::store::option::StoreOption;
 use crate::store::outage::Outage;
 use crate::store::redis::config::RedisOptions;
-use crate::store::redis::config::kind::Kind;
-use crate::store::redis::config::numeric::{Count, Share, Size, Time};
-use crate::store::redis::config::text::{Choice, ClientName, File, Hidden, HostName, Prefix};
-use crate::store::redis::config::value::{Given, Origin};
+use crate::store::redis::config::kinds::{
+    Choice, ClientName, Count, File, Hidden, HostName, Kind, Prefix, Share, Size, Time,
+};
+
+/// The origin of a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The URL, which may set an option once. Without `show`, the text may be part of a secret.
+    Url { show: bool },
+    /// A setter; the last call counts.
+    Code,
+}
+
+/// The value of one option, from the URL and from code.
+pub(crate) struct OptionValue<K: Kind> {
+    /// The value, and whether it may be shown.
+    url: Option<(K::Value, bool)>,
+    code: Option<K::Value>,
+}
+
+impl<K: Kind> OptionValue<K> {
+    /// Stores a value from code; [`resolve`](Self::resolve) checks its range.
+    pub(crate) fn put(&mut self, argument: K::Argument) {
+        self.code = Some(argument.into());
+    }
+
+    /// Parses and checks a text.
+    pub(crate) fn read(&mut self, row: &StoreOption, text: &str, origin: Origin) -> Result<(), Error> {
+        let Some(value) = K::read(text).filter(|value| K::allows(row.allowed, value)) else {
+            let show = !K::SECRET && origin != Origin::Url { show: false };
+            return Err(out_of_range::<K>(row, show.then(|| excerpt(text))));
+        };
+        match origin {
+            Origin::Code => self.code = Some(value),
+            Origin::Url { .. } if self.url.is_some() => {
+                let name = row.name;
+                return Err(Error::invalid_argument(format!("store URL gives {name} twice: leave one out")));
+            }
+            Origin::Url { show } => self.url = Some((value, show)),
+        }
+        Ok(())
+    }
+
+    /// The given value, if any; the URL and the code must not differ.
+    pub(crate) fn resolve(&self, row: &StoreOption) -> Result<Option<K::Value>, Error> {
+        if let Some(code) = &self.code {
+            if !K::allows(row.allowed, code) {
+                return Err(out_of_range::<K>(row, (!K::SECRET).then(|| K::show(code))));
+            }
+            if let Some((url, show)) = &self.url
+                && url != code
+            {
+                let message = if K::SECRET || !show {
+                    format!("{} in code differs from the one in the store URL: leave one out", row.name)
+                } else {
+                    let (code, url) = (K::show(code), K::show(url));
+                    format!("{} is {code} in code and {url} in the store URL: leave one out", row.name)
+                };
+                return Err(Error::invalid_argument(message));
+            }
+        }
+        Ok(self.any().cloned())
+    }
+
+    /// The given value, or else the default.
+    pub(crate) fn resolve_or_default(&self, row: &StoreOption) -> Result<K::Value, Error> {
+        let default = || row.default.and_then(K::read);
+        self.resolve(row)?.or_else(default).ok_or_else(|| {
+            Error::new(ErrorKind::Internal, format!("the default of {} cannot be read", row.name))
+        })
+    }
+
+    pub(crate) fn any(&self) -> Option<&K::Value> {
+        self.code.as_ref().or(self.url.as_ref().map(|(value, _)| value))
+    }
+
+    /// Adds the option to a `Debug` output, if it was given.
+    pub(crate) fn debug(&self, row: &StoreOption, out: &mut fmt::DebugStruct<'_, '_>) {
+        let shown = match (&self.code, &self.url) {
+            (Some(value), _) | (None, Some((value, true))) => K::show(value),
+            (None, Some((_, false))) => "***".to_owned(),
+            (None, None) => return,
+        };
+        out.field(row.name, &format_args!("{shown}"));
+    }
+}
+
+fn out_of_range<K: Kind>(row: &StoreOption, read: Option<String>) -> Error {
+    let StoreOption { name, allowed, .. } = row;
+    let read = read.unwrap_or_else(|| "out of range (not shown)".to_owned());
+    Error::invalid_argument(format!("{name} is {read}: allowed is {allowed}{}", K::FORM))
+}
+
+// A derive would require the same traits of the kind, which has no values.
+impl<K: Kind> Default for OptionValue<K> {
+    fn default() -> Self {
+        Self { url: None, code: None }
+    }
+}
+
+impl<K: Kind> Clone for OptionValue<K> {
+    fn clone(&self) -> Self {
+        Self { url: self.url.clone(), code: self.code.clone() }
+    }
+}
+
+/// The type of an option's checked value: optional where there is no default.
+macro_rules! value {
+    ($kind:ident none) => { Option<<$kind as Kind>::Value> };
+    ($kind:ident $default:literal) => { <$kind as Kind>::Value };
+}
+
+/// The default as text.
+macro_rules! default {
+    (none) => {
+        None
+    };
+    ($default:literal) => {
+        Some($default)
+    };
+}
+
+macro_rules! resolve {
+    ($given:expr, $row:expr, none) => {
+        $given.resolve(&$row)?
+    };
+    ($given:expr, $row:expr, $default:literal) => {
+        $given.resolve_or_default(&$row)?
+    };
+}
 
 macro_rules! options {
-    (
-        with a default {
-            $($name:ident($argument:ty): $kind:ident, $allowed:literal, default $default:literal, $about:literal;)*
-        }
-        without a default {
-            $($bare:ident($bare_argument:ty): $bare_kind:ident, $bare_allowed:literal, $bare_about:literal;)*
-        }
-    ) => {
+    ($($name:ident($argument:ty): $kind:ident, $allowed:literal, default $default:tt, $about:literal;)*) => {
         /// The given value of each option.
         #[derive(Clone, Default)]
         pub(crate) struct Values {
-            $(pub(crate) $name: Given<$kind>,)*
-            $(pub(crate) $bare: Given<$bare_kind>,)*
+            $(pub(crate) $name: OptionValue<$kind>,)*
         }
 
-        /// The value of each option.
-        pub(crate) struct Settled {
-            $(pub(crate) $name: <$kind as Kind>::Value,)*
-            $(pub(crate) $bare: Option<<$bare_kind as Kind>::Value>,)*
+        /// The checked value of each option.
+        #[derive(Clone, PartialEq, Eq, Hash)]
+        pub(crate) struct Options {
+            $(pub(crate) $name: value!($kind $default),)*
         }
 
         /// The row of each option.
@@ -46,16 +164,8 @@ macro_rules! options {
                 kind: $kind::SHOWN,
                 about: $about,
                 allowed: $allowed,
-                default: Some($default),
+                default: default!($default),
                 secret: $kind::SECRET,
-            };)*
-            $(pub(crate) const $bare: StoreOption = StoreOption {
-                name: stringify!($bare),
-                kind: $bare_kind::SHOWN,
-                about: $bare_about,
-                allowed: $bare_allowed,
-                default: None,
-                secret: $bare_kind::SECRET,
             };)*
         }
 
@@ -64,24 +174,19 @@ macro_rules! options {
             pub(crate) fn read(&mut self, name: &str, text: &str, origin: Origin) -> Option<Result<(), Error>> {
                 match name {
                     $(stringify!($name) => Some(self.$name.read(&row::$name, text, origin)),)*
-                    $(stringify!($bare) => Some(self.$bare.read(&row::$bare, text, origin)),)*
                     _ => None,
                 }
             }
 
             /// Checks the given values and adds the defaults.
-            pub(crate) fn settle(&self) -> Result<Settled, Error> {
-                Ok(Settled {
-                    $($name: self.$name.settle_or_default(&row::$name)?,)*
-                    $($bare: self.$bare.settle(&row::$bare)?,)*
-                })
+            pub(crate) fn resolve(&self) -> Result<Options, Error> {
+                Ok(Options { $($name: resolve!(self.$name, row::$name, $default),)* })
             }
 
             /// Whether the URL or the code set the option of that name.
             pub(crate) fn is_given(&self, name: &str) -> bool {
                 match name {
                     $(stringify!($name) => self.$name.any().is_some(),)*
-                    $(stringify!($bare) => self.$bare.any().is_some(),)*
                     _ => false,
                 }
             }
@@ -89,27 +194,18 @@ macro_rules! options {
             /// Adds the given values to a `Debug` output.
             pub(crate) fn debug(&self, out: &mut fmt::DebugStruct<'_, '_>) {
                 $(self.$name.debug(&row::$name, out);)*
-                $(self.$bare.debug(&row::$bare, out);)*
             }
         }
 
         impl RedisOptions {
             /// Every option, with its purpose, its range and its default.
-            pub const ALL: &[StoreOption] = &[$(row::$name,)* $(row::$bare,)*];
+            pub const ALL: &[StoreOption] = &[$(row::$name,)*];
 
             $(
                 #[doc = $about]
-                #[doc = concat!("\n\nAllowed: ", $allowed, ". Unless told otherwise: ", $default, ".")]
+                #[doc = concat!("\n\nAllowed: ", $allowed, ". Default: ", stringify!($default), ".")]
                 pub fn $name(mut self, $name: $argument) -> Self {
                     self.values.$name.put($name.into());
-                    self
-                }
-            )*
-            $(
-                #[doc = $bare_about]
-                #[doc = concat!("\n\nAllowed: ", $bare_allowed, ". Unless told otherwise there is none.")]
-                pub fn $bare(mut self, $bare: $bare_argument) -> Self {
-                    self.values.$bare.put($bare.into());
                     self
                 }
             )*
@@ -118,72 +214,68 @@ macro_rules! options {
 }
 
 options! {
-    with a default {
-        deadline(Duration): Time, "1ms to 60s", default "50ms",
-            "How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is \
-             answered by the outage policy.";
-        outage(Outage): Choice, "fallback, allow or deny", default "fallback",
-            "What a policy answers while Redis cannot be asked, unless the policy has an answer of its own.";
-        fallback_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
-            "Which part of each limit this process admits by itself while Redis cannot be asked and the outage policy is fallback; \
-             one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
-        first_connect_max(Duration): Time, "0 (no longer than the deadline), or 1ms to 60s", default "1s",
-            "For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first \
-             connection instead of being answered by the outage policy; then they have their deadline. It ends at once when \
-             Redis refuses or fails.";
-        denial_cache_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
-            "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
-             It ends at once when this process gives something back, and when the server tells that another one did, which may \
-             fail: then after this time at the latest.";
-        prefix(impl Into<Box<str>>): Prefix, "1 to 64 letters, digits and -._~@:/+=,;!$&'()*|", default "polylimit",
-            "What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.";
-        db(u32): Count, "0 to 2147483647", default "0",
-            "The number of the database; a cluster has only 0.";
-        client_name(impl Into<Box<str>>): ClientName, "1 to 64 printable ASCII characters without spaces", default "polylimit",
-            "The name of the connections, as CLIENT LIST of the server shows it.";
-        max_in_flight(u32): Count, "1 to 1000000", default "16384",
-            "How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without waiting.";
-        max_outstanding_bytes(usize): Size, "64KiB to 1024MiB", default "16MiB",
-            "How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without \
-             waiting.";
-        max_connection_age(Duration): Time, "0 (never), or 1s to 24h", default "10m",
-            "How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at \
-             random.";
-        breaker_failures(u32): Count, "1 to 1000", default "3",
-            "After how many failures in a row Redis is no longer asked, but probed now and then.";
-        reconnect_min(Duration): Time, "1ms to 60s", default "5ms",
-            "The longest wait before the first attempt to connect again; it doubles with each attempt, up to `reconnect_max`.";
-        reconnect_max(Duration): Time, "1ms to 60s", default "200ms",
-            "The longest wait between attempts to connect again; at least `reconnect_min`.";
-        keepalive(Duration): Time, "1s to 1h", default "15s",
-            "How long a connection may be silent before the system probes whether the other side is still there.";
-        doctor_after(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
-            "How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits \
-             from being held is told as an event. Of limiters that share connections, the first to be due does so for all.";
-        topology_refresh(Duration): Time, "1s to 1h", default "30s",
-            "How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with \
-             Sentinel or a cluster.";
-    }
+    deadline(Duration): Time, "1ms to 60s", default "50ms",
+        "How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is \
+         answered by the outage policy.";
+    outage(Outage): Choice, "fallback, allow or deny", default "fallback",
+        "What a policy answers while Redis is unavailable, unless the policy has an answer of its own.";
+    fallback_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
+        "Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback; \
+         one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
+    first_connect_max(Duration): Time, "0 (no longer than the deadline), or 1ms to 60s", default "1s",
+        "For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first \
+         connection instead of being answered by the outage policy; then they have their deadline. It ends at once when \
+         Redis refuses or fails.";
+    denial_cache_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
+        "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
+         It ends at once when this process gives something back, and when the server tells that another one did, which may \
+         fail: then after this time at the latest.";
+    prefix(impl Into<Box<str>>): Prefix, "1 to 64 letters, digits and -._~@:/+=,;!$&'()*|", default "polylimit",
+        "What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.";
+    db(u32): Count, "0 to 2147483647", default "0",
+        "The number of the database; a cluster has only 0.";
+    client_name(impl Into<Box<str>>): ClientName, "1 to 64 printable ASCII characters without spaces", default "polylimit",
+        "The name of the connections, as CLIENT LIST of the server shows it.";
+    max_in_flight(u32): Count, "1 to 1000000", default "16384",
+        "How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without waiting.";
+    max_outstanding_bytes(usize): Size, "64KiB to 1024MiB", default "16MiB",
+        "How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without \
+         waiting.";
+    max_connection_age(Duration): Time, "0 (never), or 1s to 24h", default "10m",
+        "How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at \
+         random.";
+    breaker_failures(u32): Count, "1 to 1000", default "3",
+        "After how many failures in a row Redis is no longer asked, but probed now and then.";
+    reconnect_min(Duration): Time, "1ms to 60s", default "5ms",
+        "The longest wait before the first attempt to connect again; it doubles with each attempt, up to `reconnect_max`.";
+    reconnect_max(Duration): Time, "1ms to 60s", default "200ms",
+        "The longest wait between attempts to connect again; at least `reconnect_min`.";
+    keepalive(Duration): Time, "1s to 1h", default "15s",
+        "How long a connection may be silent before the system probes whether the other side is still there.";
+    doctor_after(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
+        "How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits \
+         from being held is told as an event. Of limiters that share connections, the first to be due does so for all.";
+    topology_refresh(Duration): Time, "1s to 1h", default "30s",
+        "How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with \
+         Sentinel or a cluster.";
 
-    without a default {
-        username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes",
-            "The user to authenticate as; needs a password. It is never shown.";
-        password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes",
-            "The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown.";
-        key_secret(impl Into<Box<str>>): Hidden, "1 to 16384 bytes",
-            "A secret with which the keys that are stored as a hash are hashed, so that nobody can try guesses on what Redis \
-             holds; 16 random bytes or more are advised. All processes need the same. It is never shown.";
-        tls_ca(impl Into<PathBuf>): File, "the path of a file",
-            "A PEM file with the certificates to trust, in place of the system's; only with TLS.";
-        tls_cert(impl Into<PathBuf>): File, "the path of a file",
-            "A PEM file with the certificate, and its chain, that the server asks for; needs `tls_key`; only with TLS.";
-        tls_key(impl Into<PathBuf>): File, "the path of a file",
-            "A PEM file with the private key of `tls_cert`; only with TLS.";
-        tls_server_name(impl Into<Box<str>>): HostName, "a host name or an IP address",
-            "The name that the server's certificate has to hold, in place of the host that is connected to; only with TLS.";
-        sentinel_username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes",
-            "The user to authenticate as at the sentinels; needs `sentinel_password`; only with Sentinel. It is never shown.";
-        sentinel_password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes",
-            "The password to authenticate with at the sentinels; only with Sentinel. It is never shown.";
-    }
+    username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
+        "The user to authenticate as; needs a password. It is never shown.";
+    password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
+        "The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown.";
+    key_secret(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
+        "A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be compared with \
+         those of guessed keys; 16 random bytes or more are advised. All processes need the same. It is never shown.";
+    tls_ca(impl Into<PathBuf>): File, "the path of a file", default none,
+        "A PEM file with the certificates to trust, in place of the system's; only with TLS.";
+    tls_cert(impl Into<PathBuf>): File, "the path of a file", default none,
+        "A PEM file with the certificate, and its chain, that the server asks for; needs `tls_key`; only with TLS.";
+    tls_key(impl Into<PathBuf>): File, "the path of a file", default none,
+        "A PEM file with the private key of `tls_cert`; only with TLS.";
+    tls_server_name(impl Into<Box<str>>): HostName, "a host name or an IP address", default none,
+        "The name that the server's certificate has to hold, in place of the host that is connected to; only with TLS.";
+    sentinel_username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
+        "The user to authenticate as at the sentinels; needs `sentinel_password`; only with Sentinel. It is never shown.";
+    sentinel_password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
+        "The password to authenticate with at the sentinels; only with Sentinel. It is never shown.";
 }

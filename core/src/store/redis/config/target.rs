@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::store::redis::config::secret::Secret;
-
 /// A host and a port. An IPv6 address has no brackets here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
@@ -12,24 +10,21 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
 }
 
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
-}
-
 /// The servers to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoints {
-    /// One server.
     Tcp(Endpoint),
     /// One server on this host, by the path of its socket.
     Unix(PathBuf),
     /// The primary of a service, as the sentinels report it.
-    Sentinel { service: Box<str>, sentinels: Box<[Endpoint]> },
+    Sentinel {
+        service: Box<str>,
+        sentinels: Box<[Endpoint]>,
+    },
     /// A cluster, found through some of its nodes.
-    Cluster { seeds: Box<[Endpoint]> },
+    Cluster {
+        seeds: Box<[Endpoint]>,
+    },
 }
 
 /// The address in the URL; user info is stored as options.
@@ -39,6 +34,28 @@ pub(crate) struct Location {
     pub(crate) tls: bool,
 }
 
+/// Text that `Debug` prints as `***`. It has no `Display`, so that it cannot get into a message by mistake.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Secret(Box<str>);
+
+impl Secret {
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Box<str>> for Secret {
+    fn from(text: Box<str>) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
 /// The credentials. Without a user name they belong to the default user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Credentials {
@@ -46,12 +63,10 @@ pub(crate) struct Credentials {
     pub(crate) password: Secret,
 }
 
-/// The TLS options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tls {
     /// The trusted authorities, in place of the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// The client certificate.
     pub(crate) identity: Option<Identity>,
     /// The name to verify in place of the host's.
     pub(crate) server_name: Option<Box<str>>,
@@ -73,4 +88,18 @@ pub(crate) struct Target {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) sentinel_credentials: Option<Credentials>,
     pub(crate) database: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_neither_text_nor_length() {
+        for text in ["", "a", "correct horse battery staple"] {
+            let secret = Secret::from(Box::from(text));
+            assert_eq!(format!("{secret:?} {:#?}", Some(&secret)), "*** Some(\n    ***,\n)");
+            assert_eq!(secret.reveal(), text);
+        }
+    }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::rules::request::Request;
 use crate::store::redis::keys::*;
-use crate::store::redis::transport::slot::slot;
+use crate::store::redis::transport::cluster_slots::slot;
 
 fn encoder(secret: Option<&str>) -> KeyEncoder {
     KeyEncoder::new("polylimit", secret.map(|text| Secret::from(Box::from(text))).as_ref())

@@ -24,6 +24,12 @@ pub(crate) struct LeaseKey {
     pub(crate) hash: u64,
 }
 
+impl LeaseKey {
+    pub(crate) fn of(request: StoreRequest<'_>, hash: u64) -> Self {
+        Self { id: request.id, key: request.key.into(), hash }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct KeyLease {
     pub(crate) lease_key: LeaseKey,
@@ -302,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_held_is_forgotten_when_more_is_taken() {
+    fn held_units_are_kept_when_more_are_taken() {
         let now_us = 0;
         let lease_key = LeaseKey { id: PolicyId(0), key: b"key".as_slice().into(), hash: 0 };
         let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();

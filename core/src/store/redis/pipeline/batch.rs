@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::rules::transition::Operation;
+use crate::runtime::monotonic;
 use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
 use crate::store::redis::script::call::{self, PolicyCall};
 use crate::store::redis::transport::failure::Failure;
@@ -90,7 +91,6 @@ impl Command {
         }
     }
 
-    /// Splits the command into one for each entry.
     pub(crate) fn split(self) -> impl Iterator<Item = Self> {
         let Self { call, slot, asking, entries } = self;
         entries.into_iter().map(move |entry| Self {
@@ -111,7 +111,6 @@ impl Command {
     }
 }
 
-/// Groups operations into commands.
 pub(crate) fn commands(operations: &mut Vec<Arc<PendingOperation>>) -> Vec<Command> {
     if operations.len() == 1
         && let Some(operation) = operations.pop()
@@ -183,5 +182,49 @@ impl Grouping {
             others.insert_unique(hash, made, |&at| hash_of(&commands[at]));
         }
         made
+    }
+}
+
+/// A command in flight.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) command: Command,
+    pub(crate) nonce: [u8; 6],
+    pub(crate) sent: Instant,
+    /// The position of its end in all bytes written to the connection: if fewer were written, it cannot have run.
+    pub(crate) ends_at: u64,
+    /// The number of its batch.
+    pub(crate) batch: u64,
+    /// The number of replies that precede its own.
+    pub(crate) skip: u8,
+    /// The next deadline of its operations; `None` when all are answered.
+    pub(crate) expires: Option<Instant>,
+    overdue: bool,
+}
+
+impl InFlight {
+    pub(crate) fn new(command: Command, nonce: [u8; 6], ends_at: u64, batch: u64) -> Self {
+        let (skip, expires) = (u8::from(command.asking), command.deadline());
+        Self { command, nonce, sent: monotonic::now(), ends_at, batch, skip, expires, overdue: false }
+    }
+
+    /// Passes the operations whose deadline has passed to `give_out`; returns whether they are the first of this
+    /// command.
+    pub(crate) fn expire(&mut self, now: Instant, mut give_out: impl FnMut(&Arc<PendingOperation>)) -> bool {
+        if self.expires.is_none_or(|expires| expires > now) {
+            return false;
+        }
+        let (mut next, mut first) = (None::<Instant>, false);
+        for operation in self.command.operations() {
+            if operation.deadline() > now {
+                next = Some(next.map_or(operation.deadline(), |next| next.min(operation.deadline())));
+            } else {
+                first = !self.overdue;
+                give_out(operation);
+            }
+        }
+        self.expires = next;
+        self.overdue = true;
+        first
     }
 }

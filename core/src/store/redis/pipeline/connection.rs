@@ -17,21 +17,17 @@ use tokio::time::{Sleep, sleep_until};
 use crate::rules::decision::Degradation;
 use crate::runtime::clock::ManualClock;
 use crate::runtime::monotonic;
-use crate::store::redis::pipeline::batch::{self, Command};
-use crate::store::redis::pipeline::in_flight::InFlight;
-use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::store::redis::pipeline::batch::{self, Command, InFlight};
+use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::server::ServerState;
 use crate::store::redis::script::call::{CallHeader, CommandBuffer, ScriptReference};
-use crate::store::redis::script::reply::{self, read_reply};
-use crate::store::redis::transport::failure::{Failure, Refusal};
-use crate::store::redis::transport::resp::{self, Reply};
+use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::resp;
 use crate::store::redis::transport::stream::Stream;
 
 /// The maximum number of batches in flight. Operations that arrive meanwhile stay queued and share the next batch: the
 /// busier the server, the larger the batches.
 const MAX_BATCHES: u64 = 4;
-/// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 128;
 /// Fewer operations are not split into two batches. Splitting lets the server work on one batch while the other is
 /// answered.
@@ -86,11 +82,12 @@ pub(crate) struct Connection {
     timer_set_for: Option<Instant>,
     /// The number of consecutive calls without a reply in time.
     timeouts: u32,
-    has_decided: bool,
+    /// Whether the server has decided anything over this connection.
+    pub(crate) has_decided: bool,
     last_used: Instant,
     retires_at: Option<Instant>,
     /// Nothing more is sent; the connection ends as soon as every operation in flight is answered.
-    leaving: Option<End>,
+    pub(crate) leaving: Option<End>,
     next_nonce: u64,
 }
 
@@ -122,16 +119,6 @@ impl Connection {
         }
     }
 
-    /// Whether the server has decided anything over this connection.
-    pub(crate) fn has_decided(&self) -> bool {
-        self.has_decided
-    }
-
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.is_some()
-    }
-
-    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let flying = self.flights.iter().flat_map(|in_flight| in_flight.command.operations());
         for operation in flying.chain(self.later.iter().map(|(_, operation)| operation)) {
@@ -141,7 +128,7 @@ impl Connection {
 
     /// Whether a caller waits for an answer from this connection.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.flights.iter().any(|in_flight| in_flight.expires().is_some()) || !self.later.is_empty()
+        self.flights.iter().any(|in_flight| in_flight.expires.is_some()) || !self.later.is_empty()
     }
 
     /// Ends the connection as soon as every operation in flight is answered.
@@ -149,7 +136,6 @@ impl Connection {
         self.leaving.get_or_insert(End::Retired);
     }
 
-    /// Sends and receives until the connection ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.server.task.register(cx.waker());
         let (end, reason) = match ready!(self.poll_end(cx)) {
@@ -169,7 +155,7 @@ impl Connection {
             if self.flights.is_empty() && now - self.last_used > IDLE && self.stream.is_finished() {
                 return Poll::Ready(Ok(End::Broken));
             }
-            self.look_around(now);
+            self.check_lifetime(now);
             self.fill(now);
             self.write(cx)?;
             match self.read(cx)? {
@@ -185,7 +171,8 @@ impl Connection {
                 }
             }
             let now = monotonic::now();
-            if self.is_overdue(now) && self.read_unseen()? {
+            let is_overdue = |in_flight: &InFlight| in_flight.expires.is_some_and(|expires| expires <= now);
+            if self.flights.iter().any(is_overdue) && self.read_unseen()? {
                 continue;
             }
             self.expire(now)?;
@@ -204,7 +191,7 @@ impl Connection {
     }
 
     /// Decides whether the connection has to end.
-    fn look_around(&mut self, now: Instant) {
+    fn check_lifetime(&mut self, now: Instant) {
         if self.leaving.is_none() {
             if self.server.is_closed() {
                 self.leaving = Some(End::Closed);
@@ -217,14 +204,14 @@ impl Connection {
     /// The reason to end the connection now, if there is one: no caller waits for it any more. An overdue reply may
     /// never arrive.
     fn end(&self) -> Option<End> {
-        let is_over = |in_flight: &InFlight| in_flight.expires().is_none();
+        let is_over = |in_flight: &InFlight| in_flight.expires.is_none();
         let leaving = self.leaving.filter(|_| self.flights.iter().all(is_over))?;
         Some(if self.flights.is_empty() { leaving } else { End::Broken })
     }
 
     /// The next time at which there is work even if nothing arrives.
     fn next_moment(&self) -> Option<Instant> {
-        let flights = self.flights.iter().filter_map(InFlight::expires).min();
+        let flights = self.flights.iter().filter_map(|in_flight| in_flight.expires).min();
         let later = self.later.iter().map(|(at, _)| *at).min();
         let queued = self.server.queue.next_deadline();
         [flights, later, queued, self.retires_at.filter(|_| self.leaving.is_none())]
@@ -234,7 +221,7 @@ impl Connection {
     }
 
     /// Moves due retries to the front of the queue, so that the queue alone handles their deadlines.
-    fn requeue(&mut self, now: Instant) {
+    fn requeue_due(&mut self, now: Instant) {
         if self.later.iter().any(|(at, _)| *at <= now) {
             let all = std::mem::take(&mut self.later).into_iter();
             let (due, later): (Vec<_>, _) = all.partition(|(at, _)| *at <= now);
@@ -245,7 +232,7 @@ impl Connection {
 
     /// Sends queued operations, as long as more batches may be in flight.
     fn fill(&mut self, now: Instant) {
-        self.requeue(now);
+        self.requeue_due(now);
         self.server.queue.expire(now, Failure::not_applied(Degradation::Late));
         let most = (self.server.queue.len() / 2).clamp(MIN_OPERATIONS, MAX_OPERATIONS);
         while self.leaving.is_none() && self.batches_under_way() < MAX_BATCHES {
@@ -268,7 +255,8 @@ impl Connection {
     }
 
     fn send(&mut self, command: Command, script: ScriptReference) {
-        let nonce = nonce(self.next_nonce);
+        // The reply has to echo it: it differs for every call over a connection, and rarely equals that of another one.
+        let [_, _, nonce @ ..] = self.next_nonce.to_be_bytes();
         self.next_nonce = self.next_nonce.wrapping_add(1);
         let deadline_us = command.deadline().and_then(|deadline| self.server.time.at(deadline));
         let header = CallHeader {
@@ -286,7 +274,6 @@ impl Connection {
         self.flights.push_back(InFlight::new(command, nonce, ends_at, self.batches));
     }
 
-    /// Writes as much as the stream accepts.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {
         let broken = |_| Degradation::ConnectionLost;
         if self.is_all_out() {
@@ -363,11 +350,6 @@ impl Connection {
         Ok(if self.has_more { Read::Enough } else { Read::All })
     }
 
-    /// Whether a deadline of an operation in flight has passed.
-    fn is_overdue(&self, now: Instant) -> bool {
-        self.flights.iter().filter_map(InFlight::expires).any(|expires| expires <= now)
-    }
-
     /// Reads what has arrived while this thread was busy with other work, for which the server is not at fault. Returns
     /// whether there was anything.
     fn read_unseen(&mut self) -> Result<bool, Degradation> {
@@ -380,45 +362,6 @@ impl Connection {
         self.has_more = true;
         Ok(true)
     }
-
-    /// Answers the oldest command in flight.
-    fn replied(&mut self, reply: Reply<'_>) -> Result<(), Degradation> {
-        let Some(mut in_flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
-        if in_flight.skip > 0 {
-            in_flight.skip -= 1;
-            self.flights.push_front(in_flight);
-            return Ok(());
-        }
-        self.timeouts = 0;
-        match reply {
-            Reply::Line(value) => {
-                if let Err(error) = value.extract_error() {
-                    self.refused(in_flight.command, Refusal::read(&error));
-                    return Ok(());
-                }
-            }
-            Reply::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
-                Ok(reply::Reply::Decided { now_us, entries }) => {
-                    self.has_decided = true;
-                    // With a manual clock the reply does not contain the server's time.
-                    if self.server.context.manual.is_none() {
-                        self.server.time.learn(now_us, in_flight.sent, self.last_used);
-                    }
-                    self.server.succeeded();
-                    return Self::decided(&in_flight.command, now_us, entries);
-                }
-                Ok(reply::Reply::Late { server_now_us }) => {
-                    self.server.time.learn(server_now_us, in_flight.sent, self.last_used);
-                    self.again(in_flight.command, Failure::not_applied(Degradation::Late));
-                    return Ok(());
-                }
-                Err(_) => {}
-            },
-        }
-        // The script ran, but its reply is not valid.
-        in_flight.command.answer(Failure::unknown(Degradation::Protocol));
-        Err(Degradation::Protocol)
-    }
 }
 
 impl Drop for Connection {
@@ -430,10 +373,4 @@ impl Drop for Connection {
         }
         self.leave(End::Closed, Degradation::ConnectionLost);
     }
-}
-
-/// A value that the reply has to echo: different for every call over a connection, and rarely equal on two connections.
-fn nonce(number: u64) -> [u8; 6] {
-    let [_, _, nonce @ ..] = number.to_be_bytes();
-    nonce
 }

@@ -1,8 +1,8 @@
-//! A pending operation.
+//! A pending operation, and the limiter that it belongs to: a bound on its pending operations, and its counters.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -11,11 +11,11 @@ use atomic_waker::AtomicWaker;
 
 use crate::rules::decision::Degradation;
 use crate::runtime::park;
-use crate::store::redis::pipeline::limits::{Member, Permit};
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::Replied;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
+use crate::store::stats::Counters;
 
 /// The store's answer, or why there is none.
 pub(crate) type Reply = Result<Replied, Failure>;
@@ -87,14 +87,13 @@ impl PendingOperation {
         let _ = self.brought_forward.set(deadline.min(self.until));
     }
 
-    /// The limiter that submitted it.
     pub(crate) fn member(&self) -> &Member {
-        self.permit.member()
+        &self.permit.of
     }
 
     /// Answers the operation if it belongs to this limiter, which is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        if !self.in_background && Arc::ptr_eq(self.permit.member(), member) {
+        if !self.in_background && Arc::ptr_eq(&self.permit.of, member) {
             self.answer(Err(ENDED));
         }
     }
@@ -158,5 +157,86 @@ impl Future for PendingReply {
         }
         // The answer may have arrived in between.
         operation.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
+    }
+}
+
+/// The approximate memory of an operation besides its key, in bytes.
+const OPERATION_BYTES: usize = 256;
+
+/// A limiter, as a user of connections.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// The number of pending operations, and their memory.
+    operations: AtomicUsize,
+    bytes: AtomicUsize,
+    pub(crate) most_operations: usize,
+    most_bytes: usize,
+    closed: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+/// The permit of one operation, released when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    of: Arc<Member>,
+    bytes: usize,
+}
+
+impl Member {
+    pub(crate) fn new(most_operations: usize, most_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            operations: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            most_operations,
+            most_bytes,
+            closed: AtomicBool::new(false),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The permit for an operation with a key of that length; `None` at the bound, where an operation is refused at
+    /// once.
+    pub(crate) fn permit(self: &Arc<Self>, key_length: usize) -> Option<Permit> {
+        let bytes = OPERATION_BYTES + key_length;
+        let operations_before = self.operations.fetch_add(1, Ordering::Relaxed);
+        let bytes_before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let permit = Permit { of: Arc::clone(self), bytes };
+        // A permit beyond the bound is released as it is dropped.
+        (operations_before < self.most_operations && bytes_before + bytes <= self.most_bytes)
+            .then_some(permit)
+    }
+
+    /// The limiter is closed: its callers wait no longer.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.of.operations.fetch_sub(1, Ordering::Relaxed);
+        self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operation_beyond_a_bound_is_refused_until_another_ends() {
+        let member = Member::new(2, 2 * OPERATION_BYTES + 10);
+        let first = member.permit(5).unwrap();
+        assert!(member.permit(6).is_none());
+        let second = member.permit(5).unwrap();
+        assert!(member.permit(0).is_none());
+        drop(first);
+        let third = member.permit(5).unwrap();
+        drop((second, third));
+        assert!(member.permit(OPERATION_BYTES).is_some());
     }
 }

@@ -1,14 +1,20 @@
 //! The queued operations, ordered by deadline: this is the order of arrival, except for operations that were queued
-//! elsewhere before.
+//! elsewhere before. A queued operation is answered when its deadline passes, whatever the task awaits.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
+use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
+use tokio::time::sleep_until;
 
-use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::PendingOperation;
+use crate::runtime::monotonic;
+use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::transport::failure::Failure;
 
 #[derive(Debug, Default)]
@@ -46,7 +52,6 @@ impl Queue {
         waiting.make_contiguous().sort_by_key(|operation| operation.deadline());
     }
 
-    /// Takes all of them.
     pub(crate) fn take_all(&self) -> VecDeque<Arc<PendingOperation>> {
         std::mem::take(&mut *self.waiting.lock())
     }
@@ -63,7 +68,6 @@ impl Queue {
         }
     }
 
-    /// The deadline of the first operation.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.lock().front().map(|first| first.deadline())
     }
@@ -76,14 +80,12 @@ impl Queue {
         self.waiting.lock().is_empty()
     }
 
-    /// Answers the queued operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         for operation in &*self.waiting.lock() {
             operation.end_waiting(member);
         }
     }
 
-    /// Answers all queued operations with a failure.
     pub(crate) fn answer_all(&self, failure: Failure) {
         for operation in self.take_all() {
             operation.answer(Err(failure));
@@ -110,6 +112,73 @@ impl Queue {
             operation.answer(Err(failure));
         }
         next
+    }
+}
+
+/// Awaits a future until the flag is set; the task has to be woken after that.
+pub(crate) async fn run_unless(flag: &AtomicBool, future: impl Future<Output = ()>) {
+    let mut future = pin!(future);
+    poll_fn(|cx| if flag.load(Ordering::Acquire) { Poll::Ready(()) } else { future.as_mut().poll(cx) }).await;
+}
+
+/// Awaits a future and meanwhile answers every queued operation whose deadline passes with `late`. An operation that
+/// arrives in the queue wakes the task, which polls the future as well.
+pub(crate) async fn with_deadlines<F: Future>(
+    queue: &Queue,
+    task: &AtomicWaker,
+    late: Failure,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut timer = pin!(sleep_until(monotonic::now().into()));
+    poll_fn(|cx| {
+        task.register(cx.waker());
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(output);
+        }
+        while let Some(next) = queue.expire(monotonic::now(), late) {
+            timer.as_mut().reset(next.into());
+            if timer.as_mut().poll(cx).is_pending() {
+                break;
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// The time that callers give the first connection to a server, which may be longer than their deadline. It ends early
+/// when the server has decided once or has failed.
+#[derive(Debug)]
+pub(crate) struct FirstConnectWindow {
+    lasts: AtomicBool,
+    pub(crate) until: Instant,
+}
+
+impl FirstConnectWindow {
+    pub(crate) fn new(until: Instant) -> Self {
+        Self { lasts: AtomicBool::new(monotonic::now() < until), until }
+    }
+
+    /// Until when callers wait at least; `None` when that time has ended.
+    #[inline]
+    pub(crate) fn until(&self) -> Option<Instant> {
+        (self.lasts() && monotonic::now() < self.until).then_some(self.until)
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(monotonic::now()))
+    }
+
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Acquire)
+    }
+
+    /// Ends the time; returns whether it had lasted until now.
+    #[inline]
+    pub(crate) fn end(&self) -> bool {
+        self.lasts() && self.lasts.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -145,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_from_elsewhere_does_not_wait_behind_later_deadlines() {
+    fn operation_queued_elsewhere_before_is_placed_by_its_deadline() {
         let now = Instant::now();
         let made = [50, 70, 60, 40, 60].map(|ms| operation(now + ms * MS));
         let queue = Queue::default();

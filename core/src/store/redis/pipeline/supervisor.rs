@@ -18,11 +18,9 @@ use crate::runtime::driver;
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::pipeline::circuit_breaker::Admission;
 use crate::store::redis::pipeline::connection::{Connection, End};
-use crate::store::redis::pipeline::context::Context;
-use crate::store::redis::pipeline::deadlines::with_deadlines;
-use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::pipeline::server::{Redirect, ServerState};
+use crate::store::redis::pipeline::pending::{Member, PendingOperation};
+use crate::store::redis::pipeline::queue::{run_unless, with_deadlines};
+use crate::store::redis::pipeline::server::{Context, Redirect, ServerState};
 use crate::store::redis::transport::connect::{Address, Connected};
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::stream::Stream;
@@ -87,19 +85,16 @@ impl ConnectionSupervisor {
         self.held.0.server.first_connect.until()
     }
 
-    /// Whether a caller waits for an answer.
     pub(crate) fn is_waited_for(&self) -> bool {
         let Held(shared) = &*self.held;
         !shared.server.queue.is_empty()
             || shared.connection.lock().as_ref().is_some_and(Connection::is_waited_for)
     }
 
-    /// Whether both are handles of the same task.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.held, &other.held)
     }
 
-    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let Held(shared) = &*self.held;
         // Operations move between the connection and the queue only under this lock.
@@ -176,27 +171,13 @@ impl Shared {
     }
 }
 
-/// The result of using one connection.
-struct Served {
-    end: End,
-    /// Whether the server decided anything over it.
-    has_decided: bool,
-    /// The new address of the server, if that is why it ended.
-    moved: Option<Endpoint>,
-}
-
 /// The connection task. When it is dropped, also with its runtime, all of its operations are answered.
 struct Task(Arc<Shared>);
 
 impl Task {
     async fn run(self) {
         let shared = Arc::clone(&self.0);
-        let mut driving = pin!(self.drive());
-        // The task polls this whenever there may be work.
-        poll_fn(
-            |cx| if shared.cut.load(Ordering::Acquire) { Poll::Ready(()) } else { driving.as_mut().poll(cx) },
-        )
-        .await;
+        run_unless(&shared.cut, self.drive()).await;
     }
 
     async fn drive(self) {
@@ -204,13 +185,13 @@ impl Task {
         let context = &*shared.server.context;
         // The number of consecutive failed attempts.
         let mut failed = 0;
-        let mut told = context.switches.told();
+        let mut events = context.switches.events();
         let mut moved_to = None;
         loop {
             if !self.with_deadlines(self.wanted()).await {
                 return;
             }
-            told.forget();
+            events.discard();
             let longest = shared.server.first_connect.left();
             let connecting = context.connector.connect(
                 &shared.server.address,
@@ -227,11 +208,8 @@ impl Task {
                     }
                     context.switches.listen(&context.connector, &shared.server.address);
                     let every = context.topology_refresh;
-                    let moved = context.connector.moved(&shared.server.address, primary, &mut told, every);
-                    let Some(Served { end, has_decided, moved: to }) = self.serve(moved).await else {
-                        return;
-                    };
-                    moved_to = to;
+                    let moved = context.connector.moved(&shared.server.address, primary, &mut events, every);
+                    let Some((end, has_decided)) = self.serve(moved, &mut moved_to).await else { return };
                     if end == End::Closed {
                         return;
                     }
@@ -262,27 +240,30 @@ impl Task {
         is_open
     }
 
-    /// Uses the connection until it ends, or until the server has moved to another address.
-    async fn serve(&self, moved: impl Future<Output = Endpoint>) -> Option<Served> {
+    /// Uses the connection until it ends, or until the server has moved to another address. Returns why it ended, and
+    /// whether the server decided anything over it.
+    async fn serve(
+        &self,
+        moved: impl Future<Output = Endpoint>,
+        moved_to: &mut Option<Endpoint>,
+    ) -> Option<(End, bool)> {
         let shared = &*self.0;
         let mut moved = pin!(moved);
-        let mut moved_to = None;
         poll_fn(|cx| {
             shared.has_thread.store(driver::is_own_thread(), Ordering::Relaxed);
             let mut held = shared.connection.lock();
             let Some(connection) = held.as_mut() else { return Poll::Ready(None) };
-            if !connection.is_leaving()
+            if connection.leaving.is_none()
                 && let Poll::Ready(to) = moved.as_mut().poll(cx)
             {
-                moved_to = Some(to);
+                *moved_to = Some(to);
                 connection.retire();
             }
             let end = ready!(connection.poll(cx));
             // From here on no caller sends over it.
             let served = held.take();
             drop(held);
-            let has_decided = served.as_ref().is_some_and(Connection::has_decided);
-            Poll::Ready(served.map(|_| Served { end, has_decided, moved: moved_to.take() }))
+            Poll::Ready(served.map(|connection| (end, connection.has_decided)))
         })
         .await
     }

@@ -6,11 +6,8 @@
 //! others.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -22,17 +19,13 @@ use tokio::time::sleep;
 use crate::rules::decision::Degradation;
 use crate::runtime::monotonic;
 use crate::store::redis::config::target::Endpoint;
-use crate::store::redis::pipeline::context::Context;
-use crate::store::redis::pipeline::deadlines::{FirstConnectWindow, with_deadlines};
-use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::pipeline::queue::Queue;
-use crate::store::redis::pipeline::server::Redirect;
+use crate::store::redis::pipeline::pending::{Member, PendingOperation};
+use crate::store::redis::pipeline::queue::{FirstConnectWindow, Queue, run_unless, with_deadlines};
+use crate::store::redis::pipeline::server::{Context, Redirect};
 use crate::store::redis::pipeline::supervisor::ConnectionSupervisor;
 use crate::store::redis::transport::cluster_slots::{self, Slots};
-use crate::store::redis::transport::connect::Address;
+use crate::store::redis::transport::connect::{Address, happy_eyeballs};
 use crate::store::redis::transport::failure::Failure;
-use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
 
 /// The minimum pause between two reads of the table.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
@@ -55,14 +48,11 @@ struct Shared {
     /// Operations whose slot has no known owner.
     unrouted: Queue,
     first_connect: FirstConnectWindow,
-    /// Until when callers wait for the first connection to a node.
-    first_until: Instant,
     task: AtomicWaker,
     outdated: Notify,
     closed: AtomicBool,
 }
 
-/// The owners of the slots.
 #[derive(Debug, Default)]
 struct Table {
     slots: Slots,
@@ -84,12 +74,11 @@ impl Cluster {
             runtime: tokio::runtime::Handle::current(),
             unrouted: Queue::default(),
             first_connect: FirstConnectWindow::new(first_until),
-            first_until,
             task: AtomicWaker::new(),
             outdated: Notify::new(),
             closed: AtomicBool::new(false),
         });
-        tokio::spawn(Refreshing(Arc::clone(&shared)).run());
+        tokio::spawn(RefreshTask(Arc::clone(&shared)).run());
         Self { shared }
     }
 
@@ -110,7 +99,6 @@ impl Cluster {
         self.shared.table.load().supervisors.iter().all(ConnectionSupervisor::is_healthy)
     }
 
-    /// Answers the pending operations of a limiter that is closed.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         let supervisors: Vec<_> = self.shared.supervisors.lock().values().cloned().collect();
         for supervisor in supervisors {
@@ -176,7 +164,6 @@ impl Shared {
         }
     }
 
-    /// Submits the operations that had no known owner.
     fn submit_again(&self) {
         for operation in self.unrouted.take_all() {
             self.submit(Arc::clone(&operation));
@@ -194,7 +181,7 @@ impl Shared {
                 Address::Tcp(node.clone()),
                 Arc::clone(&self.context),
                 Some(redirect),
-                self.first_until,
+                self.first_connect.until,
             )
         };
         let supervisor = supervisors.entry(node.clone()).or_insert_with(made).clone();
@@ -236,7 +223,6 @@ impl Shared {
 const UNKNOWN_OWNER: Failure = Failure::not_applied(Degradation::ClusterDown);
 
 impl Redirect for ToNamedNode {
-    /// A slot has moved to another node permanently.
     fn moved(&self, slot: u16, address: &str, told_by: &Address) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else { return };
         let supervisor = shared.supervisor(&node);
@@ -251,7 +237,6 @@ impl Redirect for ToNamedNode {
         shared.outdated.notify_one();
     }
 
-    /// Sends an operation to a node; with `asking` while the slot is still moving there.
     fn send(&self, operation: &Arc<PendingOperation>, address: &str, told_by: &Address, asking: bool) {
         let (Some(shared), Some(node)) = (self.0.upgrade(), node(address, told_by)) else {
             operation.answer(Err(UNKNOWN_OWNER));
@@ -276,18 +261,12 @@ fn node(address: &str, told_by: &Address) -> Option<Endpoint> {
 }
 
 /// The task that refreshes the table.
-struct Refreshing(Arc<Shared>);
+struct RefreshTask(Arc<Shared>);
 
-impl Refreshing {
+impl RefreshTask {
     async fn run(self) {
         let shared = Arc::clone(&self.0);
-        let mut refreshing = pin!(self.refresh());
-        // The task polls this whenever there may be work.
-        poll_fn(|cx| {
-            let is_closed = shared.closed.load(Ordering::Acquire);
-            if is_closed { Poll::Ready(()) } else { refreshing.as_mut().poll(cx) }
-        })
-        .await;
+        run_unless(&shared.closed, self.refresh()).await;
     }
 
     async fn refresh(self) {
@@ -335,7 +314,7 @@ impl Refreshing {
     }
 }
 
-impl Drop for Refreshing {
+impl Drop for RefreshTask {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Release);
         self.0.unrouted.answer_all(UNKNOWN_OWNER);

@@ -5,22 +5,32 @@
 //! Everything else belongs to each limiter: policies, cached denials, leases, fallback states and counts.
 //!
 //! A limiter with a manual clock has its own hub, since its calls carry its time. A forked child has its own hubs.
-
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::error::Error;
+use crate::rules::decision::Degradation;
 use crate::runtime::clock::{Clock, ManualClock};
+use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Credentials;
-use crate::store::redis::pipeline::context::Context;
-use crate::store::redis::routing::invalidation_channel::Channel;
-use crate::store::redis::routing::runtimes::Runtimes;
+use crate::store::redis::pipeline::pending::{Member, PendingOperation, PendingReply, ScriptRequest};
+use crate::store::redis::pipeline::server::Context;
+use crate::store::redis::routing::invalidation::Channel;
+use crate::store::redis::routing::runtimes::{Runtimes, Topology};
+use crate::store::redis::script::call::PolicyCall;
+use crate::store::redis::transport::cluster_slots::slot;
+use crate::store::redis::transport::failure::Failure;
+use crate::store::request::Action;
+use crate::store::stats::Stats;
 
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -44,20 +54,17 @@ impl Hub {
 
     /// A hub for one limiter in a forked child. Files that the parent has read are not read again: the child may lack
     /// the permission.
-    pub(crate) fn after_fork(&self, settings: &Arc<Settings>) -> Arc<Self> {
+    fn after_fork(&self, settings: &Arc<Settings>) -> Arc<Self> {
         let made = || Self::of(settings, self.context.after_fork());
         if self.context.manual.is_some() {
             return made();
         }
-        let joined = Hubs::here().join_or(settings, || Ok::<_, Infallible>(made()));
-        match joined {
-            Ok(hub) => hub,
-            Err(never) => match never {},
-        }
+        let Ok(hub) = Hubs::here().join_or(settings, || Ok::<_, Infallible>(made()));
+        hub
     }
 
     /// Joins the hub of these settings for one more limiter, which [leaves](Self::leave) it later.
-    pub(crate) fn join(settings: &Arc<Settings>, clock: &Clock) -> Result<Arc<Self>, Error> {
+    fn join(settings: &Arc<Settings>, clock: &Clock) -> Result<Arc<Self>, Error> {
         match clock.manual() {
             Some(manual) => Self::new(settings, Some(manual.clone())),
             None => Hubs::here().join_or(settings, || Self::new(settings, None)),
@@ -65,25 +72,33 @@ impl Hub {
     }
 
     /// Leaves the hub for one limiter; the last one closes it.
-    pub(crate) fn leave(self: &Arc<Self>, settings: &Arc<Settings>) {
-        if Hubs::here().leave(self, settings) {
-            self.channel.close();
-            self.context.switches.close();
-            self.runtimes.close();
+    fn leave(self: &Arc<Self>, settings: &Arc<Settings>) {
+        let mut shared = Hubs::here().shared.lock();
+        if let Some((known, users)) = shared.get_mut(settings)
+            && Arc::ptr_eq(known, self)
+        {
+            *users -= 1;
+            if *users > 0 {
+                return;
+            }
+            shared.remove(settings);
         }
+        drop(shared);
+        self.channel.close();
+        self.context.switches.close();
+        self.runtimes.close();
     }
 
     /// Moves one limiter to other settings, which differ only in these credentials. Other limiters keep theirs: so the
     /// limiter moves to another hub, unless it is the only limiter of this one.
-    pub(crate) fn renew(
+    fn renew(
         self: &Arc<Self>,
         settings: &Arc<Settings>,
         renewed: &Arc<Settings>,
-        credentials: Credentials,
     ) -> Result<Arc<Self>, Error> {
         let hubs = Hubs::here();
         if hubs.rename(self, settings, renewed) {
-            self.context.connector.set_credentials(credentials);
+            self.context.connector.credentials.store(renewed.target.credentials.clone().map(Arc::new));
             return Ok(Arc::clone(self));
         }
         let other = hubs.join_or(renewed, || Self::new(renewed, None))?;
@@ -95,7 +110,6 @@ impl Hub {
 /// A hub, and the number of its limiters.
 type Used = (Arc<Hub>, usize);
 
-/// The hubs of this process.
 struct Hubs {
     generation: ProcessGeneration,
     /// Hubs by the settings of their limiters.
@@ -134,23 +148,6 @@ impl Hubs {
         Ok(hub)
     }
 
-    /// Returns whether the last limiter left the hub.
-    fn leave(&self, hub: &Arc<Hub>, settings: &Arc<Settings>) -> bool {
-        let mut shared = self.shared.lock();
-        match shared.get_mut(settings) {
-            Some((known, users)) if Arc::ptr_eq(known, hub) => {
-                *users -= 1;
-                let is_last = *users == 0;
-                if is_last {
-                    shared.remove(settings);
-                }
-                is_last
-            }
-            // The hub belongs to a single limiter.
-            _ => true,
-        }
-    }
-
     /// Changes the settings of a hub with a single limiter, if no other hub has the new settings.
     fn rename(&self, hub: &Arc<Hub>, settings: &Arc<Settings>, renamed: &Arc<Settings>) -> bool {
         let mut shared = self.shared.lock();
@@ -162,7 +159,154 @@ impl Hubs {
                 }
                 is_alone || settings == renamed
             }
+            // A hub of a limiter with a manual clock.
             _ => true,
         }
     }
+}
+
+/// A limiter's access to the hub.
+pub(crate) struct Access {
+    pub(crate) member: Arc<Member>,
+    pub(crate) deadline: Duration,
+    /// The time within which an operation sent now may still arrive at a server.
+    pub(crate) may_arrive_for: Duration,
+    pub(crate) clock: Clock,
+    settings: ArcSwap<Settings>,
+    /// `None` once the limiter is closed.
+    hub: ArcSwapOption<Hub>,
+    /// The hub's counts that the limiter has added to its own, or that are not its own; locked while the hub changes.
+    before: Mutex<Stats>,
+}
+
+impl Access {
+    pub(crate) fn new(settings: Settings, clock: Clock) -> Result<Arc<Self>, Error> {
+        let settings = Arc::new(settings);
+        let hub = Hub::join(&settings, &clock)?;
+        Ok(Self::of(settings, clock, Some(hub)))
+    }
+
+    pub(crate) fn after_fork(&self) -> Arc<Self> {
+        let settings = self.settings.load_full();
+        let hub = self.hub.load_full().map(|hub| hub.after_fork(&settings));
+        Self::of(settings, self.clock.clone(), hub)
+    }
+
+    fn of(settings: Arc<Settings>, clock: Clock, hub: Option<Arc<Hub>>) -> Arc<Self> {
+        let most = usize::try_from(settings.max_in_flight).unwrap_or(usize::MAX);
+        let before = hub.as_ref().map_or_else(Stats::default, |hub| hub.context.counters.read());
+        Arc::new(Self {
+            member: Member::new(most, settings.max_outstanding_bytes),
+            deadline: settings.deadline,
+            may_arrive_for: 2 * settings.deadline + settings.first_connect_max,
+            clock,
+            settings: ArcSwap::new(settings),
+            hub: ArcSwapOption::new(hub),
+            before: Mutex::new(before),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    pub(crate) fn hub(&self) -> Result<Arc<Hub>, Error> {
+        self.hub.load_full().ok_or_else(closed)
+    }
+
+    /// Uses other credentials for this limiter's connections made from now on; other limiters keep theirs.
+    pub(crate) fn set_credentials(&self, credentials: Credentials) -> Result<(), Error> {
+        let mut before = self.before.lock();
+        let (hub, settings) = (self.hub()?, self.settings());
+        let mut renewed = Settings::clone(&settings);
+        renewed.target.credentials = Some(credentials);
+        let renewed = Arc::new(renewed);
+        let other = hub.renew(&settings, &renewed)?;
+        self.settings.store(renewed);
+        if !Arc::ptr_eq(&hub, &other) {
+            self.settle(&hub, &mut before);
+            *before = other.context.counters.read();
+            self.hub.store(Some(other));
+        }
+        Ok(())
+    }
+
+    /// Submits an operation on a main key to the connections, or refuses it when too many are pending. It is answered by
+    /// its deadline.
+    pub(crate) fn submit(
+        &self,
+        topology: &Topology,
+        call: &Arc<PolicyCall>,
+        key: Vec<u8>,
+        (action, cost): (Action, u64),
+        until: Until,
+    ) -> PendingReply {
+        let Some(permit) = self.member.permit(key.len()) else {
+            self.member.counters.shed.add(1);
+            return PendingReply(Err(Failure::not_applied(Degradation::Shed)));
+        };
+        let slot = if topology.is_cluster() { slot(&key) } else { 0 };
+        let (until, is_first, in_background) = match until {
+            Until::Deadline(until) => (until, false, true),
+            Until::DeadlineOrFirst(deadline) => match topology.first_connect_until(slot) {
+                Some(first) => (deadline.max(first + self.deadline), true, false),
+                None => (deadline, false, false),
+            },
+        };
+        let call = Arc::clone(call);
+        let wanted = ScriptRequest { call, key, slot, action, cost, until, is_first, in_background };
+        let operation = PendingOperation::new(wanted, permit);
+        topology.submit(Arc::clone(&operation));
+        operation.end_if_closed();
+        PendingReply(Ok(operation))
+    }
+
+    /// Answers the pending operations of this limiter, which is closed.
+    pub(crate) fn end_waiting(&self) {
+        self.member.close();
+        if let Some(hub) = self.hub.load_full() {
+            hub.runtimes.end_waiting(&self.member);
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        let mut before = self.before.lock();
+        if let Some(hub) = self.hub.swap(None) {
+            self.settle(&hub, &mut before);
+            hub.leave(&self.settings());
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut before = self.before.lock();
+        if let Some(hub) = self.hub.load_full() {
+            self.settle(&hub, &mut before);
+        }
+        self.member.counters.read()
+    }
+
+    /// Adds what the hub has counted since it was last added to the limiter's counts.
+    fn settle(&self, hub: &Hub, before: &mut Stats) {
+        let (now, counters) = (hub.context.counters.read(), &self.member.counters);
+        counters.connections.add(now.connections - before.connections);
+        counters.connections_lost.add(now.connections_lost - before.connections_lost);
+        counters.breaker_opened.add(now.breaker_opened - before.breaker_opened);
+        *before = now;
+    }
+}
+
+/// Does not show settings: they contain secrets.
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("member", &self.member).finish_non_exhaustive()
+    }
+}
+
+/// The time limit of an operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Until {
+    /// This moment: for background operations, which continue while the limiter is being closed.
+    Deadline(Instant),
+    /// This deadline, or longer while a server has never been connected to: for operations of callers.
+    DeadlineOrFirst(Instant),
 }

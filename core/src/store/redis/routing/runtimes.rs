@@ -4,7 +4,7 @@
 //! ends, its connections end with it.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -15,9 +15,11 @@ use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::{Driver, InUse};
 use crate::runtime::monotonic;
 use crate::store::redis::config::target::Endpoints;
-use crate::store::redis::pipeline::context::Context;
-use crate::store::redis::pipeline::limits::Member;
-use crate::store::redis::routing::topology::Topology;
+use crate::store::redis::pipeline::pending::{Member, PendingOperation};
+use crate::store::redis::pipeline::server::Context;
+use crate::store::redis::pipeline::supervisor::ConnectionSupervisor;
+use crate::store::redis::routing::cluster::Cluster;
+use crate::store::redis::transport::connect::Address;
 
 /// How long the store keeps trying to reach a server after an operation, and how often it checks for success.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -135,16 +137,10 @@ impl Runtimes {
         }
     }
 
-    /// Answers the pending operations of a limiter that is closed; other limiters keep using the connections.
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
         for (_, topology) in self.topologies.load().iter() {
             topology.end_waiting(member);
         }
-    }
-
-    /// Fails when the connections are closed.
-    pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.closing.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
     fn of(&self, runtime: &Handle) -> Result<Arc<Topology>, Error> {
@@ -153,7 +149,9 @@ impl Runtimes {
             return Ok(topology);
         }
         let _changing = self.changing.lock();
-        self.check_open()?;
+        if self.closing.is_closed() {
+            return Err(closed());
+        }
         let mut topologies = Vec::clone(&self.topologies.load());
         if let Some(topology) = find(&topologies, id) {
             return Ok(topology);
@@ -189,4 +187,73 @@ fn check_drivers() -> Result<(), Error> {
 fn find(topologies: &[(Id, Arc<Topology>)], id: Id) -> Option<Arc<Topology>> {
     let (_, topology) = topologies.iter().find(|(of, _)| *of == id)?;
     (!topology.is_dead()).then(|| Arc::clone(topology))
+}
+
+/// The connections of one runtime: to one server, wherever it is at the moment, or to the nodes of a cluster.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    One(ConnectionSupervisor),
+    Cluster(Cluster),
+}
+
+impl Topology {
+    /// Creates the connections; their tasks run on the current runtime.
+    pub(crate) fn spawn(endpoints: &Endpoints, context: &Arc<Context>) -> Self {
+        let (context, first_until) = (Arc::clone(context), context.first_connect_until());
+        match Address::of(endpoints) {
+            Ok(address) => Self::One(ConnectionSupervisor::spawn(address, context, None, first_until)),
+            Err(seeds) => Self::Cluster(Cluster::spawn(seeds.into(), context, first_until)),
+        }
+    }
+
+    /// Until when callers wait for the first connection to the slot's server; `None` after the first connection.
+    #[inline]
+    pub(crate) fn first_connect_until(&self, slot: u16) -> Option<Instant> {
+        match self {
+            Self::One(supervisor) => supervisor.first_connect_until(),
+            Self::Cluster(cluster) => cluster.first_connect_until(slot),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn submit(&self, operation: Arc<PendingOperation>) {
+        match self {
+            Self::One(supervisor) => supervisor.submit(operation),
+            Self::Cluster(cluster) => cluster.submit(operation),
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        match self {
+            Self::One(supervisor) => supervisor.is_healthy(),
+            Self::Cluster(cluster) => cluster.is_healthy(),
+        }
+    }
+
+    /// Closes all connections now, whatever their runtime does. Pending operations are answered with a failure.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::One(supervisor) => supervisor.close(),
+            Self::Cluster(cluster) => cluster.close(),
+        }
+    }
+
+    pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
+        match self {
+            Self::One(supervisor) => supervisor.end_waiting(member),
+            Self::Cluster(cluster) => cluster.end_waiting(member),
+        }
+    }
+
+    /// Whether its tasks have ended, together with their runtime.
+    pub(crate) fn is_dead(&self) -> bool {
+        match self {
+            Self::One(supervisor) => supervisor.is_dead(),
+            Self::Cluster(cluster) => cluster.is_dead(),
+        }
+    }
 }

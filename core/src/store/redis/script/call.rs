@@ -1,21 +1,24 @@
-//! A call of a policy's script: one command that decides one or more entries of one policy, in order.
+//! A policy's script, assembled from its parts in Lua, and a call of it: one command that decides one or more entries of
+//! the policy, in order.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::BufMut;
 use foldhash::fast::FixedState;
+use parking_lot::Mutex;
 use redis::{Cmd, RedisWrite};
+use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
 
-use super::arguments::policy_arguments;
-use super::assembly::Script;
-use super::fast_path::FastPath;
+use super::arguments::{algorithm_number, policy_arguments};
+use super::fast_path::{self, FastPath, Template};
 use crate::rules::codec::PolicyCodec;
 use crate::rules::history::Superseded;
 use crate::rules::policy::Policy;
-use crate::rules::quota::Algorithm;
+use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::store::request::Action;
 
@@ -92,17 +95,18 @@ impl PolicyCall {
             fast_path_arguments: fast_path.arguments_of(policy),
             policy_arguments: policy_arguments(policy, superseded, dropped),
             suffixes: suffixes.into(),
-            counts_denied: policy.quotas().iter().any(crate::rules::quota::Quota::count_denied),
+            counts_denied: policy.quotas().iter().any(Quota::count_denied),
         }
     }
 
     /// Whether an entry can stand for several checks. It cannot with `count_denied`, where a denied check changes the
     /// state, or with a log, which records each check.
     pub(crate) fn can_coalesce(&self) -> bool {
-        let one_by_one = |quota: &crate::rules::quota::Quota| {
-            quota.count_denied() || quota.algorithm() == Algorithm::SlidingLog
-        };
-        !self.policy.quotas().iter().any(one_by_one)
+        !self.has_log() && !self.counts_denied
+    }
+
+    pub(crate) fn has_log(&self) -> bool {
+        self.policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::SlidingLog)
     }
 
     /// Appends the command, which is assembled in `buffer`.
@@ -195,7 +199,6 @@ fn all_differ(entries: &[Entry<'_>]) -> bool {
     hashes.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Whether all entries have the same operation, cost and count.
 fn all_ask_the_same(entries: &[Entry<'_>]) -> bool {
     let what = |entry: &Entry<'_>| (entry.action, entry.cost, entry.count);
     entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))
@@ -211,6 +214,64 @@ fn code(action: Action) -> u8 {
         Action::Apply(Operation::Refund) => 4,
         Action::Reset => 5,
     }
+}
+
+const MAIN: Template<4> =
+    Template::cut(include_str!("lua/main.lua"), ["arguments", "prefetch", "check", "general"]);
+
+/// The general transition: the policy, an algorithm for each kind of quota, and the operations.
+const POLICY: &str = include_str!("lua/transition/policy.lua");
+const ALGORITHMS: [&str; 5] = [
+    include_str!("lua/transition/bucket.lua"),
+    include_str!("lua/transition/stepped_bucket.lua"),
+    include_str!("lua/transition/fixed_window.lua"),
+    include_str!("lua/transition/sliding_window.lua"),
+    include_str!("lua/transition/sliding_log.lua"),
+];
+const DECIDE: &str = include_str!("lua/transition/decide.lua");
+
+/// A script and the name by which a server knows it.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) source: String,
+    /// The SHA-1 of the source in hexadecimal digits.
+    hash: [u8; 40],
+}
+
+impl Script {
+    fn of(policy: &Policy, fast_path: &FastPath) -> Arc<Self> {
+        static SCRIPTS: Mutex<BTreeMap<(usize, FastPath), Arc<Script>>> = Mutex::new(BTreeMap::new());
+        let needed =
+            policy.quotas().iter().fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1));
+        let assemble = || Arc::new(Self::assemble(needed, fast_path));
+        Arc::clone(SCRIPTS.lock().entry((needed, fast_path.clone())).or_insert_with(assemble))
+    }
+
+    /// The script with the algorithms whose bits are set.
+    pub(super) fn assemble(needed: usize, fast_path: &FastPath) -> Self {
+        let algorithms = ALGORITHMS.iter().enumerate().filter(|(at, _)| needed >> at & 1 == 1);
+        let algorithms: String = algorithms.map(|(_, lua)| *lua).collect();
+        let (format, names) = fast_path.arguments();
+        let arguments = format!(
+            "local {names}nonce, deadline, format, cost, policy_at = read('>{format}I6I7BI5', input)\n"
+        );
+        let (prefetch, check) =
+            if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
+        let general = [POLICY, &algorithms, DECIDE].concat();
+        let source = compact(&MAIN.fill([&arguments, prefetch, &check, &general]));
+        let mut hash = [0; 40];
+        for (digits, byte) in hash.chunks_exact_mut(2).zip(Sha1::digest(&source)) {
+            digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+            digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
+        }
+        Self { source, hash }
+    }
+}
+
+/// The source without comments and indentation.
+fn compact(source: &str) -> String {
+    let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 #[cfg(test)]

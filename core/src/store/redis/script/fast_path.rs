@@ -4,19 +4,9 @@
 //! at once. A [`Part`] says how one form of record is read, spent from and written; in its Lua, `$` stands for the
 //! number of the quota in the policy.
 //!
-//! The gain, as the server's microseconds for a check by a policy of one quota (`usec_per_call` of Redis 7.0; the 10th
-//! percentile of interleaved rounds on a busy machine of 2 cores):
-//!
-//! | quota | alone, with | without | of 128 at once, with | without |
-//! |---|---:|---:|---:|---:|
-//! | short bucket | 12.0 | 32.7 | 2.8 | 11.1 |
-//! | long bucket | 12.8 | 34.8 | 3.6 | 12.8 |
-//! | stepped bucket | 13.1 | 34.8 | 3.6 | 12.1 |
-//! | fixed window | 13.9 | 32.7 | 4.4 | 10.0 |
-//! | sliding window of 10 | 13.2 | 41.8 | 3.8 | 24.7 |
+//! It takes about a third of the server's time for a single check, and less in a batch: docs/internals/scripts.md.
 
 use super::arguments::{put, token_and_rate};
-use super::template::Template;
 use crate::rules::codec::{Form, Tag, is_short};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -299,77 +289,64 @@ fn form(quota: &Quota) -> Option<Form> {
     Some(form)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Lua, cut at lines of the form `--[marker]`.
+pub(super) struct Template<const MARKERS: usize> {
+    /// The text before each marker.
+    pub(super) before: [&'static str; MARKERS],
+    /// The text after the last marker.
+    pub(super) rest: &'static str,
+}
 
-    const FORMS: [Form; 5] =
-        [Form::ShortBucket, Form::Bucket, Form::SteppedBucket, Form::FixedWindow, Form::SlidingWindow];
-
-    /// The names in Lua that end in `$`.
-    fn names(lua: &str) -> impl Iterator<Item = &str> {
-        lua.split_inclusive('$').filter(|text| text.ends_with('$')).map(|text| {
-            let name = text.trim_end_matches('$');
-            let start = name.rfind(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
-            &text[start.map_or(0, |at| at + 1)..]
-        })
+impl<const MARKERS: usize> Template<MARKERS> {
+    /// Fails to compile unless the source has exactly these markers, in this order.
+    pub(super) const fn cut(source: &'static str, markers: [&str; MARKERS]) -> Self {
+        let (mut before, mut rest, mut at) = ([""; MARKERS], source, 0);
+        while at < MARKERS {
+            let marker = next_marker(rest);
+            assert!(marker < rest.len(), "the Lua lacks a marker");
+            let (piece, found) = rest.split_at(marker);
+            let name = found.split_at(3).1;
+            assert!(starts_with(name, markers[at]), "the Lua has another marker here");
+            let (_, after) = name.split_at(markers[at].len());
+            assert!(starts_with(after, "]\n"), "the Lua has another marker here");
+            (before[at], rest) = (piece, after.split_at(2).1);
+            at += 1;
+        }
+        assert!(next_marker(rest) == rest.len(), "the Lua has one marker more");
+        Self { before, rest }
     }
 
-    #[test]
-    fn every_variable_of_a_part_is_declared_and_every_argument_and_local_is_used() {
-        for form in FORMS {
-            let part = Part::of(form);
-            let sections = [part.lua.before[1], part.lua.before[2], part.lua.rest].concat();
-            let written: Vec<&str> = part.fields.iter().map(|(_, _, written)| *written).collect();
-            let lua = [&sections, written.join(" ").as_str(), RENEW, LIVES].concat();
-            let arguments = part.arguments.iter().map(|(name, ..)| *name);
-            let fields = part.fields.iter().map(|(_, name, _)| *name);
-            let outside: Vec<&str> = arguments.clone().chain(part.locals.iter().copied()).collect();
-            let declared: Vec<&str> = outside
-                .iter()
-                .copied()
-                .chain(fields)
-                .chain(part.tail)
-                .chain(["until_before$", "until_after$"])
-                .collect();
-            let declarations = sections.lines().filter_map(|line| line.trim().strip_prefix("local "));
-            let own: Vec<&str> =
-                declarations.flat_map(|line| names(line.split('=').next().unwrap())).collect();
-            for name in names(&lua) {
-                assert!(declared.contains(&name) || own.contains(&name), "{form:?}: {name} is not declared");
-            }
-            for name in outside {
-                assert!(names(&lua).any(|used| used == name), "{form:?}: {name} is not used");
-            }
-        }
-    }
-
-    #[test]
-    fn arguments_are_as_long_as_their_format_says() {
-        for quotas in
-            ["100/m token_bucket", "7/s leaky_bucket; 8/s token_bucket step=2; 9/m fixed_window; 10/m"]
-        {
-            let policy = Policy::parse("p", quotas).unwrap();
-            let fast_path = FastPath::of(&policy);
-            assert!(!fast_path.is_empty());
-            let arguments = fast_path.arguments_of(&policy);
-            let (format, names) = fast_path.arguments();
-            let length: u32 = format.chars().filter_map(|letter| letter.to_digit(10)).sum();
-            assert_eq!(arguments.len(), length as usize);
-            assert_eq!(format.matches('I').count(), names.matches(", ").count());
-        }
-    }
-
-    #[test]
-    fn script_of_any_sequence_has_no_open_place() {
-        let every = FORMS.iter().map(|form| vec![*form]).chain([FORMS.to_vec(), vec![]]);
-        for forms in every {
-            let source =
-                crate::store::redis::script::assembly::Script::assemble(31, &FastPath(forms.into())).source;
-            assert!(
-                !source.contains('$') && !source.contains("--") && source.starts_with("#!lua\n"),
-                "{source}"
-            );
-        }
+    /// The Lua with these texts in place of the markers.
+    pub(super) fn fill(&self, texts: [&str; MARKERS]) -> String {
+        let pieces = self.before.into_iter().zip(texts).flat_map(|(before, text)| [before, text]);
+        pieces.chain([self.rest]).collect()
     }
 }
+
+/// Where the next marker begins; the end if there is none.
+const fn next_marker(source: &str) -> usize {
+    let bytes = source.as_bytes();
+    let mut at = 0;
+    while at + 3 <= bytes.len() {
+        if bytes[at] == b'-' && bytes[at + 1] == b'-' && bytes[at + 2] == b'[' {
+            return at;
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+const fn starts_with(text: &str, start: &str) -> bool {
+    let (text, start) = (text.as_bytes(), start.as_bytes());
+    let mut at = 0;
+    while at < start.len() {
+        if at >= text.len() || text[at] != start[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

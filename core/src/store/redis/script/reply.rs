@@ -79,7 +79,6 @@ impl Answers<'_> {
 pub(crate) struct Answer {
     /// The states before the call, in the order of the quotas.
     pub(crate) states: States,
-    /// The units that the script spent.
     pub(crate) spent: u64,
     pub(crate) found: Found,
 }

@@ -1,4 +1,7 @@
-//! The owners of a cluster's slots, as its nodes report them.
+//! The slots of a Redis Cluster: the slot of a key, and the owners of the slots, as the nodes report them.
+//!
+//! The slot of a key is the CRC16 (XMODEM: polynomial 0x1021, initial value 0, not reflected) of the hash tag, modulo 16384. The
+//! hash tag is the text between the first `{` and the next `}`, unless it is empty; otherwise it is the whole key.
 
 use std::fmt;
 
@@ -9,8 +12,8 @@ use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Failure;
 
-const SLOTS: usize = 1 << 14;
-const NOBODY: u16 = u16::MAX;
+const SLOTS: u16 = 16_384;
+const NO_OWNER: u16 = u16::MAX;
 
 /// The owner of each slot, as an index into a list of nodes.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,13 +21,13 @@ pub(crate) struct Slots(Box<[u16]>);
 
 impl Default for Slots {
     fn default() -> Self {
-        Self(vec![NOBODY; SLOTS].into())
+        Self(vec![NO_OWNER; SLOTS.into()].into())
     }
 }
 
 impl Slots {
     pub(crate) fn owner(&self, slot: u16) -> Option<usize> {
-        self.0.get(usize::from(slot)).filter(|&&owner| owner != NOBODY).map(|&owner| usize::from(owner))
+        self.0.get(usize::from(slot)).filter(|&&owner| owner != NO_OWNER).map(|&owner| usize::from(owner))
     }
 
     /// A copy with another owner of one slot.
@@ -39,7 +42,7 @@ impl Slots {
 
 impl fmt::Debug for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owned = self.0.iter().filter(|owner| **owner != NOBODY).count();
+        let owned = self.0.iter().filter(|owner| **owner != NO_OWNER).count();
         write!(f, "{owned} slots with an owner")
     }
 }
@@ -48,7 +51,7 @@ impl fmt::Debug for Slots {
 pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slots, Vec<Endpoint>), Failure> {
     let mut session = connector.session(&Address::Tcp(node.clone())).await?;
     match session.ask::<Vec<Value>>(redis::cmd("CLUSTER").arg("SLOTS")).await {
-        Ok(ranges) => understood(&ranges, node).ok_or(Failure::not_applied(Degradation::Protocol)),
+        Ok(ranges) => read_ranges(&ranges, node).ok_or(Failure::not_applied(Degradation::Protocol)),
         Err(error) => Err(match error.code() {
             Some("NOPERM") => Failure::permanent(Degradation::Auth),
             Some(_) => Failure::permanent(Degradation::ClusterDown),
@@ -59,7 +62,7 @@ pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slot
 
 /// Parses the reply to `CLUSTER SLOTS`: ranges with the primary first. A node that does not know its own host leaves it
 /// out; then it is the host of the node that replied.
-fn understood(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint>)> {
+fn read_ranges(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint>)> {
     let (mut slots, mut nodes) = (Slots::default(), Vec::new());
     for range in ranges {
         let Value::Array(range) = range else { return None };
@@ -84,6 +87,40 @@ fn understood(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint
     Some((slots, nodes))
 }
 
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    crc16(hash_tag(key)) % SLOTS
+}
+
+fn hash_tag(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let start = key.iter().position(|&byte| byte == b'{')? + 1;
+        let length = key[start..].iter().position(|&byte| byte == b'}')?;
+        (length > 0).then(|| &key[start..start + length])
+    };
+    tag().unwrap_or(key)
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte: u16 = 0;
+    while byte < 256 {
+        let mut crc = byte << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            let carry = if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            crc = (crc << 1) ^ carry;
+            bit += 1;
+        }
+        table[byte as usize] = crc;
+        byte += 1;
+    }
+    table
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,13 +138,47 @@ mod tests {
             range(10, 16383, Value::BulkString(Vec::new()), 7000),
             range(5, 5, Value::BulkString(b"10.0.0.1".to_vec()), 7001),
         ];
-        let (slots, nodes) = understood(&ranges, &asked).unwrap();
+        let (slots, nodes) = read_ranges(&ranges, &asked).unwrap();
         assert_eq!(nodes, [Endpoint { host: "10.0.0.1".into(), port: 7001 }, asked.clone()]);
         assert_eq!([0, 9, 10, 16383].map(|slot| slots.owner(slot)), [Some(0), Some(0), Some(1), Some(1)]);
         assert_eq!(slots.with_owner(10, 0).owner(10), Some(0));
         assert_eq!(Slots::default().owner(0), None);
         for bad in [range(3, 16384, Value::Nil, 1), range(9, 3, Value::Nil, 1), range(0, 1, Value::Nil, -1)] {
-            assert!(understood(&[bad], &asked).is_none());
+            assert!(read_ranges(&[bad], &asked).is_none());
         }
+    }
+
+    #[test]
+    fn crc_has_the_published_check_value() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(crc16(b""), 0);
+    }
+
+    #[test]
+    fn slots_equal_the_reply_of_a_server_to_cluster_keyslot() {
+        let told: [(&[u8], u16); 10] = [
+            (b"foo", 12182),
+            (b"bar", 5061),
+            (b"hello", 866),
+            (b"123456789", 12739),
+            (b"{user1000}.following", 3443),
+            (b"foo{}{bar}", 8363),
+            (b"foo{{bar}}zap", 4015),
+            (b"foo{bar}{zap}", 5061),
+            (b"polylimit:1:api:{user:42}", 15880),
+            (b"polylimit:1:api:{%}", 13511),
+        ];
+        for (key, there) in told {
+            assert_eq!(slot(key), there, "{}", String::from_utf8_lossy(key));
+        }
+    }
+
+    #[test]
+    fn only_the_first_pair_of_braces_counts() {
+        assert_eq!(hash_tag(b"{user1000}.following"), b"user1000");
+        assert_eq!(hash_tag(b"foo{}{bar}"), b"foo{}{bar}");
+        assert_eq!(hash_tag(b"foo{{bar}}zap"), b"{bar");
+        assert_eq!(hash_tag(b"foo{bar}{zap}"), b"bar");
+        assert_eq!(hash_tag(b"}foo{bar"), b"}foo{bar");
     }
 }

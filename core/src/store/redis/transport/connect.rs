@@ -1,4 +1,5 @@
-//! Makes connections: finds the server, opens the socket, negotiates TLS, and sends the handshake.
+//! Makes connections: finds the server, opens the socket, negotiates TLS, and sends the handshake: authentication,
+//! connection name, database and server time, in one round trip.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,6 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use redis::{Cmd, RedisError, Value};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
@@ -15,15 +19,14 @@ use tokio_rustls::rustls::ClientConfig;
 
 use crate::error::Error;
 use crate::rules::decision::Degradation;
+use crate::runtime::monotonic;
 use crate::store::redis::config::Settings;
-use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Tls};
+use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Tls};
 use crate::store::redis::transport::CONNECT_TIMEOUT;
-use crate::store::redis::transport::failure::{Failure, UNREACHABLE};
-use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
+use crate::store::redis::transport::failure::{Failure, Refusal, UNREACHABLE};
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
-use crate::store::redis::transport::stream::Stream;
-use crate::store::redis::transport::tls;
+use crate::store::redis::transport::stream::{Stream, client_config, server_name};
 
 /// The address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +54,6 @@ impl Address {
     }
 }
 
-/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) stream: Stream,
@@ -76,7 +78,7 @@ impl Connector {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
         let target = &settings.target;
         let tls = match &target.tls {
-            Some(tls) => Some((tls::client_config(tls)?, tls.clone())),
+            Some(tls) => Some((client_config(tls)?, tls.clone())),
             None => None,
         };
         Ok(Self {
@@ -89,7 +91,6 @@ impl Connector {
         })
     }
 
-    /// The same, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self {
             tls: self.tls.clone(),
@@ -100,37 +101,28 @@ impl Connector {
         }
     }
 
-    /// Uses other credentials for connections made from now on.
-    pub(crate) fn set_credentials(&self, credentials: Credentials) {
-        self.credentials.store(Some(Arc::new(credentials)));
-    }
-
-    /// Connects to the server at an address, and learns the server's time. For a service, connects to the server that
-    /// was `told` to be its primary, or else to the one that its sentinels name. It takes at most the longer of
-    /// `longest` and [`CONNECT_TIMEOUT`].
+    /// Connects to the server at an address, and learns the server's time. For a service, connects to `primary`, or
+    /// else to the server that its sentinels name. It takes at most the longer of `longest` and [`CONNECT_TIMEOUT`].
     pub(crate) async fn connect(
         &self,
         address: &Address,
-        told: Option<Endpoint>,
+        mut primary: Option<Endpoint>,
         time: &ServerTime,
         longest: Duration,
     ) -> Result<Connected, Failure> {
         let connecting = async {
-            let mut primary = None;
             let stream = match address {
                 Address::Tcp(endpoint) => self.tcp(endpoint).await?,
                 Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await.map_err(not_connected)?),
                 Address::Service { service, sentinels } => {
-                    let named = match told {
-                        Some(told) => told,
+                    let named = match primary.take() {
+                        Some(named) => named,
                         None => self.primary(service, sentinels).await?,
                     };
-                    let stream = self.tcp(&named).await?;
-                    primary = Some(named);
-                    stream
+                    self.tcp(primary.insert(named)).await?
                 }
             };
-            Ok(Connected { stream: self.greet(stream, time).await?, primary })
+            Ok(Connected { stream: self.handshake(stream, time).await?, primary })
         };
         timeout(longest.max(CONNECT_TIMEOUT), connecting).await.unwrap_or(Err(UNREACHABLE))
     }
@@ -153,23 +145,49 @@ impl Connector {
         #[cfg(target_os = "linux")]
         let _ = socket.set_tcp_user_timeout(Some(self.keepalive * 2));
         let Some((config, options)) = &self.tls else { return Ok(Stream::Tcp(tcp)) };
-        let name = tls::server_name(options, &endpoint.host).map_err(|_| UNREACHABLE)?;
+        let name = server_name(options, &endpoint.host).map_err(|_| UNREACHABLE)?;
         let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await;
         tls.map(|tls| Stream::Tls(Box::new(tls))).map_err(|_| UNREACHABLE)
+    }
+
+    /// Sends the first commands on a connection, and learns the server's time.
+    async fn handshake(&self, stream: Stream, time: &ServerTime) -> Result<Stream, Failure> {
+        let credentials = self.credentials.load_full();
+        let mut commands = redis::pipe();
+        if let Some(credentials) = &credentials {
+            commands.add_command(auth(credentials));
+        }
+        if self.database != 0 {
+            commands.cmd("SELECT").arg(self.database);
+        }
+        let needed = commands.len();
+        commands.cmd("CLIENT").arg("SETNAME").arg(&*self.client_name).cmd("TIME");
+        let sent = monotonic::now();
+        let mut session = Session::new(stream);
+        session.send(&commands.get_packed_pipeline()).await.map_err(|_| UNREACHABLE)?;
+        for _ in 0..needed {
+            session.reply::<Value>().await.map_err(|error| refused(&error))?;
+        }
+        // The name is for operators; a user without the permission to set it connects without one.
+        if let Err(error) = session.reply::<Value>().await {
+            let failure = refused(&error);
+            if error.code().is_none() || failure.reason == Degradation::MaxClients {
+                return Err(failure);
+            }
+        }
+        let server_us = session.reply().await.map_err(|error| refused(&error)).map(server_us)?;
+        time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
+        Ok(session.into_stream())
     }
 }
 
 /// Connects to the first address of a name that accepts: some may be unreachable, such as those of a network to which
 /// this host has a route only.
 async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, Failure> {
-    happy_eyeballs(addresses.map(accepted_at).collect()).await
+    let connect = |address| async move { TcpStream::connect(address).await.map_err(not_connected) };
+    happy_eyeballs(addresses.map(connect).collect()).await
 }
 
-async fn accepted_at(address: SocketAddr) -> Result<TcpStream, Failure> {
-    TcpStream::connect(address).await.map_err(not_connected)
-}
-
-/// The reason for a failed connection.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 fn not_connected(error: io::Error) -> Failure {
     match error.raw_os_error() {
@@ -180,13 +198,71 @@ fn not_connected(error: io::Error) -> Failure {
     }
 }
 
+/// The `AUTH` command. It must not be logged: the redis crate's `Debug` output of a command contains the password.
+pub(crate) fn auth(credentials: &Credentials) -> Cmd {
+    let mut command = redis::cmd("AUTH");
+    command.arg(credentials.username.as_ref().map(Secret::reveal)).arg(credentials.password.reveal());
+    command
+}
+
+const PROTOCOL: Failure = Failure::not_applied(Degradation::Protocol);
+
+/// Redirections do not apply to the commands of a handshake.
+fn refused(error: &RedisError) -> Failure {
+    if error.code().is_none() {
+        return if error.is_io_error() { UNREACHABLE } else { PROTOCOL };
+    }
+    match Refusal::read(error) {
+        Refusal::Failed(failure) => failure,
+        Refusal::ReadOnly => Failure::not_applied(Degradation::ReadOnly),
+        Refusal::NoScript | Refusal::Moved { .. } | Refusal::Ask { .. } | Refusal::TryAgain => PROTOCOL,
+    }
+}
+
+/// Parses the reply to `TIME`: seconds and microseconds.
+pub(crate) fn server_us((seconds, micros): (u64, u64)) -> Option<u64> {
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
+}
+
+/// The delay before the next attempt starts while one is running. RFC 8305, section 5, recommends 250 ms, and at least
+/// 100 ms, on the open internet; a store is near, and connecting to it takes a second at most.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(50);
+
+/// The result of the first attempt to succeed. Attempts start in order, each as soon as the previous one has failed or
+/// takes longer than the delay. If all fail, returns the last failure.
+pub(crate) async fn happy_eyeballs<T>(
+    attempts: Vec<impl Future<Output = Result<T, Failure>>>,
+) -> Result<T, Failure> {
+    let mut attempts = attempts.into_iter().peekable();
+    let mut begun = FuturesUnordered::new();
+    let mut failure = UNREACHABLE;
+    loop {
+        begun.extend(attempts.next());
+        let ended = if attempts.peek().is_some() {
+            // A slow attempt continues beside the next one.
+            let Ok(ended) = timeout(ATTEMPT_DELAY, begun.next()).await else { continue };
+            ended
+        } else {
+            begun.next().await
+        };
+        match ended {
+            Some(Ok(found)) => return Ok(found),
+            Some(Err(failed)) => failure = failed,
+            None => return Err(failure),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
     use std::net::{Ipv4Addr, TcpListener};
+    use std::pin::Pin;
 
     use socket2::{Domain, Socket, Type};
 
     use super::*;
+    use crate::rules::decision::Degradation;
 
     /// An address at which connections neither succeed nor fail, since its backlog is full.
     fn hanging() -> (Socket, Vec<std::net::TcpStream>, SocketAddr) {
@@ -200,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_hangs_holds_up_no_other() {
+    fn hanging_address_does_not_delay_the_others() {
         let (_listening, _filling, hanging) = hanging();
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let good = server.local_addr().unwrap();
@@ -209,5 +285,44 @@ mod tests {
             timeout(CONNECT_TIMEOUT, first_to_accept([hanging, hanging, good].into_iter())).await
         });
         assert_eq!(connected.unwrap().unwrap().peer_addr().unwrap(), good);
+    }
+
+    type Attempt = Pin<Box<dyn Future<Output = Result<u32, Failure>>>>;
+
+    const REFUSED: Failure = Failure::permanent(Degradation::Auth);
+
+    fn hangs() -> Attempt {
+        Box::pin(pending())
+    }
+
+    fn ends(with: Result<u32, Failure>) -> Attempt {
+        Box::pin(ready(with))
+    }
+
+    fn first(attempts: Vec<Attempt>) -> Result<Result<u32, Failure>, tokio::time::error::Elapsed> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async { timeout(20 * ATTEMPT_DELAY, happy_eyeballs(attempts)).await })
+    }
+
+    #[test]
+    fn hanging_attempt_does_not_delay_the_others() {
+        assert_eq!(first(vec![hangs(), hangs(), ends(Err(REFUSED)), ends(Ok(4)), ends(Ok(5))]), Ok(Ok(4)));
+        assert_eq!(first(vec![hangs(), ends(Ok(2)), hangs()]), Ok(Ok(2)));
+    }
+
+    #[test]
+    fn last_failure_is_returned_when_all_attempts_fail() {
+        assert_eq!(first(vec![ends(Err(UNREACHABLE)), ends(Err(REFUSED))]), Ok(Err(REFUSED)));
+        assert_eq!(first(vec![]), Ok(Err(UNREACHABLE)));
+    }
+
+    #[test]
+    fn slow_attempt_is_awaited_after_the_others_failed() {
+        let late = Box::pin(async {
+            tokio::time::sleep(2 * ATTEMPT_DELAY).await;
+            Ok(1)
+        });
+        assert_eq!(first(vec![late, ends(Err(REFUSED)), ends(Err(UNREACHABLE))]), Ok(Ok(1)));
+        assert!(first(vec![hangs(), ends(Err(REFUSED))]).is_err());
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_by_its_code() {
+    fn refusal_is_read_from_the_error_code() {
         let failed = |class, reason| Refusal::Failed(Failure { class, reason });
         let table = [
             ("NOSCRIPT No matching script. Please use EVAL.", Refusal::NoScript),

@@ -11,7 +11,6 @@ use redis::{Value, parse_redis_value};
 const MAX_LENGTH: usize = 64 << 20;
 const MAX_LINE: usize = 64 << 10;
 
-/// A complete reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Reply<'a> {
     Bulk(&'a [u8]),

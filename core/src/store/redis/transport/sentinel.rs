@@ -1,23 +1,27 @@
-//! Queries the sentinels for the address of the primary.
+//! The address of the primary, from queries to the sentinels and from their events.
+//!
+//! In a planned failover the old primary accepts writes for ten seconds and more, until a sentinel demotes it; these
+//! writes are lost. So the store subscribes to all sentinels, each over its own connection and on one thread for all,
+//! and the connections to the old primary end with the first event about a new one. Correctness does not depend on
+//! events: the connection task also queries the sentinels periodically.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::{RedisError, Value};
+use redis::{Msg, RedisError, Value};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
+use crate::runtime::driver::Driver;
 use crate::store::redis::config::target::Endpoint;
-use crate::store::redis::transport::CONNECT_TIMEOUT;
-use crate::store::redis::transport::SENTINEL_TIMEOUT;
-use crate::store::redis::transport::connect::{Address, Connector};
-use crate::store::redis::transport::failure::Failure;
-use crate::store::redis::transport::failure::UNREACHABLE;
-use crate::store::redis::transport::handshake::auth;
-use crate::store::redis::transport::happy_eyeballs::happy_eyeballs;
-use crate::store::redis::transport::sentinel_events::Told;
+use crate::store::redis::transport::connect::{Address, Connector, auth, happy_eyeballs};
+use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::session::Session;
+use crate::store::redis::transport::{CONNECT_TIMEOUT, SENTINEL_TIMEOUT, background_thread};
 
 impl Connector {
     /// The address of the service's primary, from the first sentinel that knows it. Every new connection queries it
@@ -37,7 +41,7 @@ impl Connector {
         &self,
         address: &Address,
         from: Option<Endpoint>,
-        told: &mut Told,
+        events: &mut PrimaryEvents,
         every: Duration,
     ) -> Endpoint {
         let (Address::Service { service, sentinels }, Some(from)) = (address, from) else {
@@ -53,13 +57,13 @@ impl Connector {
             }
         };
         tokio::select! {
-            named = told.other_than(&from) => named,
+            named = events.wait_for_other_than(&from) => named,
             named = asking => named,
         }
     }
 
     /// The primary that more than half of the sentinels name.
-    pub(crate) async fn agreed_primary(&self, service: &str, sentinels: &[Endpoint]) -> Option<Endpoint> {
+    async fn agreed_primary(&self, service: &str, sentinels: &[Endpoint]) -> Option<Endpoint> {
         let named = join_all(sentinels.iter().map(|sentinel| self.named_by(sentinel, service))).await;
         let named: Vec<Endpoint> = named.into_iter().filter_map(Result::ok).collect();
         let votes = |one: &Endpoint| named.iter().filter(|other| *other == one).count();
@@ -67,7 +71,7 @@ impl Connector {
     }
 
     /// A session that is subscribed to a sentinel's events about a new primary.
-    pub(crate) async fn hear_switches(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
+    async fn subscribe(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
         let subscribing = async {
             let mut session = self.sentinel(sentinel).await?;
             let command = redis::cmd("SUBSCRIBE").arg("+switch-master").take();
@@ -78,7 +82,7 @@ impl Connector {
     }
 
     /// The service's primary, from one of its sentinels.
-    pub(crate) async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+    async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
         timeout(SENTINEL_TIMEOUT, self.ask_sentinel(sentinel, service)).await.unwrap_or(Err(UNREACHABLE))
     }
 
@@ -106,4 +110,142 @@ impl Connector {
 /// The reason why a sentinel refuses a session or a subscription.
 fn refused(error: &RedisError) -> Failure {
     if error.code().is_some() { Failure::permanent(Degradation::Auth) } else { UNREACHABLE }
+}
+
+/// The pause before a failed or refused subscription to a sentinel is retried.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Switches {
+    /// The address in the latest event; repeated events are forwarded even if they are equal.
+    named: watch::Sender<Option<Endpoint>>,
+    is_listening: AtomicBool,
+    driver: OnceLock<Driver>,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            named: watch::Sender::new(None),
+            is_listening: AtomicBool::new(false),
+            driver: OnceLock::new(),
+        }
+    }
+}
+
+/// The events from some time on.
+#[derive(Debug)]
+pub(crate) struct PrimaryEvents(watch::Receiver<Option<Endpoint>>);
+
+impl Switches {
+    /// Subscribes to the sentinels, if there are any.
+    pub(crate) fn listen(self: &Arc<Self>, connector: &Arc<Connector>, address: &Address) {
+        let Address::Service { service, sentinels } = address else { return };
+        if self.is_listening.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // Without a thread the connection tasks rely on queries; the next connection tries again.
+        let Some(driver) = background_thread(&self.driver) else {
+            self.is_listening.store(false, Ordering::Relaxed);
+            return;
+        };
+        let subscriptions = sentinels.iter().map(|sentinel| Subscription {
+            connector: Arc::downgrade(connector),
+            switches: Arc::downgrade(self),
+            service: service.clone(),
+            sentinels: sentinels.clone(),
+            sentinel: sentinel.clone(),
+        });
+        let all = join_all(subscriptions.map(Subscription::run));
+        driver.spawn(async { drop(all.await) });
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_listening.store(true, Ordering::Relaxed);
+        if let Some(driver) = self.driver.get() {
+            driver.close();
+        }
+    }
+
+    pub(crate) fn events(&self) -> PrimaryEvents {
+        PrimaryEvents(self.named.subscribe())
+    }
+}
+
+impl PrimaryEvents {
+    pub(crate) fn discard(&mut self) {
+        self.0.mark_unchanged();
+    }
+
+    /// Waits for an event about another primary than this one.
+    async fn wait_for_other_than(&mut self, from: &Endpoint) -> Endpoint {
+        loop {
+            if self.0.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            if let Some(named) = &*self.0.borrow_and_update()
+                && named != from
+            {
+                return named.clone();
+            }
+        }
+    }
+}
+
+/// The subscription to one of the sentinels.
+struct Subscription {
+    connector: Weak<Connector>,
+    switches: Weak<Switches>,
+    service: Box<str>,
+    sentinels: Box<[Endpoint]>,
+    sentinel: Endpoint,
+}
+
+impl Subscription {
+    async fn run(self) {
+        while let Some(connector) = self.connector.upgrade() {
+            let subscribed = connector.subscribe(&self.sentinel).await;
+            if subscribed.is_ok()
+                && let Some(named) = connector.agreed_primary(&self.service, &self.sentinels).await
+            {
+                // The primary may have changed before the subscription.
+                self.publish(named);
+            }
+            drop(connector);
+            let pause = match subscribed {
+                Ok(session) => {
+                    self.receive(session).await;
+                    PAUSE
+                }
+                Err(failure) if failure.class == Class::Permanent => PAUSE_WHEN_REFUSED,
+                Err(_) => PAUSE,
+            };
+            sleep(pause / 2 + backoff::part_of(pause / 2)).await;
+        }
+    }
+
+    async fn receive(&self, mut session: Session) {
+        while let Ok(message) = session.reply::<Value>().await {
+            let Some(connector) = self.connector.upgrade() else { return };
+            if !Msg::from_owned_value(message).is_some_and(|message| self.is_meant(&message)) {
+                continue;
+            }
+            // The sentinel may know a newer primary than the event.
+            if let Ok(named) = connector.named_by(&self.sentinel, &self.service).await {
+                self.publish(named);
+            }
+        }
+    }
+
+    fn publish(&self, named: Endpoint) {
+        if let Some(switches) = self.switches.upgrade() {
+            switches.named.send_replace(Some(named));
+        }
+    }
+
+    /// Whether an event is about the service, whose name precedes the old and the new address.
+    fn is_meant(&self, message: &Msg) -> bool {
+        message.get_payload_bytes().split(|byte| *byte == b' ').next() == Some(self.service.as_bytes())
+    }
 }

@@ -69,7 +69,7 @@ mod tests {
     const NOW_US: u64 = 1_800_000_000_000_000;
 
     #[test]
-    fn the_fastest_reply_is_believed() {
+    fn estimate_follows_the_fastest_reply() {
         let time = ServerTime::default();
         let base = time.base;
         assert_eq!(time.at(base), None);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_too_late_to_reckon_with() {
+    fn server_time_beyond_the_maximum_is_cut_to_it() {
         let time = ServerTime::default();
         let base = time.base;
         time.learn(u64::MAX, base, base + MS);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_believed_at_once() {
+    fn estimate_starts_anew_when_the_clock_was_set() {
         let time = ServerTime::default();
         let base = time.base;
         time.learn(NOW_US, base, base + MS);

@@ -1,8 +1,7 @@
 //! Tables of URLs: the parsed target, or the complete error message.
 
 use crate::store::redis::config::RedisOptions;
-use crate::store::redis::config::secret::Secret;
-use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Target, Tls};
+use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Target, Tls};
 use crate::store::redis::config::url::*;
 
 fn target(url: &str) -> Target {
@@ -295,4 +294,23 @@ fn mistakes_in_the_query() {
     for (url, message) in table {
         assert_eq!(refusal(url), message, "{url}");
     }
+}
+
+#[test]
+fn escapes_are_decoded_and_nothing_else() {
+    for (text, decoded) in
+        [("", ""), ("a+b", "a+b"), ("%40%2f%2F%25", "@//%"), ("%C3%A9é", "éé"), ("%00", "\0")]
+    {
+        assert_eq!(decode("it", text).unwrap(), decoded);
+    }
+}
+
+#[test]
+fn other_escapes_are_refused() {
+    for text in ["%", "%4", "a%", "%zz", "%4g", "%%40", "% 4", "%é"] {
+        let message = decode("it", text).unwrap_err().to_string();
+        assert_eq!(message, "store URL has a % without two hexadecimal digits in it: write % as %25");
+    }
+    let message = decode("it", "%FF").unwrap_err().to_string();
+    assert_eq!(message, "store URL has bytes that are not UTF-8 in it: allowed is UTF-8");
 }

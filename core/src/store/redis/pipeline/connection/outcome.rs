@@ -1,4 +1,4 @@
-//! The outcome of a command: its operations are answered or retried.
+//! The outcome of a command, from its reply or the lack of one: its operations are answered or retried.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,8 +10,9 @@ use crate::store::redis::pipeline::batch::Command;
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::script::call::ScriptReference;
-use crate::store::redis::script::reply::{Answers, Found};
+use crate::store::redis::script::reply::{self, Answers, Found, read_reply};
 use crate::store::redis::transport::failure::{Class, Failure, Refusal};
+use crate::store::redis::transport::resp::Reply;
 
 /// This many consecutive calls without a reply in time make a connection suspect.
 const SUSPECT_AFTER: u32 = 2;
@@ -19,8 +20,47 @@ const SUSPECT_AFTER: u32 = 2;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Connection {
+    /// Answers the oldest command in flight.
+    pub(crate) fn replied(&mut self, reply: Reply<'_>) -> Result<(), Degradation> {
+        let Some(mut in_flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
+        if in_flight.skip > 0 {
+            in_flight.skip -= 1;
+            self.flights.push_front(in_flight);
+            return Ok(());
+        }
+        self.timeouts = 0;
+        match reply {
+            Reply::Line(value) => {
+                if let Err(error) = value.extract_error() {
+                    self.refused(in_flight.command, Refusal::read(&error));
+                    return Ok(());
+                }
+            }
+            Reply::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
+                Ok(reply::Reply::Decided { now_us, entries }) => {
+                    self.has_decided = true;
+                    // With a manual clock the reply does not contain the server's time.
+                    if self.server.context.manual.is_none() {
+                        self.server.time.learn(now_us, in_flight.sent, self.last_used);
+                    }
+                    self.server.succeeded();
+                    return Self::decided(&in_flight.command, now_us, entries);
+                }
+                Ok(reply::Reply::Late { server_now_us }) => {
+                    self.server.time.learn(server_now_us, in_flight.sent, self.last_used);
+                    self.requeue(in_flight.command, Failure::not_applied(Degradation::Late));
+                    return Ok(());
+                }
+                Err(_) => {}
+            },
+        }
+        // The script ran, but its reply is not valid.
+        in_flight.command.answer(Failure::unknown(Degradation::Protocol));
+        Err(Degradation::Protocol)
+    }
+
     /// The store decided: answers every operation, in order.
-    pub(crate) fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
+    fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
         if Self::answer_each(command, now_us, answers).is_some() {
             return Ok(());
         }
@@ -54,7 +94,7 @@ impl Connection {
     }
 
     /// The server refused the command.
-    pub(crate) fn refused(&mut self, command: Command, refusal: Refusal) {
+    fn refused(&mut self, command: Command, refusal: Refusal) {
         match refusal {
             Refusal::NoScript => {
                 command.count(|counters| counters.scripts_sent.add(1));
@@ -65,7 +105,7 @@ impl Connection {
             Refusal::ReadOnly => {
                 self.leaving = Some(End::Broken);
                 self.server.failed(Degradation::ReadOnly);
-                self.again(command, Failure::not_applied(Degradation::ReadOnly));
+                self.requeue(command, Failure::not_applied(Degradation::ReadOnly));
             }
             Refusal::TryAgain => self.while_keys_move(command),
             Refusal::Failed(failure) => {
@@ -78,7 +118,7 @@ impl Connection {
                     self.server.failed(failure.reason);
                 }
                 match failure.class {
-                    Class::NotApplied => self.later(command, failure),
+                    Class::NotApplied => self.retry_with_delay(command, failure),
                     Class::Unknown | Class::Permanent => command.answer(failure),
                 }
             }
@@ -93,7 +133,7 @@ impl Connection {
         if let Some(slot) = moved {
             redirect.moved(slot, address, &self.server.address);
         }
-        for operation in into_tickets(command) {
+        for operation in into_operations(command) {
             if operation.may_retry() {
                 operation.member().counters.redirected.add(1);
                 redirect.send(&operation, address, &self.server.address, moved.is_none());
@@ -114,30 +154,28 @@ impl Connection {
             }
             return;
         }
-        let operations: Vec<_> = into_tickets(command).filter(|operation| !operation.is_over()).collect();
+        let operations: Vec<_> = into_operations(command).filter(|operation| !operation.is_over()).collect();
         for operation in &operations {
             operation.member().counters.retried.add(1);
         }
-        self.in_a_moment(operations, Failure::not_applied(Degradation::ClusterDown));
+        self.schedule(operations, Failure::not_applied(Degradation::ClusterDown));
     }
 
     /// Puts operations that certainly did not run back to the front of the queue.
-    pub(crate) fn again(&mut self, command: Command, failure: Failure) {
-        let operations = Self::retried(command, failure);
-        self.server.queue.put_back(operations.into_iter());
+    fn requeue(&mut self, command: Command, failure: Failure) {
+        self.server.queue.put_back(Self::retried(command, failure).into_iter());
     }
 
     /// Retries operations that certainly did not run after a pause, if their deadline and the breaker allow.
-    fn later(&mut self, command: Command, failure: Failure) {
+    fn retry_with_delay(&mut self, command: Command, failure: Failure) {
         if !self.server.breaker.is_closed() {
             command.answer(failure);
             return;
         }
-        let operations = Self::retried(command, failure);
-        self.in_a_moment(operations, failure);
+        self.schedule(Self::retried(command, failure), failure);
     }
 
-    fn in_a_moment(&mut self, operations: Vec<Arc<PendingOperation>>, failure: Failure) {
+    fn schedule(&mut self, operations: Vec<Arc<PendingOperation>>, failure: Failure) {
         let at = monotonic::now() + PAUSE / 2 + backoff::part_of(PAUSE / 2);
         for operation in operations {
             if at < operation.deadline() {
@@ -150,19 +188,17 @@ impl Connection {
 
     /// Selects the operations that may be retried, and answers the others.
     fn retried(command: Command, failure: Failure) -> Vec<Arc<PendingOperation>> {
-        let mut operations: Vec<_> = into_tickets(command).collect();
         let now = monotonic::now();
-        operations.retain(|operation| {
+        let may_retry = |operation: &Arc<PendingOperation>| {
             let retried = !operation.is_over() && operation.deadline() > now && operation.may_retry();
-            if !retried {
+            if retried {
+                operation.member().counters.retried.add(1);
+            } else {
                 operation.answer(Err(failure));
             }
             retried
-        });
-        for operation in &operations {
-            operation.member().counters.retried.add(1);
-        }
-        operations
+        };
+        into_operations(command).filter(may_retry).collect()
     }
 
     /// Answers operations whose deadline has passed; an error when the connection is suspect.
@@ -200,6 +236,6 @@ impl Connection {
     }
 }
 
-fn into_tickets(command: Command) -> impl Iterator<Item = Arc<PendingOperation>> {
+fn into_operations(command: Command) -> impl Iterator<Item = Arc<PendingOperation>> {
     command.entries.into_iter().flat_map(|entry| std::iter::once(entry.first).chain(entry.more))
 }

@@ -111,7 +111,7 @@ end
 local function publish_invalidation(key)
   local main, space = string.match(key, '^((.+):[^:]+:{[^}]*})')
   if main then
-    try('PUBLISH', space .. ':given_back', main)
+    try('PUBLISH', space .. ':invalidations', main)
   end
 end
 

@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsa
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConnection, ServerConfig, ServerConnection};
 
-use crate::store::redis::transport::tls::*;
+use crate::store::redis::transport::stream::*;
 
 /// A temporary directory for one test.
 struct Folder(PathBuf);

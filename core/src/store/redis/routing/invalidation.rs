@@ -1,10 +1,12 @@
-//! The invalidation channel: receives refunds and resets of other processes, for all limiters that share connections.
+//! The invalidation channel: refunds and resets of any process end cached denials, for all limiters that share
+//! connections.
 //!
-//! The scripts publish the main key of each refund and reset to the channel `prefix ":1:given_back"`. A separate
-//! connection and thread receive the messages, so that decisions are not delayed. Messages may be lost with their
-//! connection.
+//! The scripts publish the main key of each refund and reset to the channel `prefix ":1:invalidations"`. A separate
+//! connection and thread receive the messages, so that decisions are not delayed. Correctness does not depend on a
+//! message: it may be lost with its connection, and an operator may delete a key by hand. So a denial is cached for
+//! `denial_cache_max` at most, whether the channel is subscribed or not.
 
-use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,22 +18,64 @@ use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Endpoints;
-use crate::store::redis::keys::{KeyEncoder, UserKey};
-use crate::store::redis::pipeline::context::Context;
+use crate::store::redis::denial_cache::DenialCache;
+use crate::store::redis::keys::{KeyEncoder, UserKey, is_hashed};
+use crate::store::redis::pipeline::pending::Member;
+use crate::store::redis::pipeline::server::Context;
+use crate::store::redis::policies::Policies;
+use crate::store::redis::transport::background_thread;
 use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::session::Session;
+use crate::store::request::{Action, StoreRequest};
 
 /// The pause after the server refused the subscription.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 
-/// Receives the keys that other processes refunded or reset.
-pub(crate) trait Subscriber: Debug + Send + Sync {
-    /// Drops what is cached of a key, given with its policy's name; `None` for a message that cannot be parsed.
-    fn invalidate(&self, key: Option<(&str, &UserKey)>);
+/// Applies invalidation messages to a limiter.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    member: Arc<Member>,
+    policies: Arc<Policies>,
+    denial_cache: Arc<DenialCache>,
+    is_listening: AtomicBool,
+}
 
-    /// Drops everything that is cached: messages may have been missed.
-    fn invalidate_all(&self);
+impl Listener {
+    pub(crate) fn new(
+        member: Arc<Member>,
+        policies: Arc<Policies>,
+        denial_cache: Arc<DenialCache>,
+    ) -> Arc<Self> {
+        Arc::new(Self { member, policies, denial_cache, is_listening: AtomicBool::new(false) })
+    }
+
+    /// Subscribes to the channel if that has not been done.
+    #[inline]
+    pub(crate) fn listen(self: &Arc<Self>, channel: impl FnOnce() -> Option<Arc<Channel>>) {
+        if !self.is_listening.load(Ordering::Relaxed) && !self.is_listening.swap(true, Ordering::Relaxed) {
+            let is_heard = channel().is_some_and(|channel| channel.add(self));
+            self.is_listening.store(is_heard, Ordering::Relaxed);
+        }
+    }
+
+    /// The limiter has moved to other connections and has to subscribe there.
+    pub(crate) fn moved(&self) {
+        self.is_listening.store(false, Ordering::Relaxed);
+    }
+
+    /// Drops what is cached of a key, given with its policy's name; `None` for a message that cannot be parsed.
+    fn invalidate(&self, key: Option<(&str, &UserKey)>) {
+        self.member.counters.invalidations.add(1);
+        let Some((policy, key)) = key else { return };
+        let Some(id) = self.policies.named(policy) else { return };
+        match key {
+            UserKey::Readable(key) => {
+                self.denial_cache.forget(StoreRequest { id, key, action: Action::Reset, cost: 1 }, None);
+            }
+            UserKey::Hashed => self.denial_cache.forget_where(is_hashed),
+        }
+    }
 }
 
 /// The channel of all limiters that share connections.
@@ -41,14 +85,14 @@ pub(crate) struct Channel {
     context: Arc<Context>,
     keys: KeyEncoder,
     listeners: Mutex<Listeners>,
-    /// The runtime and its thread, created for the first subscriber.
     driver: OnceLock<Driver>,
 }
 
 #[derive(Debug, Default)]
 struct Listeners {
-    all: Vec<Weak<dyn Subscriber>>,
-    /// Whether messages are being received.
+    all: Vec<Weak<Listener>>,
+    /// Whether the task that receives messages was started.
+    is_started: bool,
     is_subscribed: bool,
 }
 
@@ -63,41 +107,29 @@ impl Channel {
         })
     }
 
-    /// Adds a subscriber. Returns whether there is a thread to receive messages: if the system provides none, cached
+    /// Adds a listener. Returns whether there is a thread to receive messages: if the system provides none, cached
     /// denials end by their maximum age.
-    pub(crate) fn add(self: &Arc<Self>, subscriber: &Weak<dyn Subscriber>) -> bool {
-        {
-            let mut listeners = self.listeners.lock();
-            listeners.all.retain(|one| one.strong_count() > 0);
-            listeners.all.push(Weak::clone(subscriber));
-            if listeners.is_subscribed
-                && let Some(subscriber) = subscriber.upgrade()
-            {
-                // The new subscriber has missed earlier messages.
-                subscriber.invalidate_all();
-            }
+    fn add(self: &Arc<Self>, listener: &Arc<Listener>) -> bool {
+        let mut listeners = self.listeners.lock();
+        listeners.all.retain(|one| one.strong_count() > 0);
+        listeners.all.push(Arc::downgrade(listener));
+        if listeners.is_subscribed {
+            // The new listener has missed earlier messages.
+            listener.denial_cache.forget_all();
         }
-        if let Some(driver) = self.driver.get() {
-            return driver.run_for_good().is_ok();
+        let Some(driver) = background_thread(&self.driver) else { return false };
+        if !std::mem::replace(&mut listeners.is_started, true) {
+            driver.spawn(receive(Arc::downgrade(self)));
         }
-        let Ok(driver) = Driver::new() else { return false };
-        let mut is_first = false;
-        let driver = self.driver.get_or_init(|| {
-            is_first = true;
-            driver
-        });
-        if is_first {
-            driver.spawn(listening(Arc::downgrade(self)));
-        }
-        driver.run_for_good().is_ok()
+        true
     }
 
-    /// Removes a subscriber, and those that are gone.
-    pub(crate) fn remove(&self, subscriber: &Weak<dyn Subscriber>) {
-        self.listeners.lock().all.retain(|one| !Weak::ptr_eq(one, subscriber) && one.strong_count() > 0);
+    /// Removes a listener, and those that are gone.
+    pub(crate) fn remove(&self, listener: &Arc<Listener>) {
+        let is_other = |one: &Weak<Listener>| one.strong_count() > 0 && one.as_ptr() != Arc::as_ptr(listener);
+        self.listeners.lock().all.retain(is_other);
     }
 
-    /// Stops receiving.
     pub(crate) fn close(&self) {
         if let Some(driver) = self.driver.get() {
             driver.close();
@@ -132,24 +164,24 @@ impl Channel {
         };
         if is_subscribed {
             // Messages sent before this were not received.
-            for subscriber in listening.iter().filter_map(Weak::upgrade) {
-                subscriber.invalidate_all();
+            for listener in listening.iter().filter_map(Weak::upgrade) {
+                listener.denial_cache.forget_all();
             }
         }
     }
 
-    /// Passes a message, the main key of a refund or reset, to every subscriber.
+    /// Passes a message, the main key of a refund or reset, to every listener.
     fn on_message(&self, main_key: &[u8]) {
         let read = self.keys.read(main_key);
-        let subscribers = self.listeners.lock().all.clone();
-        for subscriber in subscribers.iter().filter_map(Weak::upgrade) {
-            subscriber.invalidate(read.as_ref().map(|(policy, key)| (*policy, key)));
+        let listeners = self.listeners.lock().all.clone();
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
+            listener.invalidate(read.as_ref().map(|(policy, key)| (*policy, key)));
         }
     }
 }
 
 /// Subscribes and receives, until the channel is no longer used.
-async fn listening(channel: Weak<Channel>) {
+async fn receive(channel: Weak<Channel>) {
     let mut failed: u32 = 0;
     loop {
         let Some(current) = channel.upgrade() else { return };
@@ -181,7 +213,7 @@ async fn listening(channel: Weak<Channel>) {
 
 /// Receives messages until the connection ends or reaches its maximum age.
 async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Instant>) {
-    let hearing = async {
+    let receiving = async {
         while let (Ok(message), Some(channel)) = (session.reply::<Value>().await, channel.upgrade()) {
             if let Some(message) = Msg::from_owned_value(message) {
                 channel.on_message(message.get_payload_bytes());
@@ -189,7 +221,7 @@ async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Inst
         }
     };
     match until {
-        Some(until) => drop(timeout_at(until.into(), hearing).await),
-        None => hearing.await,
+        Some(until) => drop(timeout_at(until.into(), receiving).await),
+        None => receiving.await,
     }
 }

@@ -1,0 +1,292 @@
+//! The kinds of options: how the values of each are parsed, checked and shown.
+//!
+//! The range of a number is written once, as readable text: `1ms to 60s`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+
+use crate::error::excerpt;
+use crate::store::duration;
+use crate::store::option::OptionKind;
+use crate::store::outage::Outage;
+use crate::store::redis::config::target::Secret;
+
+pub(crate) trait Kind {
+    /// The type that the setter takes.
+    type Argument: Into<Self::Value>;
+    /// The type that is stored.
+    type Value: Clone + PartialEq;
+    /// The text form, where `allowed` does not give it.
+    const FORM: &'static str = "";
+    /// The type in the public list of options.
+    const SHOWN: OptionKind = OptionKind::Text;
+    /// Whether a value must not be shown.
+    const SECRET: bool = false;
+
+    /// Parses a value, which need not be in range; `None` when the text has another form.
+    fn read(text: &str) -> Option<Self::Value>;
+
+    /// Whether the value is allowed by its row.
+    fn allows(allowed: &str, value: &Self::Value) -> bool;
+
+    /// Formats the value for a message.
+    fn show(value: &Self::Value) -> String;
+}
+
+macro_rules! kinds {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($argument:ty) -> $value:ty {
+            $(const $constant:ident: $type:ty = $set:expr;)*
+            read: $read:expr,
+            allows: $allows:expr,
+            show: $show:expr,
+        }
+    )*) => {$(
+        $(#[$doc])*
+        pub(crate) enum $name {}
+
+        impl Kind for $name {
+            type Argument = $argument;
+            type Value = $value;
+            $(const $constant: $type = $set;)*
+
+            fn read(text: &str) -> Option<$value> {
+                let read: fn(&str) -> Option<$value> = $read;
+                read(text)
+            }
+
+            fn allows(allowed: &str, value: &$value) -> bool {
+                let allows: fn(&str, &$value) -> bool = $allows;
+                allows(allowed, value)
+            }
+
+            fn show(value: &$value) -> String {
+                let show: fn(&$value) -> String = $show;
+                show(value)
+            }
+        }
+    )*};
+}
+
+kinds! {
+    Time(Duration) -> Duration {
+        const SHOWN: OptionKind = OptionKind::Duration;
+        const FORM: &'static str = ", as a whole number of us, ms, s, m or h";
+        read: duration::read,
+        allows: |allowed, time| within(allowed, time, duration::read),
+        show: |time| duration::write(*time),
+    }
+
+    /// A number of items.
+    Count(u32) -> u32 {
+        const SHOWN: OptionKind = OptionKind::Number;
+        // `parse` alone would take a plus sign.
+        read: |text| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?,
+        allows: |allowed, count| within(allowed, count, Self::read),
+        show: u32::to_string,
+    }
+
+    /// A number of bytes.
+    Size(usize) -> usize {
+        const SHOWN: OptionKind = OptionKind::Number;
+        const FORM: &'static str = ", as a whole number of bytes, KiB or MiB";
+        read: read_size,
+        allows: |allowed, size| within(allowed, size, Self::read),
+        show: |size| match *size {
+            bytes if bytes > 0 && bytes.is_multiple_of(MIB) => format!("{}MiB", bytes / MIB),
+            bytes if bytes > 0 && bytes.is_multiple_of(KIB) => format!("{}KiB", bytes / KIB),
+            bytes => bytes.to_string(),
+        },
+    }
+
+    /// A fraction, more than 0 and up to 1.
+    Share(f64) -> Ppm {
+        const SHOWN: OptionKind = OptionKind::Number;
+        read: read_share,
+        allows: |_, share| (1..=WHOLE).contains(&share.0),
+        show: |Ppm(parts)| {
+            let text = format!("{}.{:06}", parts / WHOLE, parts % WHOLE);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        },
+    }
+
+    /// An outage policy.
+    Choice(Outage) -> Outage {
+        read: Outage::from_name,
+        allows: |_, _| true,
+        show: |outage| outage.name().to_owned(),
+    }
+
+    /// The prefix of all keys.
+    Prefix(Box<str>) -> Box<str> {
+        read: |text| Some(text.into()),
+        allows: |_, text| (1..=64).contains(&text.len()) && text.bytes().all(is_readable),
+        show: |text| excerpt(text),
+    }
+
+    /// The name of a connection: Redis allows neither spaces nor line ends in it.
+    ClientName(Box<str>) -> Box<str> {
+        read: |text| Some(text.into()),
+        allows: |_, text| (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()),
+        show: |text| excerpt(text),
+    }
+
+    /// The name in a certificate.
+    HostName(Box<str>) -> Box<str> {
+        read: |text| Some(text.into()),
+        allows: |_, text| ServerName::try_from(&**text).is_ok(),
+        show: |text| excerpt(text),
+    }
+
+    /// The path of a file.
+    File(PathBuf) -> PathBuf {
+        read: |text| Some(text.into()),
+        allows: |_, path| !path.as_os_str().is_empty() && !path.as_os_str().as_encoded_bytes().contains(&0),
+        show: |path| format!("{:?}", path.to_string_lossy()),
+    }
+
+    /// Text that is never shown.
+    Hidden(Box<str>) -> Secret {
+        const SECRET: bool = true;
+        read: |text| Some(Secret::from(Box::from(text))),
+        allows: |_, secret| (1..=16_384).contains(&secret.reveal().len()),
+        show: |_| "***".to_owned(),
+    }
+}
+
+/// Whether a value is in a range such as `1 to 100`, or is 0 where the range says `0 (...), or 1 to 100`.
+fn within<T: PartialOrd + Default>(allowed: &str, value: &T, read: fn(&str) -> Option<T>) -> bool {
+    let (zero, range) = match allowed.split_once(", or ") {
+        Some((_, range)) => (*value == T::default(), range),
+        None => (false, allowed),
+    };
+    let bounds = range.split_once(" to ").and_then(|(least, most)| Some(read(least)?..=read(most)?));
+    zero || bounds.is_some_and(|bounds| bounds.contains(value))
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+fn read_size(text: &str) -> Option<usize> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "" => 1,
+        "KiB" => KIB,
+        "MiB" => MIB,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// Parts per million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ppm(pub(crate) u32);
+
+const WHOLE: u32 = 1_000_000;
+
+impl From<f64> for Ppm {
+    /// Rounds to the nearest part per million. An invalid share becomes a number that is out of range.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and NaN becomes 0"
+    )]
+    fn from(share: f64) -> Self {
+        Self((share * f64::from(WHOLE)).round() as u32)
+    }
+}
+
+fn read_share(text: &str) -> Option<Ppm> {
+    let (whole, decimals) = match text.split_once('.') {
+        Some((_, "")) => return None,
+        Some(parts) => parts,
+        None => (text, ""),
+    };
+    if whole.is_empty() || decimals.len() > 6 {
+        return None;
+    }
+    let whole = Count::read(whole)?.checked_mul(WHOLE)?;
+    whole.checked_add(Count::read(&format!("{decimals:0<6}"))?).map(Ppm)
+}
+
+/// Whether a byte stands for itself in a key: it is printable, and is no brace, `%` or `#`.
+pub(crate) const fn is_readable(byte: u8) -> bool {
+    READABLE[byte as usize]
+}
+
+const READABLE: [bool; 256] = {
+    let readable = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@:/+=,;!$&'()*|";
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < readable.len() {
+        table[readable[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_holds_its_ends() {
+        for (value, held) in [(0, false), (1, true), (7, true), (100, true), (101, false)] {
+            assert_eq!(Count::allows("1 to 100", &value), held, "{value}");
+        }
+        assert!(Count::allows("0 (never), or 5 to 6", &0));
+        assert!(!Count::allows("0 (never), or 5 to 6", &1));
+        assert!(!Count::allows("any", &1));
+    }
+
+    #[test]
+    fn counts_are_digits() {
+        assert_eq!(Count::read("0016384"), Some(16_384));
+        for text in ["", "-1", "+1", "1.0", "1e3", " 1", "1_000", "4294967296", "99999999999999999999", "NaN"]
+        {
+            assert_eq!(Count::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_binary_units() {
+        let table =
+            [("0", 0, "0"), ("1000", 1000, "1000"), ("2048", 2048, "2KiB"), ("16MiB", 16 * MIB, "16MiB")];
+        for (text, bytes, shown) in table {
+            assert_eq!(Size::read(text), Some(bytes), "{text}");
+            assert_eq!(Size::show(&bytes), shown);
+        }
+        for text in ["", "MiB", "1MB", "1 KiB", "1kib", "-1", "1.5MiB", "99999999999999999999"] {
+            assert_eq!(Size::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_exact_to_a_millionth() {
+        let table = [
+            ("1", WHOLE, "1"),
+            ("0.5", 500_000, "0.5"),
+            ("1.0", WHOLE, "1"),
+            ("0.333333", 333_333, "0.333333"),
+            ("0.000001", 1, "0.000001"),
+        ];
+        for (text, parts, shown) in table {
+            let parts = Ppm(parts);
+            assert_eq!(Share::read(text), Some(parts), "{text}");
+            assert_eq!(Share::show(&parts), shown);
+            assert_eq!(Ppm::from(text.parse::<f64>().unwrap()), parts);
+            assert!(Share::allows("", &parts));
+        }
+        for text in ["", ".", "1.", ".5", "0.0000001", "-0.5", "+0.5", "1e-3", "0,5", "NaN", "inf", "99999"] {
+            assert_eq!(Share::read(text), None, "{text}");
+        }
+        for share in [0.0, -0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.1, 1e308, 4e-7] {
+            assert!(!Share::allows("", &Ppm::from(share)), "{share}");
+        }
+        assert_eq!(Ppm::from(1.0 / 3.0), Ppm(333_333));
+    }
+}

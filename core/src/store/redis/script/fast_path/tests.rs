@@ -1,0 +1,68 @@
+//! The parts agree with their Lua, and scripts have no open places.
+
+use super::*;
+use crate::store::redis::script::call::Script;
+
+const FORMS: [Form; 5] =
+    [Form::ShortBucket, Form::Bucket, Form::SteppedBucket, Form::FixedWindow, Form::SlidingWindow];
+
+/// The names in Lua that end in `$`.
+fn names(lua: &str) -> impl Iterator<Item = &str> {
+    lua.split_inclusive('$').filter(|text| text.ends_with('$')).map(|text| {
+        let name = text.trim_end_matches('$');
+        let start = name.rfind(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+        &text[start.map_or(0, |at| at + 1)..]
+    })
+}
+
+#[test]
+fn every_variable_of_a_part_is_declared_and_every_argument_and_local_is_used() {
+    for form in FORMS {
+        let part = Part::of(form);
+        let sections = [part.lua.before[1], part.lua.before[2], part.lua.rest].concat();
+        let written: Vec<&str> = part.fields.iter().map(|(_, _, written)| *written).collect();
+        let lua = [&sections, written.join(" ").as_str(), RENEW, LIVES].concat();
+        let arguments = part.arguments.iter().map(|(name, ..)| *name);
+        let fields = part.fields.iter().map(|(_, name, _)| *name);
+        let outside: Vec<&str> = arguments.clone().chain(part.locals.iter().copied()).collect();
+        let declared: Vec<&str> = outside
+            .iter()
+            .copied()
+            .chain(fields)
+            .chain(part.tail)
+            .chain(["until_before$", "until_after$"])
+            .collect();
+        let declarations = sections.lines().filter_map(|line| line.trim().strip_prefix("local "));
+        let own: Vec<&str> = declarations.flat_map(|line| names(line.split('=').next().unwrap())).collect();
+        for name in names(&lua) {
+            assert!(declared.contains(&name) || own.contains(&name), "{form:?}: {name} is not declared");
+        }
+        for name in outside {
+            assert!(names(&lua).any(|used| used == name), "{form:?}: {name} is not used");
+        }
+    }
+}
+
+#[test]
+fn arguments_are_as_long_as_their_format_says() {
+    for quotas in ["100/m token_bucket", "7/s leaky_bucket; 8/s token_bucket step=2; 9/m fixed_window; 10/m"]
+    {
+        let policy = Policy::parse("p", quotas).unwrap();
+        let fast_path = FastPath::of(&policy);
+        assert!(!fast_path.is_empty());
+        let arguments = fast_path.arguments_of(&policy);
+        let (format, names) = fast_path.arguments();
+        let length: u32 = format.chars().filter_map(|letter| letter.to_digit(10)).sum();
+        assert_eq!(arguments.len(), length as usize);
+        assert_eq!(format.matches('I').count(), names.matches(", ").count());
+    }
+}
+
+#[test]
+fn script_of_any_sequence_has_no_open_place() {
+    let every = FORMS.iter().map(|form| vec![*form]).chain([FORMS.to_vec(), vec![]]);
+    for forms in every {
+        let source = Script::assemble(31, &FastPath(forms.into())).source;
+        assert!(!source.contains('$') && !source.contains("--") && source.starts_with("#!lua\n"), "{source}");
+    }
+}
