@@ -1,10 +1,10 @@
 //! Limits the requests of axum and of other tower services (feature `tower`).
 //!
-//! A [`RateLimitLayer`] asks a [`Limiter`](crate::Limiter) about each request before the service gets it. A request that
-//! passes carries [`Decided`], and every response carries the [fields](crate::http::headers::fields) that tell clients
-//! their limits. A denied request is answered with a problem document, or with its text where the client prefers that:
-//! 429 (Too Many Requests), or 503 (Service Unavailable) when the store cannot decide and the outage policy denies.
-//! Bodies, including streams, pass through unchanged.
+//! A [`RateLimitLayer`] asks a [guard](crate::guard), whose rules are the same in every language, about each request before
+//! the service gets it. Every request that passes a layer has the extension [`RequestLimits`](crate::guard::RequestLimits) with
+//! the decisions so far, and every response has the [fields](crate::headers::fields) that tell clients their limits. A denied
+//! request gets a problem document, or its text where the client prefers that: 429 (Too Many Requests), or 503 (Service
+//! Unavailable) when the store cannot decide and the outage policy denies. Bodies, including streams, pass through unchanged.
 //!
 //! ```
 //! use polylimit::tower::{RateLimitLayer, header};
@@ -21,24 +21,33 @@
 //! ```
 //!
 //! Several layers may limit one request, each with its own limiter, key and policies: the outermost one decides first,
-//! and writes the fields of all. The same policy of the same limiter is charged once for each key, at the cost of the
-//! outer layer, whose decision the inner layers reuse. When an inner layer answers in place of the service, the outer
-//! layers refund what they have spent.
+//! and writes the fields of all. The same policy of the same limiter is charged once for each key, with the highest cost of the
+//! layers. When an inner layer denies, the units of the outer layers are refunded.
+//!
+//! A handler reads the decisions:
+//!
+//! ```
+//! use polylimit::guard::RequestLimits;
+//!
+//! fn remaining(request: &http::Request<()>) -> Option<u64> {
+//!     let limits = request.extensions().get::<RequestLimits>()?;
+//!     limits.outcomes().iter().map(|(_, decision)| decision.remaining()).min()
+//! }
+//! # assert_eq!(remaining(&http::Request::new(())), None);
+//! ```
 //!
 //! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas; a layer on
 //! a route can give them a [`scope`](RateLimitBuilder::scope).
 
 mod body;
 mod builder;
-mod decided;
-mod denial;
 mod key;
-mod rules;
+mod limit;
+mod response;
 mod service;
 
 pub use body::ResponseBody;
 pub use builder::RateLimitBuilder;
-pub use decided::Decided;
-pub use denial::{Denial, InPlace, StoreOutage};
-pub use key::{client_address, header};
+pub use key::{User, client_address, header};
+pub use limit::{Denial, OnOutage};
 pub use service::{RateLimit, RateLimitLayer};

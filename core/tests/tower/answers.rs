@@ -8,8 +8,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use polylimit::guard::{KeyPart, RequestLimits};
 use polylimit::headers::{HeaderStyle, ResetForm};
-use polylimit::tower::{Decided, RateLimitBuilder, RateLimitLayer, client_address, header};
+use polylimit::tower::{RateLimitBuilder, RateLimitLayer, User, client_address, header};
 use polylimit::{ClientAddressRules, ErrorKind, ForwardingHeader, Request};
 
 use crate::service::{Service, limiter};
@@ -99,6 +100,22 @@ fn request_without_a_key_counts_for_the_clients_address() {
 }
 
 #[test]
+fn key_has_the_parts_of_the_request() {
+    let limiter = limiter(&[("api", "2/minute")]);
+    let parts = ["address", "user", "path:tenant"].map(|part| part.parse::<KeyPart>().unwrap());
+    let builder = RateLimitLayer::builder(limiter.clone(), |_| "192.0.2.1")
+        .path_parameter(|request, name| Some(format!("{name}{}", request.uri.path())));
+    let limit = parts.into_iter().fold(builder, RateLimitBuilder::key_part).build().unwrap();
+    let app = Router::new().route("/", get(|| async {})).layer(limit);
+    let left = |key: &str| limiter.blocking().peek(key).unwrap().remaining();
+    assert_eq!(Service::start(app.clone().layer(Extension(User("a|b".to_owned())))).get("/").status, 200);
+    assert_eq!(left("192.0.2.1|user:a%7Cb|path:tenant:tenant/"), 1);
+    // Without a user, the address counts.
+    assert_eq!(Service::start(app).get("/").status, 200);
+    assert_eq!(left("192.0.2.1"), 1);
+}
+
+#[test]
 fn cost_function_and_skip_function_apply_to_each_request() {
     let cost = |request: &Parts| request.uri.query().map_or(1, |units| units.parse().unwrap());
     let limit = RateLimitLayer::builder(limiter(&[("api", "10/minute fixed_window")]), |_| "all");
@@ -163,8 +180,8 @@ fn on_denied_makes_the_response() {
 fn handler_reads_the_decisions() {
     let limit = RateLimitLayer::builder(limiter(&[("a", "3/minute"), ("b", "9/hour")]), |_| "all");
     let limit = limit.policy("a").policy("5/day").build().unwrap();
-    let show = |Extension(decided): Extension<Decided>| async move {
-        let all = decided.all();
+    let show = |Extension(limits): Extension<RequestLimits>| async move {
+        let all = limits.outcomes();
         all.iter()
             .map(|(policy, decision)| format!("{} {}", policy.name(), decision.remaining()))
             .collect::<Vec<_>>()
@@ -194,6 +211,11 @@ fn builder_refuses_invalid_settings() {
 
     let refused = |limit: RateLimitBuilder<axum::body::Body>| limit.build().unwrap_err().message().to_owned();
     let builder = || RateLimitLayer::builder(two(), |_| "all");
+    let parts = || builder().policy("a").key_part(KeyPart::Path("tenant".to_owned()));
+    assert!(refused(parts()).starts_with("key part path:tenant needs a function"));
+    assert!(parts().path_parameter(|_, _| None).build().is_ok());
+    let both = refused(builder().policy("a").key(|_| Some("k")).key_part(KeyPart::User));
+    assert_eq!(both, "the key is a function and has parts: use one of them");
     let cost = refused(builder().policy("a").cost(Request::MAX_COST + 1));
     assert_eq!(cost, "cost is 1000000000001: allowed is 0 to 1000000000000 units");
     assert!(builder().policy("a").cost(Request::MAX_COST + 1).cost(Request::MAX_COST).build().is_ok());

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod guard_cases;
 mod layers;
 mod outages;
 mod service;

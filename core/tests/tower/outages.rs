@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use polylimit::tower::{InPlace, RateLimitBuilder, RateLimitLayer};
+use polylimit::tower::{OnOutage, RateLimitBuilder, RateLimitLayer};
 use polylimit::{Limiter, Outage, Policy};
 use polylimit_test_servers::{Kind, Server, until};
 
@@ -27,6 +27,13 @@ fn without_server(
     Service::start(Router::new().route("/", get(|| async { "hello" })).layer(limit))
 }
 
+/// Adds the code of the error because of which the layer responds.
+async fn with_error_code(response: Response<Body>) -> impl IntoResponse {
+    let error = response.extensions().get::<polylimit::Error>().cloned();
+    let code = error.map_or("", |error| error.kind().code());
+    ([("x-error", code)], response)
+}
+
 #[test]
 fn outage_policy_deny_responds_with_503() {
     let denied = without_server(Outage::Deny, |limit| limit).get("/");
@@ -43,22 +50,26 @@ fn outage_policies_fallback_and_allow_admit_requests() {
 }
 
 #[test]
-fn on_outage_makes_the_response() {
-    let answered = without_server(Outage::Deny, |limit| {
-        limit.on_outage(|outage, _| {
-            assert!(outage.error.is_none());
-            let reason = outage.outcomes[0].1.degraded().map_or("", polylimit::Degradation::name);
-            InPlace::Respond((StatusCode::BAD_GATEWAY, reason).into_response())
+fn on_outage_decides_and_on_denied_makes_the_response() {
+    let denied = without_server(Outage::Allow, |limit| {
+        let limit = limit.on_outage(|outage, _| {
+            assert!(outage.error.is_none() && outage.outcomes[0].1.allowed());
+            OnOutage::Deny
+        });
+        limit.on_denied(|denial, _| {
+            assert_eq!(denial.problem.status(), 503);
+            let reason = denial.outcomes[0].1.degraded().map_or("", polylimit::Degradation::name);
+            (StatusCode::BAD_GATEWAY, reason).into_response()
         })
     });
-    let got = answered.get("/");
+    let got = denied.get("/");
     assert_eq!((got.status, got.body.is_empty()), (502, false));
 
-    let allowed = without_server(Outage::Deny, |limit| limit.on_outage(|_, _| InPlace::Allow)).get("/");
+    let allowed = without_server(Outage::Deny, |limit| limit.on_outage(|_, _| OnOutage::Admit)).get("/");
     assert_eq!((allowed.status, &*allowed.body), (200, "hello"));
     assert_eq!(allowed.field("retry-after"), [""; 0]);
 
-    let decided = without_server(Outage::Deny, |limit| limit.on_outage(|_, _| InPlace::AsDecided)).get("/");
+    let decided = without_server(Outage::Deny, |limit| limit.on_outage(|_, _| OnOutage::ByPolicy)).get("/");
     assert_eq!(decided.status, 503);
 }
 
@@ -75,7 +86,7 @@ fn on_outage_does_not_overrule_a_denial_of_the_store() {
         .unwrap();
     let observer = limiter.clone();
     let limit = RateLimitLayer::builder(limiter, |_| "all").policy("strict").policy("wide");
-    let limit = limit.on_outage(|_, _| InPlace::Allow).build().unwrap();
+    let limit = limit.on_outage(|_, _| OnOutage::Admit).build().unwrap();
     let service = Service::start(Router::new().route("/", get(|| async { "hello" })).layer(limit));
     // On a slow machine the first denials may be degraded ones. The first denial of the server starts the subscription, which
     // clears the denial cache.
@@ -96,13 +107,8 @@ fn closed_limiter_responds_with_500() {
     let policy = Policy::parse("api", "2/minute").unwrap();
     let limiter = Limiter::builder().policy(policy).build().unwrap();
     let limit = RateLimitLayer::builder(limiter.clone(), |_| "all").build().unwrap();
-    let logged = |response: Response<_>| async move {
-        let error = response.extensions().get::<polylimit::Error>().cloned();
-        let code = error.map_or("", |error| error.kind().code());
-        ([("x-error", code)], response)
-    };
     let app = Router::new().route("/", get(|| async {})).layer(limit);
-    let service = Service::start(app.layer(axum::middleware::map_response(logged)));
+    let service = Service::start(app.layer(axum::middleware::map_response(with_error_code)));
     limiter.close();
     let got = service.get("/");
     assert_eq!((got.status, got.field("x-error")), (500, vec!["closed"]));
@@ -120,13 +126,15 @@ fn store_error_responds_with_503() {
     };
     let response = |limit: RateLimitBuilder<Body>| {
         let app = Router::new().route("/", get(|| async { "hello" })).layer(limit.build().unwrap());
-        Service::start(app).get("/")
+        Service::start(app.layer(axum::middleware::map_response(with_error_code))).get("/")
     };
     let undecided = response(limit());
-    assert_eq!((undecided.status, &*undecided.body), (503, "The request cannot be counted at the moment.\n"));
+    assert_eq!((undecided.status, undecided.field("content-type")), (503, vec!["application/problem+json"]));
+    assert!(undecided.body.contains("The request cannot be counted at the moment."), "{undecided:?}");
+    assert_eq!(undecided.field("x-error"), ["store_unavailable"]);
     let allowed = response(limit().on_outage(|outage, _| {
         assert!(outage.error.is_some() && outage.outcomes.is_empty());
-        InPlace::Allow
+        OnOutage::Admit
     }));
     assert_eq!((allowed.status, &*allowed.body), (200, "hello"));
 }

@@ -60,6 +60,14 @@ impl Service {
         (0..times).map(|_| self.get(path).status).collect()
     }
 
+    /// Makes a request of any method without a body.
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Received {
+        let request =
+            ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        receive(self.agent.run(request.body(()).unwrap()).unwrap())
+    }
+
     pub(crate) fn response(&self, path: &str, headers: &[(&str, &str)]) -> Response<ureq::Body> {
         let request = self.agent.get(format!("http://{}{path}", self.address));
         headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).call().unwrap()

@@ -8,7 +8,8 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::Response;
 use axum::routing::get;
-use polylimit::tower::{Decided, RateLimitBuilder, RateLimitLayer};
+use polylimit::guard::RequestLimits;
+use polylimit::tower::{RateLimitBuilder, RateLimitLayer};
 use polylimit::{Limiter, Request};
 
 use crate::service::{Service, limiter};
@@ -34,8 +35,8 @@ fn left(limiter: &Limiter, key: &str, policy: &str) -> u64 {
 #[test]
 fn policy_and_key_are_charged_once_a_request() {
     let limiter = limiter(&[("web", "9/hour fixed_window"), ("other", "9/hour fixed_window")]);
-    let show = |Extension(decided): Extension<Decided>| async move {
-        let all = decided.all();
+    let show = |Extension(limits): Extension<RequestLimits>| async move {
+        let all = limits.outcomes();
         let each = all.iter().map(|(policy, decision)| format!("{} {}", policy.name(), decision.remaining()));
         each.collect::<Vec<_>>().join("; ")
     };
@@ -116,13 +117,13 @@ fn denial_of_an_inner_layer_is_refunded_by_outer_layers() {
 }
 
 #[test]
-fn error_of_an_inner_layer_is_refunded_by_outer_layers() {
+fn error_of_an_inner_layer_leaves_the_units_of_outer_layers_spent() {
     let (outer, closed) = (limiter(&[("web", "9/hour")]), limiter(&[("api", "9/hour")]));
     let app = Router::new().route("/", get(|| async {})).layer(layer(&closed, &[])).layer(layer(&outer, &[]));
     closed.close();
     let service = Service::start(app);
     assert_eq!(service.get("/?a").status, 500);
-    assert_eq!(left(&outer, "a", "web"), 9);
+    assert_eq!(left(&outer, "a", "web"), 8);
 }
 
 #[test]

@@ -5,65 +5,50 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Response, response};
 
-use crate::error::{Error, excerpt};
-use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
-use crate::http::tower::denial::{Denial, InPlace, StoreOutage};
-use crate::http::tower::rules::Rules;
+use crate::error::Error;
+use crate::http::guard::{Guard, GuardBuilder, KeyPart, MissingKey, OutageReport};
+use crate::http::headers::{HeaderStyle, ResetForm};
+use crate::http::tower::limit::{Denial, Functions, Limit, OnOutage};
 use crate::http::tower::service::RateLimitLayer;
 use crate::limiter::Limiter;
-use crate::rules::request::Request;
 
 /// The options of a [`RateLimitLayer`] before they are checked. `B` is the body of the service's responses.
 #[must_use = "a builder makes a layer only when `build` is called"]
 pub struct RateLimitBuilder<B> {
-    rules: Rules<B>,
-    scope: Option<String>,
-    /// The cost, if it is the same for every request.
-    units: u64,
+    guard: GuardBuilder,
+    functions: Functions<B>,
 }
 
 impl<B> RateLimitLayer<B> {
-    /// Starts a layer that counts requests by the result of `key`: any text or bytes, or a ready-made function such as
-    /// [`client_address`](crate::http::tower::client_address) or [`header`](crate::http::tower::header()). `key` must
-    /// return a key for every request; for requests that may have none see [`RateLimitBuilder::key`]. A key that needs an
-    /// asynchronous lookup comes from an outer layer, which puts it into the request's extensions.
+    /// Starts a layer that counts requests by the result of `address`: usually
+    /// [`client_address`](crate::http::tower::client_address), but any function that returns text or bytes for every request.
+    /// The layer itself knows no address, since each server stores it in its own place. With [`key`](RateLimitBuilder::key) or
+    /// [`key_part`](RateLimitBuilder::key_part), the result counts where these need the client's address.
     pub fn builder<K: AsRef<[u8]>>(
         limiter: Limiter,
-        key: impl Fn(&Parts) -> K + Send + Sync + 'static,
+        address: impl Fn(&Parts) -> K + Send + Sync + 'static,
     ) -> RateLimitBuilder<B> {
-        RateLimitBuilder::new(limiter, key)
-    }
-}
-
-impl<B> RateLimitBuilder<B> {
-    pub(crate) fn new<K: AsRef<[u8]>>(
-        limiter: Limiter,
-        key: impl Fn(&Parts) -> K + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            rules: Rules {
-                limiter,
-                policies: Vec::new(),
-                key: Box::new(move |request| key(request).as_ref().to_vec()),
-                cost: Box::new(|_| 1),
+        RateLimitBuilder {
+            guard: Guard::builder(limiter),
+            functions: Functions {
+                address: Box::new(move |request| address(request).as_ref().to_vec()),
+                key: None,
+                path_parameter: None,
+                policies: None,
+                cost: None,
                 count: None,
                 skip: None,
                 on_denied: None,
                 on_outage: None,
-                headers: HeaderSettings::default(),
             },
-            scope: None,
-            units: 1,
         }
     }
+}
 
-    /// Counts requests by this key where they have one, such as a user who has logged in. A request for which it returns
-    /// `None` is counted by the key of the builder.
-    ///
-    /// With [`client_address`](crate::http::tower::client_address) as the builder's key, the rule is that of the
-    /// middleware in other languages: a request without a key is counted by its client's address. The layer itself knows
-    /// no address, since each server stores it in its own place. When this is called several times, the last function is
-    /// tried first.
+impl<B> RateLimitBuilder<B> {
+    /// Counts requests by this key, such as a user who has logged in. A request for which it returns `None` is counted as
+    /// [`missing_key`](Self::missing_key) says. When this is called several times, the last function is tried first. A key that
+    /// needs an asynchronous lookup comes from an outer layer, which puts it into the request's extensions.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -74,14 +59,14 @@ impl<B> RateLimitBuilder<B> {
     /// use polylimit::{ClientAddressRules, Limiter, Policy};
     ///
     /// #[derive(Clone)]
-    /// struct User(String);
+    /// struct Account(u64);
     ///
     /// # fn layered() -> Result<axum::Router, polylimit::Error> {
     /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
     /// let rules = ClientAddressRules::builder().build()?;
     /// let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
     /// let limit = RateLimitLayer::builder(limiter, client_address(rules, peer))
-    ///     .key(|request| Some(format!("user:{}", request.extensions.get::<User>()?.0)))
+    ///     .key(|request| Some(format!("account:{}", request.extensions.get::<Account>()?.0)))
     ///     .build()?;
     /// let app = axum::Router::new().route("/", axum::routing::get(|| async { "hello" })).layer(limit);
     /// # Ok(app)
@@ -89,20 +74,95 @@ impl<B> RateLimitBuilder<B> {
     /// # layered().unwrap();
     /// ```
     pub fn key<K: AsRef<[u8]>>(mut self, key: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static) -> Self {
-        let otherwise = self.rules.key;
-        self.rules.key = Box::new(move |request| match key(request) {
-            Some(key) => key.as_ref().to_vec(),
-            None => otherwise(request),
-        });
+        let otherwise = self.functions.key.take();
+        self.functions.key = Some(Box::new(move |request| match key(request) {
+            Some(key) => Some(key.as_ref().to_vec()),
+            None => otherwise.as_ref().and_then(|otherwise| otherwise(request)),
+        }));
+        self
+    }
+
+    /// Adds a part of the key, in place of a function: `address`, `user`, `header:NAME`, `cookie:NAME` or `path:NAME`. The user
+    /// is the extension [`User`](crate::http::tower::User), and path parameters need
+    /// [`path_parameter`](Self::path_parameter). A request without one of the parts is counted as
+    /// [`missing_key`](Self::missing_key) says.
+    pub fn key_part(mut self, part: KeyPart) -> Self {
+        self.guard = self.guard.key_part(part);
+        self
+    }
+
+    /// Finds a path parameter by its name, for [`KeyPart::Path`]. Each router stores them in its own place; axum's are private,
+    /// so a layer on one route reads the path itself:
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::routing::get;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// # fn layered(limiter: polylimit::Limiter) -> Result<Router, polylimit::Error> {
+    /// let limit = RateLimitLayer::builder(limiter, |_| "all")
+    ///     .key_part("path:tenant".parse()?)
+    ///     .path_parameter(|request, _| request.uri.path().split('/').nth(2).map(str::to_owned))
+    ///     .build()?;
+    /// let app = Router::new().route("/tenants/{tenant}", get(|| async { "hello" }).layer(limit));
+    /// # Ok(app)
+    /// # }
+    /// # layered(polylimit::Limiter::builder().policy(polylimit::Policy::parse("api", "1/s").unwrap()).build().unwrap()).unwrap();
+    /// ```
+    pub fn path_parameter(
+        mut self,
+        find: impl Fn(&Parts, &str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.path_parameter = Some(Box::new(find));
+        self
+    }
+
+    /// How a request is counted for which the key's function returns none, or of whose key a part is missing;
+    /// [`Address`](MissingKey::Address) by default.
+    pub fn missing_key(mut self, missing: MissingKey) -> Self {
+        self.guard = self.guard.missing_key(missing);
         self
     }
 
     /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has only
     /// one.
     ///
-    /// Several policies are decided in one round trip. When one of them denies, the units of the others are refunded.
+    /// Several policies are decided in one round trip. When one of them denies, nothing is spent under the others.
     pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
-        self.rules.policies.push(name_or_quotas.into());
+        self.guard = self.guard.policy(name_or_quotas);
+        self
+    }
+
+    /// Policies in place of the layer's, as for [`policy`](Self::policy); an empty list is refused when the layer is made.
+    pub fn policies(mut self, policies: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.guard = self.guard.policies(policies);
+        self
+    }
+
+    /// A function that returns the policies of a request, such as those of its client's plan: names, or quotas as text. For
+    /// `None` the policies of the layer apply, if it has any; with an empty list the request is not limited. The texts must come
+    /// from the program and never from its users, because a limiter keeps each of them.
+    ///
+    /// ```
+    /// use polylimit::Limiter;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// # fn layer(limiter: Limiter) -> Result<RateLimitLayer<axum::body::Body>, polylimit::Error> {
+    /// let limit = RateLimitLayer::builder(limiter, |_| "all").policy("100/minute").policies_of(|request| {
+    ///     let is_large = request.headers.get("x-plan")? == "large";
+    ///     is_large.then(|| vec!["1000/minute", "20000/hour"])
+    /// });
+    /// # limit.build()
+    /// # }
+    /// # layer(Limiter::builder().build().unwrap()).unwrap();
+    /// ```
+    pub fn policies_of<I: IntoIterator<Item: Into<String>>>(
+        mut self,
+        policies: impl Fn(&Parts) -> Option<I> + Send + Sync + 'static,
+    ) -> Self {
+        self.guard = self.guard.per_request(true);
+        self.functions.policies =
+            Some(Box::new(move |request| Some(policies(request)?.into_iter().map(Into::into).collect())));
         self
     }
 
@@ -130,22 +190,20 @@ impl<B> RateLimitBuilder<B> {
     /// # routes(Limiter::builder().policy(polylimit::Policy::parse("api", "1/s").unwrap()).build().unwrap()).unwrap();
     /// ```
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
-        self.scope = Some(scope.into());
+        self.guard = self.guard.scope(scope);
         self
     }
 
     /// The units that each request spends; 1 by default, and at most [`MAX_COST`](crate::Request::MAX_COST).
     pub fn cost(mut self, units: u64) -> Self {
-        self.units = units;
-        self.rules.cost = Box::new(move |_| units);
+        self.guard = self.guard.cost(units);
         self
     }
 
     /// A function that returns the units that a request spends. If they are above [`MAX_COST`](crate::Request::MAX_COST),
-    /// the answer is 500.
+    /// the response has status 500.
     pub fn cost_of(mut self, units: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
-        self.units = 1;
-        self.rules.cost = Box::new(units);
+        self.functions.cost = Some(Box::new(units));
         self
     }
 
@@ -156,71 +214,95 @@ impl<B> RateLimitBuilder<B> {
     /// answers 500. Units that cannot be refunded stay spent, as do those of a request that is cancelled before there is
     /// a response.
     pub fn count(mut self, counts: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.rules.count = Some(Box::new(counts));
+        self.functions.count = Some(Box::new(counts));
         self
     }
 
     /// Passes requests that satisfy this function to the service without a decision.
     pub fn skip(mut self, is_skipped: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.rules.skip = Some(Box::new(is_skipped));
+        self.functions.skip = Some(Box::new(is_skipped));
         self
     }
 
-    /// Answers denied requests in place of the problem document. The fields are added to the response.
+    /// Limits only requests of this method, such as `POST`; may be called several times. By default all methods are limited.
+    pub fn method(mut self, method: impl Into<String>) -> Self {
+        self.guard = self.guard.method(method);
+        self
+    }
+
+    /// Decides, spends and reports without ever denying; off by default.
+    pub fn dry_run(mut self, is_dry_run: bool) -> Self {
+        self.guard = self.guard.dry_run(is_dry_run);
+        self
+    }
+
+    /// The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage keep 503.
+    pub fn status(mut self, status: u16) -> Self {
+        self.guard = self.guard.status(status);
+        self
+    }
+
+    /// The sentence in the body of a request that is over its limit, in place of the wait.
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.guard = self.guard.message(message);
+        self
+    }
+
+    /// Makes the response to each request that the layer does not pass on, in place of the problem document. The fields are added
+    /// to the response.
     pub fn on_denied(
         mut self,
-        answer: impl Fn(&Denial<'_>, &Parts) -> Response<B> + Send + Sync + 'static,
+        respond: impl Fn(&Denial<'_>, &Parts) -> Response<B> + Send + Sync + 'static,
     ) -> Self {
-        self.rules.on_denied = Some(Box::new(answer));
+        self.functions.on_denied = Some(Box::new(respond));
         self
     }
 
-    /// Is called for each request that the store did not decide, and returns what the layer does with it.
+    /// Is called for each request that the store did not decide, and returns what happens with it.
     pub fn on_outage(
         mut self,
-        answer: impl Fn(&StoreOutage<'_>, &Parts) -> InPlace<B> + Send + Sync + 'static,
+        decide: impl Fn(&OutageReport<'_>, &Parts) -> OnOutage + Send + Sync + 'static,
     ) -> Self {
-        self.rules.on_outage = Some(Box::new(answer));
+        self.functions.on_outage = Some(Box::new(decide));
         self
     }
 
     /// Which fields tell clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
     pub fn headers(mut self, style: HeaderStyle) -> Self {
-        self.rules.headers = self.rules.headers.style(style);
+        self.guard = self.guard.header_style(style);
+        self
+    }
+
+    /// Another name for a field: see [`HeaderSettings::names`](crate::headers::HeaderSettings::names). An empty name turns the
+    /// field off.
+    pub fn header_name(mut self, field: impl Into<String>, name: impl Into<String>) -> Self {
+        self.guard = self.guard.header_name(field, name);
         self
     }
 
     /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) by default.
     pub fn reset_form(mut self, form: ResetForm) -> Self {
-        self.rules.headers = self.rules.headers.reset_form(form);
+        self.guard = self.guard.reset_form(form);
         self
     }
 
     /// Makes the layer.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read,
-    /// when one is given twice, when none is given and the limiter has not exactly one, when the cost is above
-    /// [`MAX_COST`](crate::Request::MAX_COST), and when the scope of quotas is not 1 to 256 bytes;
-    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
-    pub fn build(mut self) -> Result<RateLimitLayer<B>, Error> {
-        Request::new("").cost(self.units).checked()?;
-        let (rules, scope) = (&mut self.rules, self.scope.as_deref());
-        let given = std::mem::take(&mut rules.policies);
-        if given.is_empty() {
-            rules.policies.push(rules.limiter.policy_for(None, scope)?.name().to_owned());
+    /// As [`GuardBuilder::build`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has a function and
+    /// parts, or a path parameter without [`path_parameter`](Self::path_parameter).
+    pub fn build(self) -> Result<RateLimitLayer<B>, Error> {
+        let Self { guard, functions } = self;
+        let guard = guard.build()?;
+        if functions.key.is_some() && !guard.key_parts().is_empty() {
+            return Err(Error::invalid_argument("the key is a function and has parts: use one of them"));
         }
-        for policy in &given {
-            // Quotas can be written in several ways; equal ones have equal names.
-            let name = rules.limiter.policy_for(Some(policy), scope)?.name().to_owned();
-            if rules.policies.contains(&name) {
-                return Err(Error::invalid_argument(format!(
-                    "policy {} is given twice: once is enough",
-                    excerpt(policy)
-                )));
-            }
-            rules.policies.push(name);
+        let path = guard.key_parts().iter().find(|part| matches!(part, KeyPart::Path(_)));
+        if let Some(part) = path.filter(|_| functions.path_parameter.is_none()) {
+            return Err(Error::invalid_argument(format!(
+                "key part {part} needs a function that finds path parameters: set path_parameter"
+            )));
         }
-        Ok(RateLimitLayer { rules: Arc::new(self.rules) })
+        Ok(RateLimitLayer { limit: Arc::new(Limit { guard, functions }) })
     }
 }

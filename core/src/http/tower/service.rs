@@ -12,26 +12,27 @@ use http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::http::guard::RequestLimits;
 use crate::http::tower::body::ResponseBody;
-use crate::http::tower::decided::Decided;
-use crate::http::tower::rules::{Rules, Verdict};
+use crate::http::tower::limit::Limit;
+use crate::http::tower::response::add_fields;
 
 /// Limits the requests of a service. Clones share everything. `B` is the body of the service's responses.
 pub struct RateLimitLayer<B> {
-    pub(crate) rules: Arc<Rules<B>>,
+    pub(super) limit: Arc<Limit<B>>,
 }
 
 impl<B> Clone for RateLimitLayer<B> {
     fn clone(&self) -> Self {
-        Self { rules: Arc::clone(&self.rules) }
+        Self { limit: Arc::clone(&self.limit) }
     }
 }
 
 impl<B> fmt::Debug for RateLimitLayer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
-            .field("limiter", &self.rules.limiter)
-            .field("policies", &self.rules.policies)
+            .field("limiter", self.limit.guard.limiter())
+            .field("guard", &self.limit.guard)
             .finish_non_exhaustive()
     }
 }
@@ -40,20 +41,20 @@ impl<S, B> Layer<S> for RateLimitLayer<B> {
     type Service = RateLimit<S, B>;
 
     fn layer(&self, inner: S) -> RateLimit<S, B> {
-        RateLimit { inner, rules: Arc::clone(&self.rules), body: PhantomData }
+        RateLimit { inner, limit: Arc::clone(&self.limit), body: PhantomData }
     }
 }
 
 /// A service whose requests are limited; made by [`RateLimitLayer`].
 pub struct RateLimit<S, B> {
     inner: S,
-    rules: Arc<Rules<B>>,
+    limit: Arc<Limit<B>>,
     body: PhantomData<fn() -> B>,
 }
 
 impl<S: Clone, B> Clone for RateLimit<S, B> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), rules: Arc::clone(&self.rules), body: PhantomData }
+        Self { inner: self.inner.clone(), limit: Arc::clone(&self.limit), body: PhantomData }
     }
 }
 
@@ -86,33 +87,31 @@ where
         // request.
         let next = self.inner.clone();
         let inner = mem::replace(&mut self.inner, next);
-        Box::pin(respond(inner, Arc::clone(&self.rules), request))
+        Box::pin(respond(inner, Arc::clone(&self.limit), request))
     }
 }
 
 async fn respond<S, B, R>(
     mut inner: S,
-    rules: Arc<Rules<B>>,
+    limit: Arc<Limit<B>>,
     request: Request<R>,
 ) -> Result<Response<ResponseBody<B>>, S::Error>
 where
     S: Service<Request<R>, Response = Response<B>>,
 {
     let (mut parts, body) = request.into_parts();
-    let outer = parts.extensions.get::<Decided>().cloned();
+    let outer = parts.extensions.get::<RequestLimits>().cloned();
     let is_outermost = outer.is_none();
-    let decided = outer.unwrap_or_default();
-    let mut response = match rules.decide(&parts, &decided).await {
-        Verdict::Answer(response) => {
-            decided.set_refused(true);
-            response
-        }
-        Verdict::Pass(spent) => {
-            decided.set_refused(false);
-            parts.extensions.insert(decided.after(spent.as_ref()));
+    let limits = outer.unwrap_or_default();
+    if is_outermost {
+        parts.extensions.insert(limits.clone());
+    }
+    let mut response = match limit.decide(&parts, &limits).await {
+        Err(response) => response,
+        Ok(check) => {
             let answered = inner.call(Request::from_parts(parts, body)).await;
-            let answered = match spent {
-                Some(spent) => rules.settle(&spent, &decided, answered).await,
+            let answered = match check {
+                Some(check) => limit.finish(check, answered).await,
                 None => answered,
             };
             answered?.map(ResponseBody::own)
@@ -120,8 +119,7 @@ where
     };
     // The outermost layer writes the fields of all layers.
     if is_outermost {
-        let now_us = rules.limiter.shared().store().clock().now_us();
-        decided.write(response.headers_mut(), now_us);
+        add_fields(response.headers_mut(), limit.guard.fields(&limits));
     }
     Ok(response)
 }

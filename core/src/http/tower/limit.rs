@@ -1,0 +1,173 @@
+//! The limit of one layer: its guard, and the functions that read a request for it.
+
+use http::request::Parts;
+use http::{Response, StatusCode, response};
+
+use crate::http::guard::{
+    Guard, GuardCheck, KeyPart, MissingKey, OutageReport, RequestFacts, RequestLimits, Verdict,
+};
+use crate::http::headers::Problem;
+use crate::http::tower::User;
+use crate::http::tower::body::ResponseBody;
+use crate::http::tower::key::{cookie_value, header_value};
+use crate::http::tower::response::{denial, failure};
+use crate::rules::decision::Decision;
+use crate::rules::policy::Policy;
+
+/// A request that a layer does not pass on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Denial<'a> {
+    /// The policies of this layer, each with its decision; empty when no decision could be made.
+    pub outcomes: &'a [(Policy, Decision)],
+    /// The default response. Its status is 429, or that of the layer, for a request over its limit; 503 for an outage; 400 for
+    /// a request without a key.
+    pub problem: &'a Problem,
+}
+
+/// What happens with a request that the store did not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnOutage {
+    /// The outage policy's decision holds; without one the request is denied.
+    ByPolicy,
+    /// The request is passed to the service, unless the store itself denies it under another policy.
+    Admit,
+    /// The request is denied, with status 503.
+    Deny,
+}
+
+/// A function of a request.
+type Of<T> = Box<dyn Fn(&Parts) -> T + Send + Sync>;
+type Parameter = Box<dyn Fn(&Parts, &str) -> Option<String> + Send + Sync>;
+type Counts = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
+type Respond<B> = Box<dyn Fn(&Denial<'_>, &Parts) -> Response<B> + Send + Sync>;
+type Overrule = Box<dyn Fn(&OutageReport<'_>, &Parts) -> OnOutage + Send + Sync>;
+
+/// The functions of a layer; see [`RateLimitBuilder`](crate::http::tower::RateLimitBuilder).
+pub(super) struct Functions<B> {
+    pub(super) address: Of<Vec<u8>>,
+    pub(super) key: Option<Of<Option<Vec<u8>>>>,
+    pub(super) path_parameter: Option<Parameter>,
+    pub(super) policies: Option<Of<Option<Vec<String>>>>,
+    pub(super) cost: Option<Of<u64>>,
+    pub(super) count: Option<Counts>,
+    pub(super) skip: Option<Of<bool>>,
+    pub(super) on_denied: Option<Respond<B>>,
+    pub(super) on_outage: Option<Overrule>,
+}
+
+/// The guard of a layer, and its functions.
+pub(super) struct Limit<B> {
+    pub(super) guard: Guard,
+    pub(super) functions: Functions<B>,
+}
+
+impl<B> Limit<B> {
+    /// The guard's check of a request that proceeds, none when the request is not limited; or the response.
+    pub(super) async fn decide(
+        &self,
+        request: &Parts,
+        limits: &RequestLimits,
+    ) -> Result<Option<GuardCheck>, Response<ResponseBody<B>>> {
+        let of = &self.functions;
+        if !self.guard.applies_to(request.method.as_str())
+            || of.skip.as_ref().is_some_and(|skip| skip(request))
+        {
+            return Ok(None);
+        }
+        let mut check = self.start(request, limits).map_err(failure)?;
+        check.ask().await;
+        let mut error = None;
+        if let Some(outage) = check.outage() {
+            error = outage.error.cloned();
+            match of.on_outage.as_ref().map(|on_outage| on_outage(&outage, request)) {
+                None | Some(OnOutage::ByPolicy) => {}
+                Some(OnOutage::Admit) => check.overrule(true),
+                Some(OnOutage::Deny) => check.overrule(false),
+            }
+        }
+        let problem = match check.conclude() {
+            Verdict::Admit => return Ok(Some(check)),
+            Verdict::Fail(error) => return Err(failure(error)),
+            Verdict::Deny(problem) => problem,
+        };
+        check.refund().await;
+        let mut response = match &of.on_denied {
+            None => denial(&problem, request),
+            Some(on_denied) => {
+                let denial = Denial { outcomes: &check.outcomes(), problem: &problem };
+                on_denied(&denial, request).map(ResponseBody::own)
+            }
+        };
+        if let Some(error) = error {
+            response.extensions_mut().insert(error);
+        }
+        Err(response)
+    }
+
+    /// Ends the check of a request that has a response. A service that fails counts like one that answers 500.
+    pub(super) async fn finish<T, E>(
+        &self,
+        mut check: GuardCheck,
+        answered: Result<Response<T>, E>,
+    ) -> Result<Response<T>, E> {
+        let (counts, answered) = match (&self.functions.count, answered) {
+            (None, answered) => (true, answered),
+            (Some(count), Ok(response)) => {
+                let (parts, body) = response.into_parts();
+                (count(&parts), Ok(Response::from_parts(parts, body)))
+            }
+            (Some(count), Err(error)) => {
+                let (mut parts, ()) = Response::new(()).into_parts();
+                parts.status = StatusCode::INTERNAL_SERVER_ERROR;
+                (count(&parts), Err(error))
+            }
+        };
+        check.finish(counts);
+        check.refund().await;
+        answered
+    }
+
+    fn start(&self, request: &Parts, limits: &RequestLimits) -> Result<GuardCheck, crate::Error> {
+        let of = &self.functions;
+        let key = self.key_of(request);
+        let policies = of.policies.as_ref().and_then(|policies| policies(request));
+        let policies: Option<Vec<&str>> =
+            policies.as_ref().map(|policies| policies.iter().map(String::as_str).collect());
+        let mut facts = RequestFacts::new();
+        if let Some(key) = &key {
+            facts = facts.key(key);
+        }
+        if let Some(cost) = &of.cost {
+            facts = facts.cost(cost(request));
+        }
+        if let Some(policies) = &policies {
+            facts = facts.policies(policies);
+        }
+        self.guard.start(limits, &facts)
+    }
+
+    fn key_of(&self, request: &Parts) -> Option<Vec<u8>> {
+        let of = &self.functions;
+        let parts = self.guard.key_parts();
+        let key = match &of.key {
+            Some(key) => key(request),
+            None if parts.is_empty() => return Some((of.address)(request)),
+            None => {
+                let values: Vec<_> = parts.iter().map(|part| self.value_of(part, request)).collect();
+                self.guard.join_key(&values)
+            }
+        };
+        key.or_else(|| (self.guard.missing_key() == MissingKey::Address).then(|| (of.address)(request)))
+    }
+
+    fn value_of(&self, part: &KeyPart, request: &Parts) -> Option<Vec<u8>> {
+        match part {
+            KeyPart::Address => Some((self.functions.address)(request)),
+            KeyPart::User => Some(request.extensions.get::<User>()?.0.clone().into()),
+            KeyPart::Header(name) => header_value(request, name),
+            KeyPart::Cookie(name) => cookie_value(request, name),
+            KeyPart::Path(name) => self.functions.path_parameter.as_ref()?(request, name).map(Into::into),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The responses that a layer makes itself, and the fields that it adds to a response.
+
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
+use http::{Response, StatusCode};
+
+use crate::error::Error;
+use crate::http::headers::{HeaderField, Problem};
+use crate::http::tower::body::ResponseBody;
+
+/// The default response to a request that a guard denies: a problem document, or its text.
+pub(super) fn denial<B>(problem: &Problem, request: &Parts) -> Response<ResponseBody<B>> {
+    let lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
+    let accept = lines.collect::<Vec<_>>().join(", ");
+    let default = problem.response((!accept.is_empty()).then_some(&*accept));
+    let mut response = Response::new(ResponseBody::denial(default.body));
+    *response.status_mut() = StatusCode::from_u16(default.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    add_fields(response.headers_mut(), default.fields);
+    response
+}
+
+/// The response to a request that could not be counted, although the store is not the cause. Its text does not say why; its
+/// extensions contain the [`Error`].
+pub(super) fn failure<B>(error: Error) -> Response<ResponseBody<B>> {
+    let mut response = Response::new(ResponseBody::denial("The request cannot be counted.\n".to_owned()));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(Problem::TEXT_TYPE));
+    response.extensions_mut().insert(error);
+    response
+}
+
+/// Adds fields to those of a response. A structured field is a list and may have several lines, `retry-after` is replaced, and of
+/// any other field the value that the response has stays.
+pub(super) fn add_fields(headers: &mut HeaderMap, fields: Vec<HeaderField>) {
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(field.value)) else { continue };
+        let is_list = value.as_bytes().starts_with(b"\"");
+        if name == RETRY_AFTER {
+            headers.insert(name, value);
+        } else if is_list || !headers.contains_key(&name) {
+            headers.append(name, value);
+        }
+    }
+}

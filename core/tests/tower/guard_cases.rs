@@ -1,0 +1,198 @@
+//! Every case of `tests/conformance/guard.json` through layers in front of an axum server.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::request::Parts;
+use axum::http::{Response, StatusCode};
+use axum::routing::any;
+use polylimit::tower::{OnOutage, RateLimitBuilder, RateLimitLayer, client_address};
+use polylimit::{ClientAddressRules, Error, Limiter, ManualClock, Outage, Policy, Request};
+use serde_json::Value;
+
+use crate::service::{Received, Service};
+
+#[test]
+fn all_cases_agree() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/guard.json");
+    let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let cases = file["cases"].as_array().unwrap();
+    assert!(!cases.is_empty());
+    let failed = cases.iter().filter(|case| std::panic::catch_unwind(|| run(case)).is_err()).count();
+    assert_eq!(failed, 0, "cases that differ");
+}
+
+fn run(case: &Value) {
+    let name = case["name"].as_str().unwrap();
+    let stores = ["memory", "down", "broken"].map(|store| (store, limiter(case, store)));
+    let limiter_of = |guard: &Value| {
+        let store =
+            guard.get("store").or(case.get("store")).map_or("memory", |store| store.as_str().unwrap());
+        stores.iter().find(|(known, _)| *known == store).unwrap().1.clone()
+    };
+    let guards = case["guards"].as_array().unwrap();
+    let layers: Result<Vec<_>, Error> = guards.iter().map(|guard| layer(guard, limiter_of(guard))).collect();
+    if let Some(error) = case.get("error") {
+        assert_eq!(layers.expect_err(name).kind().code(), error.as_str().unwrap(), "{name}");
+        return;
+    }
+    let app = Router::new().route("/", any(handle));
+    let app = layers.unwrap().into_iter().rev().fold(app, Router::layer);
+    let service = Service::start(app);
+    for (at, request) in case["requests"].as_array().unwrap().iter().enumerate() {
+        let mut headers: Vec<(&str, String)> = Vec::new();
+        for (name, value) in request.get("headers").and_then(Value::as_object).into_iter().flatten() {
+            headers.push((name, value.as_str().unwrap().to_owned()));
+        }
+        if let Some(status) = request.get("respond") {
+            headers.push(("x-respond", status.to_string()));
+        }
+        if request.get("fail").is_some() {
+            headers.push(("x-fail", "1".to_owned()));
+        }
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+        let method = request.get("method").map_or("GET", |method| method.as_str().unwrap());
+        let received = service.request(method, "/", &headers);
+        check(&format!("{name}, request {at}"), &request["expect"], &received);
+    }
+    for left in case.get("left").and_then(Value::as_array).into_iter().flatten() {
+        let (key, policy) = (left["key"].as_str().unwrap(), left["policy"].as_str().unwrap());
+        let found = stores[0].1.blocking().peek(Request::new(key).policy(policy)).unwrap().remaining();
+        assert_eq!(found, left["remaining"].as_u64().unwrap(), "{name}: {policy} {key}");
+    }
+}
+
+/// The handler behind the layers. A handler of axum cannot fail but by its response.
+async fn handle(request: axum::extract::Request) -> Response<Body> {
+    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
+    let status = if header("x-fail").is_some() { "500" } else { header("x-respond").unwrap_or("200") };
+    let response = Response::builder().status(status.parse::<u16>().unwrap()).header("x-handled", "1");
+    response.body(Body::empty()).unwrap()
+}
+
+fn limiter(case: &Value, store: &str) -> Limiter {
+    let mut builder = Limiter::builder();
+    let outage = case.get("outage").map(|outage| outage.as_str().unwrap().parse::<Outage>().unwrap());
+    for (name, quotas) in case.get("policies").and_then(Value::as_object).into_iter().flatten() {
+        builder = builder.policy(Policy::parse(name, quotas.as_str().unwrap()).unwrap());
+        if let Some(outage) = outage.filter(|_| store == "down") {
+            builder = builder.outage(name, outage);
+        }
+    }
+    let builder = match store {
+        "memory" => builder.clock(ManualClock::new(1_789_948_800_000_000).unwrap()),
+        // Nothing listens on port 1.
+        "down" => builder.store("redis://127.0.0.1:1?doctor_after=0"),
+        _ => builder.store(&broken_store()),
+    };
+    builder.build().unwrap()
+}
+
+/// The URL of a shared-file store that cannot be opened: other users may read its file.
+fn broken_store() -> String {
+    let name = format!("tower-guard-{}", std::process::id());
+    let path = format!("/dev/shm/polylimit-{}-{name}", fs::metadata("/proc/self").unwrap().uid());
+    OpenOptions::new().create(true).truncate(true).write(true).mode(0o640).open(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    format!("local:{name}")
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(list) => list.iter().map(|one| one.as_str().unwrap().to_owned()).collect(),
+        value => value.as_str().into_iter().map(str::to_owned).collect(),
+    }
+}
+
+fn header(request: &Parts, name: &Value) -> Option<String> {
+    Some(request.headers.get(name.as_str().unwrap())?.to_str().unwrap().to_owned())
+}
+
+/// The layer with these options.
+fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error> {
+    let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
+    let rules = ClientAddressRules::builder().build()?;
+    let mut builder: RateLimitBuilder<Body> = RateLimitLayer::builder(limiter, client_address(rules, peer));
+    for (option, value) in given.as_object().unwrap() {
+        let text = || value.as_str().unwrap();
+        let value = value.clone();
+        builder = match option.as_str() {
+            "policy" => builder.policies(texts(&value)),
+            "policies_of" => builder.policies_of(move |request| {
+                let plan = header(request, &value["header"])?;
+                Some(texts(&value["plans"][plan]))
+            }),
+            "key" => builder.key(move |request| header(request, &value["header"])),
+            "key_parts" => {
+                let parts: Result<Vec<_>, Error> = texts(&value).iter().map(|part| part.parse()).collect();
+                parts?.into_iter().fold(builder, RateLimitBuilder::key_part)
+            }
+            "missing_key" => builder.missing_key(text().parse()?),
+            "cost" if value.is_number() => builder.cost(value.as_u64().unwrap()),
+            "cost" => builder.cost_of(move |request| {
+                header(request, &value["header"]).map_or(1, |cost| cost.parse().unwrap())
+            }),
+            "count" => builder.count(move |response| {
+                let status = u64::from(response.status.as_u16());
+                value.get("status_from").is_none_or(|from| status >= from.as_u64().unwrap())
+                    && value.get("status_below").is_none_or(|below| status < below.as_u64().unwrap())
+            }),
+            "skip" => builder.skip(move |request| header(request, &value["header"]).is_some()),
+            "methods" => texts(&value).into_iter().fold(builder, RateLimitBuilder::method),
+            "headers" => builder.headers(text().parse()?),
+            "header_names" => {
+                let names = value.as_object().unwrap().iter();
+                names.fold(builder, |builder, (field, name)| {
+                    builder.header_name(field, name.as_str().unwrap())
+                })
+            }
+            "reset_form" => builder.reset_form(text().parse()?),
+            "status" => builder.status(u16::try_from(value.as_u64().unwrap()).unwrap()),
+            "message" => builder.message(text()),
+            "dry_run" => builder.dry_run(value.as_bool().unwrap()),
+            "on_denied" => builder.on_denied(move |_, _| {
+                let status = u16::try_from(value["status"].as_u64().unwrap()).unwrap();
+                let response = Response::builder().status(StatusCode::from_u16(status).unwrap());
+                response.body(Body::from(value["body"].as_str().unwrap().to_owned())).unwrap()
+            }),
+            "on_outage" => builder.on_outage(move |_, _| match value.as_str().unwrap() {
+                "admit" => OnOutage::Admit,
+                "deny" => OnOutage::Deny,
+                _ => OnOutage::ByPolicy,
+            }),
+            "store" => builder,
+            option => panic!("{option}"),
+        };
+    }
+    builder.build()
+}
+
+fn check(name: &str, expect: &Value, received: &Received) {
+    let problem: Value = serde_json::from_str(&received.body).unwrap_or_default();
+    for (what, expected) in expect.as_object().unwrap() {
+        match what.as_str() {
+            "status" => assert_eq!(u64::from(received.status), expected.as_u64().unwrap(), "{name}"),
+            "handled" => {
+                assert_eq!(!received.field("x-handled").is_empty(), expected.as_bool().unwrap(), "{name}");
+            }
+            "text" => assert_eq!(received.body, expected.as_str().unwrap(), "{name}"),
+            "fields" => {
+                for (field, expected) in expected.as_object().unwrap() {
+                    let expected: Vec<_> = expected.as_str().into_iter().collect();
+                    assert_eq!(received.field(field), expected, "{name}: {field}");
+                }
+            }
+            "problem" => {
+                for (member, expected) in expected.as_object().unwrap() {
+                    let member = if member == "violated" { "violated-policies" } else { member };
+                    assert_eq!(&problem[member], expected, "{name}: {member} of {}", received.body);
+                }
+            }
+            what => panic!("{what}"),
+        }
+    }
+}
