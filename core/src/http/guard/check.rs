@@ -168,7 +168,7 @@ impl GuardCheck {
     /// Concludes: the charges are recorded, and [`refunds`](Self::refunds) are known. It is called once.
     pub fn conclude(&mut self) -> Verdict {
         if self.is_refused {
-            self.refunds = self.limits.release(None);
+            self.refunds = self.limits.release(None, false);
             return Verdict::Deny(Problem::without_key(self.guard.key_parts()));
         }
         if let Some(error) = self.error.take() {
@@ -219,8 +219,7 @@ impl GuardCheck {
     /// Ends the check when there is a response: a guard that meets the same request again, such as in another attempt, is
     /// charged again. A response that does not count gives back what only this guard relies on; see [`refunds`](Self::refunds).
     pub fn finish(&mut self, counts: bool) {
-        let released = self.limits.release(Some(self.number));
-        self.refunds = if counts { Vec::new() } else { released };
+        self.refunds = self.limits.release(Some(self.number), counts);
     }
 
     /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is denied, after
@@ -295,7 +294,7 @@ impl GuardCheck {
 
     fn deny(&mut self, problem: Problem) -> Verdict {
         self.limits.clear_outage();
-        self.refunds = self.limits.release(None);
+        self.refunds = self.limits.release(None, false);
         Verdict::Deny(problem)
     }
 

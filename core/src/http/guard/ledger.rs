@@ -36,6 +36,8 @@ struct Entry {
     admitted: u64,
     /// The units of it that the store holds, which are refunded when no guard relies on them.
     charged: u64,
+    /// The highest cost of a guard that has finished and counts, while others still rely on the charge.
+    kept: u64,
     /// The guards that rely on it, each with its cost.
     claims: Vec<(u32, u64)>,
     headers: HeaderSettings,
@@ -158,6 +160,7 @@ impl RequestLimits {
                 decision,
                 admitted: 0,
                 charged: 0,
+                kept: 0,
                 claims: Vec::new(),
                 headers: headers.clone(),
                 is_shown,
@@ -178,13 +181,23 @@ impl RequestLimits {
         }
     }
 
-    /// Ends the claims of one guard, or of all guards. Returns the units that no guard relies on any more.
-    pub(super) fn release(&self, guard: Option<u32>) -> Vec<Refund> {
+    /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no guard
+    /// relies on or has kept.
+    pub(super) fn release(&self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
         let mut refunds = Vec::new();
         for (at, entry) in self.ledger.lock().entries.iter_mut().enumerate() {
-            entry.claims.retain(|(one, _)| guard.is_some_and(|guard| *one != guard));
-            entry.admitted = entry.claims.iter().map(|(_, cost)| *cost).max().unwrap_or(0);
-            let units = entry.charged.saturating_sub(entry.admitted);
+            let (mut admitted, mut kept) = (0, entry.kept);
+            entry.claims.retain(|&(one, cost)| {
+                let stays = guard.is_some_and(|guard| one != guard);
+                if stays {
+                    admitted = cost.max(admitted);
+                } else if counts {
+                    kept = cost.max(kept);
+                }
+                stays
+            });
+            (entry.admitted, entry.kept) = (admitted, kept);
+            let units = entry.charged.saturating_sub(admitted.max(kept));
             if units > 0 {
                 entry.charged -= units;
                 refunds.push(Refund {
@@ -194,6 +207,9 @@ impl RequestLimits {
                     key: entry.key.clone(),
                     units,
                 });
+            }
+            if entry.claims.is_empty() {
+                (entry.charged, entry.kept) = (0, 0);
             }
         }
         refunds
