@@ -99,6 +99,11 @@ pub use store::suggestion::Suggestion;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// The examples of the documentation of limits in front of HTTP handlers, run as tests.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../docs/http.md")]
+struct HttpDocs;
+
 /// The examples of the shared-file store's documentation, run as tests.
 #[cfg(all(doctest, feature = "local", target_os = "linux"))]
 #[doc = include_str!("../../docs/local.md")]

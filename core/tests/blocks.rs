@@ -17,6 +17,7 @@ use pages::{Page, pages, root};
 const COVERED: &[(&str, &str, &str)] = &[
     // The start of the crate's documentation, and two modules of it, so `cargo test` runs them.
     ("README.md", "rust", "core/src/lib.rs"),
+    ("docs/http.md", "rust", "core/src/lib.rs"),
     ("docs/local.md", "rust", "core/src/lib.rs"),
     ("docs/redis.md", "rust", "core/src/lib.rs"),
     // The same blocks as in the pages of the bindings.
