@@ -184,9 +184,9 @@ impl State {
     /// Whether the state holds no use at all, at any time and under any numbers.
     pub(crate) fn holds_nothing(&self) -> bool {
         match self {
-            Self::TokenBucket(state) => state.holds_nothing(),
-            Self::SteppedBucket(state) => state.holds_nothing(),
-            Self::FixedWindow(state) => state.holds_nothing(),
+            Self::TokenBucket(state) => state.debt == 0,
+            Self::SteppedBucket(state) => state.used == 0,
+            Self::FixedWindow(state) => state.count == 0,
             Self::SlidingWindow(state) => state.holds_nothing(),
             Self::SlidingLog(state) => state.holds_nothing(),
         }

@@ -14,27 +14,37 @@
 //! their states, and the records of removed ones are skipped. Changed numbers are applied when a record is read: a debt
 //! names the limit and the tick under which it was counted; where it names none, it is a time in microseconds.
 //!
-//! A log has its own bytes: see [`log`].
+//! A log has its own bytes: the origin (7, us), the bytes of a total w (1), the total before the first entry (w), then for
+//! each entry the time since the origin (6, us) and the running total (w). Totals wrap around; only differences count.
 
-mod bucket;
-mod fixed_window;
-pub(crate) mod log;
-mod policy;
-pub(crate) mod reader;
-mod sliding_window;
-mod stepped_bucket;
-mod tag;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bucket::is_short;
-pub(crate) use policy::{PolicyCodec, States};
-pub(crate) use tag::Tag;
+use sha2::{Digest, Sha256};
+use smallvec::{SmallVec, smallvec};
 
-/// The latest time in microseconds that a state can name: the latest that a clock can show, and exact in a double.
-const MAX_US: u64 = crate::units::MAX_US;
-/// The largest limit.
-const MAX_LIMIT: u64 = crate::rules::quota::Quota::MAX_UNITS;
+use crate::rules::algorithm::token_bucket::{self, Parts};
+use crate::rules::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped_bucket};
+use crate::rules::history::{
+    PastNumbers, Superseded, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_ran_out,
+};
+use crate::rules::policy::Policy;
+use crate::rules::quota::tick::SATURATION;
+use crate::rules::quota::{Algorithm, Quota};
+use crate::units::MAX_US;
+
+const MAX_DEBT: u64 = 1 << 53;
+const MAX_TICK_EXPONENT: u8 = 13;
+/// The largest debt that fits the five bytes of a short record.
+const MAX_SHORT_DEBT: u64 = (1 << 40) - 1;
+/// The most bytes of a count of a sliding window.
+const MAX_COUNT_BYTES: u8 = 6;
+
+/// States as bytes; most keys have few of them.
+pub(crate) type Bytes = SmallVec<[u8; 128]>;
+
+/// The states of one key, in the order of its policy's quotas.
+pub(crate) type States = SmallVec<[State; 1]>;
 
 /// The kind of a record, which is its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,10 +64,326 @@ impl Form {
     }
 }
 
-/// States as bytes; most keys have few of them.
-pub(crate) type Bytes = smallvec::SmallVec<[u8; 128]>;
+/// Tells which quota of a policy a record belongs to: the first bytes of a digest of the quota's identity, which is
+/// algorithm, period, step and buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(pub(crate) [u8; 4]);
+
+impl Tag {
+    pub(crate) fn of(quota: &Quota) -> Self {
+        let text = format!(
+            "{} {} {} {}",
+            quota.algorithm(),
+            quota.period_us(),
+            quota.step().unwrap_or(0),
+            quota.buckets().unwrap_or(0)
+        );
+        let digest = Sha256::digest(text);
+        Self([digest[0], digest[1], digest[2], digest[3]])
+    }
+}
+
+/// The bytes that are left to read; they are not trusted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Reads a big-endian number of `length` bytes, at most 8.
+    pub(crate) fn number(&mut self, length: usize) -> Option<u64> {
+        Some(self.bytes(length)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// Reads a length, which is a number of `length` bytes.
+    pub(crate) fn length(&mut self, length: usize) -> Option<usize> {
+        self.number(length).and_then(|length| usize::try_from(length).ok())
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.bytes(1).map(|byte| byte[0])
+    }
+
+    /// Reads a record: its form, its tag, and the bytes after them.
+    fn record(&mut self) -> Option<(Form, Tag, Self)> {
+        let form = Form::of(self.byte()?)?;
+        let tag = self.bytes(4)?;
+        let length = match form {
+            Form::ShortBucket => 12,
+            Form::Bucket => 20,
+            Form::SteppedBucket => 18,
+            Form::FixedWindow => 13,
+            Form::SlidingWindow => {
+                let mut head = *self;
+                let (bytes, counts) = (head.byte()?, head.byte()?);
+                if !(1..=MAX_COUNT_BYTES).contains(&bytes) {
+                    return None;
+                }
+                15 + usize::from(bytes) * usize::from(counts)
+            }
+        };
+        Some((form, Tag(tag.try_into().ok()?), Reader(self.bytes(length)?)))
+    }
+}
 
 /// Appends a number, big-endian, in `bytes` bytes.
 fn put(out: &mut Bytes, number: u64, bytes: usize) {
     out.extend_from_slice(&number.to_be_bytes()[8 - bytes..]);
+}
+
+/// Appends the beginning of a record.
+fn put_head(out: &mut Bytes, form: Form, tag: Tag) {
+    out.push(form as u8);
+    out.extend_from_slice(&tag.0);
+}
+
+/// Reads and writes the states of a policy's quotas.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyCodec {
+    policy: Policy,
+    quotas: Box<[QuotaCodec]>,
+}
+
+#[derive(Clone, Debug)]
+struct QuotaCodec {
+    tag: Tag,
+    past: Box<[PastNumbers]>,
+}
+
+impl PolicyCodec {
+    /// A codec for a policy, with the past numbers of it that this process knows, oldest first.
+    pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
+        let quotas = policy.quotas().iter();
+        let quotas = quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, superseded) });
+        Self { policy: policy.clone(), quotas: quotas.collect() }
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&Quota, &QuotaCodec)> {
+        self.policy.quotas().iter().zip(&self.quotas)
+    }
+
+    /// Reads the states; `None` when the bytes are malformed. No bytes mean a key that was never seen. Logs are fresh
+    /// here, since they have their own bytes.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
+        let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
+        let mut rest = Reader(bytes);
+        while !rest.is_empty() {
+            records.push(rest.record()?);
+        }
+        let each = self.each().map(|(quota, codec)| {
+            let is_log = quota.algorithm() == Algorithm::SlidingLog;
+            match records.iter().find(|(_, tag, _)| *tag == codec.tag && !is_log) {
+                Some((form, _, record)) => codec.read(*form, *record, quota),
+                None => Some(State::fresh(quota)),
+            }
+        });
+        each.collect()
+    }
+
+    /// Reads the states at the beginning of bytes that hold one record per quota, in their order, with more bytes after
+    /// them; `None` when the bytes do not.
+    pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>) -> Option<States> {
+        let each = self.each().map(|(quota, codec)| {
+            let (form, tag, record) = bytes.record()?;
+            if tag == codec.tag { codec.read(form, record, quota) } else { None }
+        });
+        each.collect()
+    }
+
+    /// Appends the bytes of the states; none when nothing is used. Logs are left out.
+    pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
+        for ((quota, QuotaCodec { tag, .. }), state) in self.each().zip(states) {
+            match state {
+                State::TokenBucket(state) => write_bucket(out, *state, quota, *tag),
+                State::SteppedBucket(stepped_bucket::State { used: 0, .. })
+                | State::FixedWindow(fixed_window::State { count: 0, .. })
+                | State::SlidingLog(_) => {}
+                State::SteppedBucket(stepped_bucket::State { used, at_us }) => {
+                    put_head(out, Form::SteppedBucket, *tag);
+                    put(out, *used, 6);
+                    put(out, *at_us, 7);
+                    // Under a limit of 0 the state was written under an earlier limit, which is not known here.
+                    put(out, quota.limit().max(1), 5);
+                }
+                State::FixedWindow(fixed_window::State { count, start_us }) => {
+                    put_head(out, Form::FixedWindow, *tag);
+                    put(out, *count, 6);
+                    put(out, *start_us, 7);
+                }
+                State::SlidingWindow(state) => write_sliding_window(out, state, *tag),
+            }
+        }
+    }
+}
+
+impl QuotaCodec {
+    /// Reads the rest of a record; `None` when it is malformed or of another algorithm.
+    fn read(&self, form: Form, mut record: Reader<'_>, quota: &Quota) -> Option<State> {
+        match (form, quota.algorithm()) {
+            (Form::ShortBucket | Form::Bucket, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+                if quota.step().is_none() =>
+            {
+                read_bucket(form, record, quota, &self.past)
+            }
+            (Form::SteppedBucket, Algorithm::TokenBucket) if quota.step().is_some() => {
+                let (used, at_us, limit) = (record.number(6)?, record.number(7)?, record.number(5)?);
+                if at_us > MAX_US || !(1..=Quota::MAX_UNITS).contains(&limit) {
+                    return None;
+                }
+                let state = stepped_bucket::State { used, at_us };
+                let kept = (!stepped_bucket_ran_out(state, limit, quota, &self.past)).then_some(state);
+                Some(State::SteppedBucket(kept.unwrap_or_default()))
+            }
+            (Form::FixedWindow, Algorithm::FixedWindow) => {
+                let (count, start_us) = (record.number(6)?, record.number(7)?);
+                (start_us <= MAX_US).then_some(State::FixedWindow(fixed_window::State { count, start_us }))
+            }
+            (Form::SlidingWindow, Algorithm::SlidingWindow) => read_sliding_window(record, quota),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a bucket's records are short, whatever its debt is.
+pub(crate) fn is_short(quota: &Quota) -> bool {
+    let token = || u128::from(quota.period_us() / quota.limit());
+    repays_one(quota) && u128::from(SATURATION * quota.capacity()) * token() <= u128::from(MAX_SHORT_DEBT)
+}
+
+/// Reads a bucket; it is fresh when nothing was used any more at the time when its numbers were superseded.
+fn read_bucket(form: Form, mut record: Reader<'_>, quota: &Quota, past: &[PastNumbers]) -> Option<State> {
+    let (parts, is_past) = if form == Form::ShortBucket {
+        let (at, debt) = (record.number(7)?, record.number(5)?);
+        // With a limit of 1 a microsecond repays 1, whatever the period.
+        let limit = if repays_one(quota) { quota.limit() } else { 1 };
+        (Parts { debt, at, limit, tick_us: 1 }, past.iter().any(|past| past.repays_one))
+    } else {
+        let (at, debt, limit) = (record.number(7)?, record.number(7)?, record.number(5)?);
+        let exponent = record.byte().filter(|exponent| *exponent <= MAX_TICK_EXPONENT)?;
+        let tick_us = 10_u64.pow(u32::from(exponent));
+        let named = |past: &PastNumbers| (past.limit, past.tick_us) == (limit, tick_us);
+        (Parts { debt, at, limit, tick_us }, past.iter().any(named))
+    };
+    let Parts { debt, at, limit, tick_us } = parts;
+    if at > MAX_US / tick_us || debt > MAX_DEBT || !(1..=Quota::MAX_UNITS).contains(&limit) {
+        return None;
+    }
+    let kept = (!bucket_ran_out(parts, quota, past, is_past)).then(|| token_bucket::State::of_parts(parts));
+    Some(State::TokenBucket(kept.unwrap_or_default()))
+}
+
+fn write_bucket(out: &mut Bytes, state: token_bucket::State, quota: &Quota, tag: Tag) {
+    let Parts { debt, at, limit, tick_us } = state.parts();
+    if debt == 0 {
+        return;
+    }
+    let is_time = tick_us == 1 && rate(limit, quota.period_us(), 1) == 1;
+    if is_time && debt <= MAX_SHORT_DEBT {
+        put_head(out, Form::ShortBucket, tag);
+        put(out, at, 7);
+        put(out, debt, 5);
+    } else {
+        put_head(out, Form::Bucket, tag);
+        put(out, at, 7);
+        put(out, debt, 7);
+        put(out, limit, 5);
+        put(out, u64::from(tick_us.ilog10()), 1);
+    }
+}
+
+fn read_sliding_window(mut record: Reader<'_>, quota: &Quota) -> Option<State> {
+    let buckets = quota.buckets().unwrap_or(1);
+    let (bytes, length, newest) = (record.byte()?, record.byte()?, record.number(7)?);
+    let good = (1..=MAX_COUNT_BYTES).contains(&bytes)
+        && u32::from(length) == buckets
+        && newest <= MAX_US / (quota.period_us() / u64::from(buckets));
+    if !good {
+        return None;
+    }
+    let sum = record.number(6)?;
+    let mut counts: SmallVec<[u64; 16]> = smallvec![sum];
+    for _ in 0..length {
+        counts.push(record.number(usize::from(bytes))?);
+    }
+    let older: u64 = counts[1..usize::from(length)].iter().sum();
+    match sum.checked_sub(older) {
+        Some(newest) => counts[0] = newest,
+        // The sum is smaller than the other counts. The script trusts the sum and repairs the counts when it needs the
+        // newest.
+        None => counts[1..usize::from(length)].fill(0),
+    }
+    // Nothing was counted before the epoch.
+    let written = usize::try_from(newest).unwrap_or(usize::MAX).saturating_add(1);
+    counts.truncate(written);
+    Some(State::SlidingWindow(sliding_window::State::of_parts(newest, &counts, buckets)))
+}
+
+fn write_sliding_window(out: &mut Bytes, state: &sliding_window::State, tag: Tag) {
+    let (newest, counts) = state.parts();
+    let counts: SmallVec<[u64; 16]> = counts.collect();
+    let Some((oldest, inside)) = counts.split_last() else { return };
+    let sum: u64 = inside.iter().sum();
+    if sum == 0 && *oldest == 0 {
+        return;
+    }
+    let largest = counts[1..].iter().copied().max().unwrap_or(0);
+    let bytes = (1 + largest.checked_ilog2().unwrap_or(0) / 8) as usize;
+    put_head(out, Form::SlidingWindow, tag);
+    put(out, bytes as u64, 1);
+    put(out, inside.len() as u64, 1);
+    put(out, newest, 7);
+    put(out, sum, 6);
+    for count in &counts[1..] {
+        put(out, *count, bytes);
+    }
+}
+
+/// Reads the state of a log; `None` when the bytes are malformed.
+pub(crate) fn read_log(bytes: &[u8]) -> Option<sliding_log::State> {
+    let mut bytes = Reader(bytes);
+    let (origin_us, width) = (bytes.number(7)?, usize::from(bytes.byte()?));
+    if (width != 4 && width != 6) || origin_us > MAX_US {
+        return None;
+    }
+    let wrap = (1_u64 << (8 * width)) - 1;
+    let (mut before, mut units) = (bytes.number(width)?, 0_u64);
+    let mut entries = Vec::with_capacity(bytes.0.len() / (6 + width));
+    while !bytes.is_empty() {
+        let (at_us, total) = (origin_us + bytes.number(6)?, bytes.number(width)?);
+        units += total.wrapping_sub(before) & wrap;
+        before = total;
+        if entries.last().is_some_and(|(older_us, _)| *older_us > at_us) {
+            return None;
+        }
+        entries.push((at_us, units));
+    }
+    Some(sliding_log::State::of_parts(entries))
+}
+
+/// Appends the bytes of a log; none when it is empty.
+pub(crate) fn write_log(state: &sliding_log::State, out: &mut Bytes) {
+    let (before, entries) = state.parts();
+    let newest = entries.clone().next_back().map_or(0, |(_, total)| total.wrapping_sub(before));
+    // Written totals start at 0, so they are no larger than the number of units in the log.
+    let width = if newest < 1 << 31 { 4 } else { 6 };
+    out.reserve(8 + width + entries.len() * (6 + width));
+    let mut origin_us = None;
+    for (at_us, total) in entries {
+        let origin_us = *origin_us.get_or_insert_with(|| {
+            put(out, at_us, 7);
+            put(out, width as u64, 1);
+            put(out, 0, width);
+            at_us
+        });
+        put(out, at_us - origin_us, 6);
+        put(out, total.wrapping_sub(before), width);
+    }
 }

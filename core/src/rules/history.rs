@@ -115,7 +115,7 @@ pub(crate) fn stepped_bucket_ran_out(
     quota: &Quota,
     past: &[PastNumbers],
 ) -> bool {
-    let (used, at_us) = state.parts();
+    let stepped_bucket::State { used, at_us } = state;
     let written_under = past.iter().rposition(|past| past.limit == limit);
     let since = written_under.filter(|_| limit != quota.limit());
     let step = quota.step().unwrap_or(0);

@@ -27,24 +27,8 @@ pub(crate) struct FixedWindow {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    count: u64,
-    start_us: u64,
-}
-
-impl State {
-    /// A window with this count and this start.
-    pub(crate) fn of_parts(count: u64, start_us: u64) -> Self {
-        Self { count, start_us }
-    }
-
-    /// The count, and the start of the window.
-    pub(crate) fn parts(self) -> (u64, u64) {
-        (self.count, self.start_us)
-    }
-
-    pub(crate) fn holds_nothing(self) -> bool {
-        self.count == 0
-    }
+    pub(crate) count: u64,
+    pub(crate) start_us: u64,
 }
 
 impl FixedWindow {

@@ -35,25 +35,9 @@ pub(crate) struct SteppedBucket {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    used: u64,
+    pub(crate) used: u64,
     /// When the refill clock last struck, or started.
-    at_us: u64,
-}
-
-impl State {
-    /// A bucket with these used units, whose clock last struck at `at_us`.
-    pub(crate) fn of_parts(used: u64, at_us: u64) -> Self {
-        Self { used, at_us }
-    }
-
-    /// The units used, and when the clock last struck.
-    pub(crate) fn parts(self) -> (u64, u64) {
-        (self.used, self.at_us)
-    }
-
-    pub(crate) fn holds_nothing(self) -> bool {
-        self.used == 0
-    }
+    pub(crate) at_us: u64,
 }
 
 impl SteppedBucket {

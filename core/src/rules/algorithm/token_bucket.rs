@@ -74,7 +74,7 @@ impl Numbers {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    debt: u64,
+    pub(crate) debt: u64,
     /// The time of `debt`, in ticks since the epoch.
     at: u64,
     numbers: Numbers,
@@ -103,10 +103,6 @@ impl State {
     pub(crate) fn parts(self) -> Parts {
         let (limit, tick_us) = (self.numbers.limit(), self.numbers.tick_us());
         Parts { debt: self.debt, at: self.at, limit, tick_us }
-    }
-
-    pub(crate) fn holds_nothing(self) -> bool {
-        self.debt == 0
     }
 }
 
@@ -245,6 +241,7 @@ impl Rules for TokenBucket {
     fn reset_after_us(&self, state: &State, now_us: u64) -> u64 {
         self.repaid_after_us(self.as_of(state, now_us).0, now_us)
     }
+
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than computing it"
@@ -259,6 +256,7 @@ impl Rules for TokenBucket {
         let reset_after_us = self.repaid_after_us(debt, now_us);
         Some(Explanation { remaining: self.by_token.quotient(left), reset_after_us, wait_us: 0 })
     }
+
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than computing it"

@@ -2,8 +2,7 @@ use proptest::prelude::*;
 
 use crate::Policy;
 use crate::rules::algorithm::{Rules, State};
-use crate::rules::codec::reader::Reader;
-use crate::rules::codec::{Bytes, PolicyCodec, States, log};
+use crate::rules::codec::{Bytes, PolicyCodec, Reader, States, Tag, read_log, write_log};
 use crate::rules::history::Superseded;
 use crate::rules::transition::{Operation, PolicyRules};
 
@@ -47,7 +46,7 @@ fn written(codec: &PolicyCodec, states: &[State]) -> Bytes {
 
 fn log_bytes(state: &crate::rules::algorithm::sliding_log::State) -> Bytes {
     let mut bytes = Bytes::new();
-    log::write(state, &mut bytes);
+    write_log(state, &mut bytes);
     bytes
 }
 
@@ -76,7 +75,7 @@ proptest! {
             if let (State::SlidingLog(read), State::SlidingLog(state)) = (read, state)
                 && state.parts().1.len() > 0
             {
-                **read = log::read(&log_bytes(state)).unwrap();
+                **read = read_log(&log_bytes(state)).unwrap();
             }
         }
         for then_us in [now_us, now_us + 1, now_us + 7_000_000, now_us.saturating_sub(60_000_000)] {
@@ -93,7 +92,7 @@ proptest! {
         operations in operations(),
     ) {
         try_bytes(&policy, &superseded, &bytes, &operations)?;
-        if let Some(state) = log::read(&bytes) {
+        if let Some(state) = read_log(&bytes) {
             prop_assert!(state.parts().1.len() <= bytes.len());
         }
     }
@@ -105,7 +104,7 @@ proptest! {
     ) {
         for quota in policy.quotas() {
             let mut record = vec![form];
-            record.extend(crate::rules::codec::Tag::of(quota).0);
+            record.extend(Tag::of(quota).0);
             if form == 5 {
                 record.extend([1 + bytes[0] % 2, 1 + bytes[1] % 2]);
             }
@@ -185,4 +184,15 @@ fn what_ran_out_under_superseded_numbers_does_not_come_back() {
             1 - used
         );
     }
+}
+
+#[test]
+fn tag_follows_the_identity_and_never_changes() {
+    let tag = |text: &str| Tag::of(&text.parse().unwrap()).0;
+    assert_eq!(tag("5/m token_bucket"), tag("7/m token_bucket burst=9 count_denied"));
+    assert_ne!(tag("5/m token_bucket"), tag("5/m leaky_bucket"));
+    assert_ne!(tag("5/m token_bucket"), tag("5/m token_bucket step=5"));
+    assert_ne!(tag("5/m buckets=1"), tag("5/m buckets=2"));
+    // Stored states depend on this value.
+    assert_eq!(tag("5/m token_bucket"), [24, 112, 56, 51]);
 }

@@ -2,7 +2,7 @@
 
 use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptReference};
 use super::reply::{Found, Replied, Reply, read_reply};
-use crate::rules::codec::log;
+use crate::rules::codec::read_log;
 use crate::rules::decision::{Decision, QuotaUsage, Usage};
 use crate::rules::history::Superseded;
 use crate::rules::policy::Policy;
@@ -151,5 +151,5 @@ fn entries<'a>(items: &[Item<'a>]) -> Vec<Entry<'a>> {
 
 /// Whether bytes are a log.
 pub fn is_log(bytes: &[u8]) -> bool {
-    log::read(bytes).is_some()
+    read_log(bytes).is_some()
 }
