@@ -11,15 +11,15 @@ use std::fmt;
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The caller passed something that is not allowed; trying again with the same input fails again.
-    InvalidArgument,
+    InvalidArgument = 1,
     /// The store could not be reached in time; trying again later may succeed.
-    StoreUnavailable,
+    StoreUnavailable = 2,
     /// The store was reached and could not decide.
-    StoreFailed,
+    StoreFailed = 3,
     /// The limiter was closed.
-    Closed,
+    Closed = 4,
     /// A defect in polylimit itself.
-    Internal,
+    Internal = 5,
 }
 
 impl ErrorKind {
@@ -40,13 +40,7 @@ impl ErrorKind {
 
     /// The number that stands for this kind in C, from 1 up; 0 is success there.
     pub const fn number(self) -> i32 {
-        match self {
-            Self::InvalidArgument => 1,
-            Self::StoreUnavailable => 2,
-            Self::StoreFailed => 3,
-            Self::Closed => 4,
-            Self::Internal => 5,
-        }
+        self as i32
     }
 }
 

@@ -58,6 +58,7 @@
 mod error;
 mod http;
 mod limiter;
+mod names;
 mod rules;
 mod runtime;
 mod store;

@@ -1,151 +1,82 @@
 //! The results of operations: decisions and usages.
 
-mod parts;
-
 use std::time::Duration;
 
-pub use parts::DecisionParts;
+use crate::error::Error;
+use crate::names::named_enum;
 
-/// Which part made a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Source {
-    /// The store decided.
-    Store,
-    /// The denial cache: the store has denied the key before and cannot admit it yet; see
-    /// [`denial_cache_max`](crate::RedisOptions::denial_cache_max).
-    DenialCache,
-    /// Units that this process had leased; see [`Lease`](crate::Lease).
-    Lease,
-    /// The store could not decide: this process decided from the requests that it has seen for the key; see
-    /// [`Outage::Fallback`](crate::Outage::Fallback).
-    Fallback,
-    /// The store could not decide, and the outage policy allows every request; see
-    /// [`Outage::Allow`](crate::Outage::Allow).
-    Allow,
-    /// The store could not decide, and the outage policy denies every request; see [`Outage::Deny`](crate::Outage::Deny).
-    Deny,
+named_enum! {
+    /// Which part made a decision.
+    Source {
+        /// The store decided.
+        Store = "store",
+        /// The denial cache: the store has denied the key before and cannot admit it yet; see
+        /// [`denial_cache_max`](crate::RedisOptions::denial_cache_max).
+        DenialCache = "denial_cache",
+        /// Units that this process had leased; see [`Lease`](crate::Lease).
+        Lease = "lease",
+        /// The store could not decide: this process decided from the requests that it has seen for the key; see
+        /// [`Outage::Fallback`](crate::Outage::Fallback).
+        Fallback = "fallback",
+        /// The store could not decide, and the outage policy allows every request; see
+        /// [`Outage::Allow`](crate::Outage::Allow).
+        Allow = "allow",
+        /// The store could not decide, and the outage policy denies every request; see
+        /// [`Outage::Deny`](crate::Outage::Deny).
+        Deny = "deny",
+    }
 }
 
 impl Source {
-    /// Every source.
-    pub const ALL: [Self; 6] =
-        [Self::Store, Self::DenialCache, Self::Lease, Self::Fallback, Self::Allow, Self::Deny];
-
     /// Whether the store could not decide and the outage policy answered.
     pub const fn is_outage(self) -> bool {
-        match self {
-            Self::Store | Self::DenialCache | Self::Lease => false,
-            Self::Fallback | Self::Allow | Self::Deny => true,
-        }
-    }
-
-    /// The name, the same in every language.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::DenialCache => "denial_cache",
-            Self::Lease => "lease",
-            Self::Fallback => "fallback",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
+        matches!(self, Self::Fallback | Self::Allow | Self::Deny)
     }
 }
 
-/// Why a decision may differ from what a healthy store would have answered for this key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Degradation {
-    /// The memory store or the local store is full of states in use: this key shares one state with all other keys that
-    /// found no room.
-    StoreFull,
-    /// There is no connection to the server: it refuses, its name is not found, or it does not answer.
-    Unreachable,
-    /// The operation was sent and no reply came within the deadline; it may have been applied.
-    Timeout,
-    /// The deadline passed while the operation was queued, here or at the server, which then refused it.
-    Late,
-    /// Too many operations are queued already.
-    Shed,
-    /// The server is loading its data.
-    Loading,
-    /// The server is busy with a slow script of another client.
-    Busy,
-    /// The server has no memory left and may not evict.
-    OutOfMemory,
-    /// The server cannot write its data to disk, and refuses writes.
-    Misconfigured,
-    /// The server has fewer replicas than its settings require for a write.
-    NoReplicas,
-    /// The server has reached its maximum number of clients.
-    MaxClients,
-    /// The server is a replica, and its primary was not found.
-    ReadOnly,
-    /// The cluster does not serve the key's slot.
-    ClusterDown,
-    /// The server refuses the user, the password or the user's rights.
-    Auth,
-    /// The key of the state has a value of another type.
-    WrongType,
-    /// The server's reply does not match the command.
-    Protocol,
-    /// The server refused for another reason.
-    Refused,
-    /// The connection broke before the reply came: the server or the network closed or reset it. A command that was sent
-    /// may have been applied.
-    ConnectionLost,
-    /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs.
-    NoResources,
-}
-
-impl Degradation {
-    /// Every degradation.
-    pub const ALL: [Self; 19] = [
-        Self::StoreFull,
-        Self::Unreachable,
-        Self::Timeout,
-        Self::Late,
-        Self::Shed,
-        Self::Loading,
-        Self::Busy,
-        Self::OutOfMemory,
-        Self::Misconfigured,
-        Self::NoReplicas,
-        Self::MaxClients,
-        Self::ReadOnly,
-        Self::ClusterDown,
-        Self::Auth,
-        Self::WrongType,
-        Self::Protocol,
-        Self::Refused,
-        Self::ConnectionLost,
-        Self::NoResources,
-    ];
-
-    /// The name, the same in every language.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::StoreFull => "store_full",
-            Self::Unreachable => "unreachable",
-            Self::Timeout => "timeout",
-            Self::Late => "late",
-            Self::Shed => "shed",
-            Self::Loading => "loading",
-            Self::Busy => "busy",
-            Self::OutOfMemory => "out_of_memory",
-            Self::Misconfigured => "misconfigured",
-            Self::NoReplicas => "no_replicas",
-            Self::MaxClients => "max_clients",
-            Self::ReadOnly => "read_only",
-            Self::ClusterDown => "cluster_down",
-            Self::Auth => "auth",
-            Self::WrongType => "wrong_type",
-            Self::Protocol => "protocol",
-            Self::Refused => "refused",
-            Self::ConnectionLost => "connection_lost",
-            Self::NoResources => "no_resources",
-        }
+named_enum! {
+    /// Why a decision may differ from what a healthy store would have answered for this key.
+    Degradation {
+        /// The memory store or the local store is full of states in use: this key shares one state with all other keys that
+        /// found no room.
+        StoreFull = "store_full",
+        /// There is no connection to the server: it refuses, its name is not found, or it does not answer.
+        Unreachable = "unreachable",
+        /// The operation was sent and no reply came within the deadline; it may have been applied.
+        Timeout = "timeout",
+        /// The deadline passed while the operation was queued, here or at the server, which then refused it.
+        Late = "late",
+        /// Too many operations are queued already.
+        Shed = "shed",
+        /// The server is loading its data.
+        Loading = "loading",
+        /// The server is busy with a slow script of another client.
+        Busy = "busy",
+        /// The server has no memory left and may not evict.
+        OutOfMemory = "out_of_memory",
+        /// The server cannot write its data to disk, and refuses writes.
+        Misconfigured = "misconfigured",
+        /// The server has fewer replicas than its settings require for a write.
+        NoReplicas = "no_replicas",
+        /// The server has reached its maximum number of clients.
+        MaxClients = "max_clients",
+        /// The server is a replica, and its primary was not found.
+        ReadOnly = "read_only",
+        /// The cluster does not serve the key's slot.
+        ClusterDown = "cluster_down",
+        /// The server refuses the user, the password or the user's rights.
+        Auth = "auth",
+        /// The key of the state has a value of another type.
+        WrongType = "wrong_type",
+        /// The server's reply does not match the command.
+        Protocol = "protocol",
+        /// The server refused for another reason.
+        Refused = "refused",
+        /// The connection broke before the reply came: the server or the network closed or reset it. A command that was sent
+        /// may have been applied.
+        ConnectionLost = "connection_lost",
+        /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs.
+        NoResources = "no_resources",
     }
 }
 
@@ -192,23 +123,63 @@ pub struct Decision {
     pub(crate) degraded: Option<Degradation>,
 }
 
+/// The parts of a decision, for a language that represents decisions as plain values of its own and passes one back to
+/// write [`headers`](crate::http::headers).
+#[derive(Clone, Copy, Debug)]
+pub struct DecisionParts<'a> {
+    /// Whether the request was admitted.
+    pub allowed: bool,
+    /// The delay of an admitted request, or how long until a denied one would be admitted, in microseconds; `None` means
+    /// never.
+    pub wait_us: Option<u64>,
+    /// Which part made the decision.
+    pub source: Source,
+    /// Why the decision may differ from what a healthy store would have answered.
+    pub degraded: Option<Degradation>,
+    /// Each quota's usage, in the policy's order.
+    pub quotas: &'a [QuotaUsage],
+}
+
 impl Decision {
     /// A wait that never ends; all other waits are below 2^63.
     pub(crate) const NEVER: u64 = u64::MAX;
 
+    /// Makes the decision with these parts.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, an admitted request waits for
+    /// ever, or a wait is 2^63 microseconds or longer.
+    pub fn from_parts(parts: DecisionParts<'_>) -> Result<Self, Error> {
+        let DecisionParts { allowed, wait_us, source, degraded, quotas } = parts;
+        if quotas.is_empty() {
+            return Err(Error::invalid_argument(
+                "a decision has no quotas: it has one for each of its policy",
+            ));
+        }
+        let wait_us = match wait_us {
+            None if allowed => {
+                return Err(Error::invalid_argument(
+                    "an admitted request waits for ever: only a denied one does",
+                ));
+            }
+            None => Self::NEVER,
+            Some(wait_us) => wait_us,
+        };
+        let longest_us = quotas.iter().map(|usage| usage.reset_after_us).max().unwrap_or(0);
+        for read_us in [wait_us, longest_us] {
+            if read_us >= 1 << 63 && read_us != Self::NEVER {
+                return Err(Error::invalid_argument(format!(
+                    "a decision waits {read_us} us: allowed is less than 2^63"
+                )));
+            }
+        }
+        let several = (quotas.len() > 1).then(|| Box::new(Several { each: quotas.into() }));
+        Ok(Self { total: QuotaUsage::of_all(quotas), several, wait_us, allowed, source, degraded })
+    }
+
     /// Whether every quota of the policy admits the request.
     pub fn allowed(&self) -> bool {
         self.allowed
-    }
-
-    /// The limit in units per period, the smallest of the quotas.
-    pub fn limit(&self) -> u64 {
-        self.total.limit
-    }
-
-    /// Whole units that can still be spent now, after this decision: the least over the quotas.
-    pub fn remaining(&self) -> u64 {
-        self.total.remaining
     }
 
     /// How long until the same request would be admitted if no other request arrives, in microseconds: exactly then and
@@ -226,17 +197,6 @@ impl Decision {
         self.retry_after_us().map(Duration::from_micros)
     }
 
-    /// How long until nothing counts as used any more if no other request arrives, in microseconds: the longest over the
-    /// quotas.
-    pub fn reset_after_us(&self) -> u64 {
-        self.total.reset_after_us
-    }
-
-    /// [`reset_after_us`](Self::reset_after_us) as a duration.
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.total.reset_after_us)
-    }
-
     /// How long this admitted request has to wait for its turn, in microseconds: leaky bucket only, otherwise 0.
     pub fn delay_us(&self) -> u64 {
         if self.allowed { self.wait_us } else { 0 }
@@ -247,22 +207,6 @@ impl Decision {
         Duration::from_micros(self.delay_us())
     }
 
-    /// Which part made this decision.
-    pub fn source(&self) -> Source {
-        self.source
-    }
-
-    /// Why this decision may differ from what a healthy store would have answered for this key; `None` when the store
-    /// decided normally.
-    pub fn degraded(&self) -> Option<Degradation> {
-        self.degraded
-    }
-
-    /// Each quota's usage, in the policy's order.
-    pub fn quotas(&self) -> &[QuotaUsage] {
-        quotas(&self.total, self.several.as_deref())
-    }
-
     /// The decision after the units of an admitted request were refunded: no delay is left, and the usage is that of the
     /// refund, unless an outage policy answered the refund in place of the store.
     pub fn refunded(mut self, left: Usage) -> Self {
@@ -270,7 +214,7 @@ impl Decision {
             self.wait_us = 0;
         }
         if !left.source().is_outage() || self.source.is_outage() {
-            (self.total, self.several) = left.into_quotas();
+            (self.total, self.several) = (left.total, left.several);
         }
         self
     }
@@ -303,54 +247,101 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The limit in units per period, the smallest of the quotas.
-    pub fn limit(&self) -> u64 {
-        self.total.limit
-    }
-
-    /// Whole units that can still be spent now: the least over the quotas.
-    pub fn remaining(&self) -> u64 {
-        self.total.remaining
-    }
-
-    /// How long until nothing counts as used any more if no other request arrives, in microseconds: the longest over the
-    /// quotas.
-    pub fn reset_after_us(&self) -> u64 {
-        self.total.reset_after_us
-    }
-
-    /// [`reset_after_us`](Self::reset_after_us) as a duration.
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.total.reset_after_us)
-    }
-
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub fn taken(&self) -> u64 {
         self.taken
     }
-
-    /// Which part gave this answer.
-    pub fn source(&self) -> Source {
-        self.source
-    }
-
-    /// Why this answer may differ from what a healthy store would have given for this key; `None` when the store answered
-    /// normally.
-    pub fn degraded(&self) -> Option<Degradation> {
-        self.degraded
-    }
-
-    /// Each quota's usage, in the policy's order.
-    pub fn quotas(&self) -> &[QuotaUsage] {
-        quotas(&self.total, self.several.as_deref())
-    }
-
-    /// Each quota's usage: all together, and each where there are several.
-    pub(crate) fn into_quotas(self) -> (QuotaUsage, Option<Box<Several>>) {
-        (self.total, self.several)
-    }
 }
 
-fn quotas<'a>(total: &'a QuotaUsage, several: Option<&'a Several>) -> &'a [QuotaUsage] {
-    several.map_or(std::slice::from_ref(total), |several| &several.each)
+/// The accessors that a decision and a usage have in common.
+macro_rules! usage_accessors {
+    ($($type:ident),+) => {
+        $(impl $type {
+            /// The limit in units per period, the smallest of the quotas.
+            pub fn limit(&self) -> u64 {
+                self.total.limit
+            }
+
+            /// Whole units that can still be spent now, after this operation: the least over the quotas.
+            pub fn remaining(&self) -> u64 {
+                self.total.remaining
+            }
+
+            /// How long until nothing counts as used any more if no other request arrives, in microseconds: the longest
+            /// over the quotas.
+            pub fn reset_after_us(&self) -> u64 {
+                self.total.reset_after_us
+            }
+
+            /// [`reset_after_us`](Self::reset_after_us) as a duration.
+            pub fn reset_after(&self) -> Duration {
+                Duration::from_micros(self.total.reset_after_us)
+            }
+
+            /// Which part gave this answer.
+            pub fn source(&self) -> Source {
+                self.source
+            }
+
+            /// Why this answer may differ from what a healthy store would have given for this key; `None` when the store
+            /// answered normally.
+            pub fn degraded(&self) -> Option<Degradation> {
+                self.degraded
+            }
+
+            /// Each quota's usage, in the policy's order.
+            pub fn quotas(&self) -> &[QuotaUsage] {
+                self.several.as_ref().map_or(std::slice::from_ref(&self.total), |several| &several.each)
+            }
+        })+
+    };
+}
+
+usage_accessors!(Decision, Usage);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limiter, Policy, Request};
+
+    fn parts(decision: &Decision) -> DecisionParts<'_> {
+        let wait_us = if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() };
+        DecisionParts {
+            allowed: decision.allowed(),
+            wait_us,
+            source: decision.source(),
+            degraded: decision.degraded(),
+            quotas: decision.quotas(),
+        }
+    }
+
+    #[test]
+    fn a_decision_comes_back_from_its_parts() {
+        for quotas in ["2/minute leaky_bucket", "2/minute; 10/hour sliding_log"] {
+            let policy = Policy::parse("api", quotas).unwrap();
+            let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+            for cost in [1, 1, 1, 100] {
+                let decision = limiter.check(Request::new("a").cost(cost)).unwrap();
+                assert_eq!(Decision::from_parts(parts(&decision)).unwrap(), decision);
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_decision_is_like_is_refused() {
+        let quotas = [QuotaUsage { limit: 1, remaining: 0, reset_after_us: 5 }];
+        let denied = DecisionParts {
+            allowed: false,
+            wait_us: None,
+            source: Source::Store,
+            degraded: None,
+            quotas: &quotas,
+        };
+        assert_eq!(Decision::from_parts(denied).unwrap().retry_after_us(), None);
+        Decision::from_parts(DecisionParts { quotas: &[], ..denied }).unwrap_err();
+        Decision::from_parts(DecisionParts { allowed: true, ..denied }).unwrap_err();
+        Decision::from_parts(DecisionParts { wait_us: Some(1 << 63), ..denied }).unwrap_err();
+        let endless = [QuotaUsage { reset_after_us: 1 << 63, ..quotas[0] }];
+        Decision::from_parts(DecisionParts { quotas: &endless, ..denied }).unwrap_err();
+    }
 }

@@ -1,6 +1,6 @@
 //! A policy: a named list of quotas that a request must all satisfy.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -39,7 +39,6 @@ impl Policy {
     /// Makes a policy of quotas.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when there
     /// are no quotas or more than 16, or when two agree in algorithm, period, step and buckets.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
@@ -83,10 +82,10 @@ impl Policy {
             check_scope(scope)?;
             name.push('^');
             for byte in scope.bytes() {
-                match byte {
-                    b'%' | b'^' => write_escaped(byte, &mut name),
-                    _ if is_token_byte(byte) => name.push(char::from(byte)),
-                    _ => write_escaped(byte, &mut name),
+                if is_token_byte(byte) && !b"%^".contains(&byte) {
+                    name.push(char::from(byte));
+                } else {
+                    let _ = write!(name, "%{byte:02X}");
                 }
             }
         }
@@ -126,11 +125,6 @@ impl fmt::Display for Policy {
 
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-fn write_escaped(byte: u8, name: &mut String) {
-    let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
-    name.extend(['%', digit(byte >> 4), digit(byte & 15)]);
 }
 
 fn check_scope(scope: &str) -> Result<(), Error> {

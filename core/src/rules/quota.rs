@@ -1,19 +1,43 @@
 //! A quota: an algorithm with its numbers. An invalid quota cannot be built.
 
 mod admission;
-mod algorithm;
 mod builder;
-mod display;
-mod parse;
+mod text;
 pub(crate) mod tick;
 
 use std::time::Duration;
 
-pub use algorithm::Algorithm;
 pub use builder::QuotaBuilder;
-pub(crate) use parse::quotas as parse_quotas;
+pub(crate) use text::parse_quotas;
 
 use crate::error::Error;
+use crate::names::named_enum;
+
+named_enum! {
+    /// How a quota counts. The table in the [crate documentation](crate#how-much-each-algorithm-can-admit) says how much
+    /// each admits at most over any span of real time.
+    #[derive(Default)]
+    Algorithm, parsed as "algorithm" {
+        /// A bucket of `burst` tokens that is refilled continuously (GCRA), or `step` tokens at a time.
+        TokenBucket = "token_bucket",
+        /// A queue of `burst` places that drains at the rate; an admitted request gets the delay until its turn.
+        LeakyBucket = "leaky_bucket",
+        /// A counter that restarts every period.
+        FixedWindow = "fixed_window",
+        /// Counters of sub-windows, the oldest of which slides out in proportion. The default.
+        #[default]
+        SlidingWindow = "sliding_window",
+        /// The time of every admitted unit.
+        SlidingLog = "sliding_log",
+    }
+}
+
+impl Algorithm {
+    /// Whether `burst` applies: the two buckets have a capacity of their own.
+    pub(crate) const fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket)
+    }
+}
 
 /// At most `limit` units per `period`, counted by an [`Algorithm`].
 ///
@@ -51,15 +75,6 @@ pub struct Quota {
     count_denied: bool,
     /// Follows from the other numbers; see [`tick`].
     tick_us: u64,
-}
-
-/// Identifies a quota's state within a policy: while it stays the same, changed numbers keep the use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Identity {
-    algorithm: Algorithm,
-    period_us: u64,
-    step: u64,
-    buckets: u32,
 }
 
 impl Quota {
@@ -158,12 +173,9 @@ impl Quota {
         self.tick_us
     }
 
-    pub(crate) fn identity(&self) -> Identity {
-        Identity {
-            algorithm: self.algorithm,
-            period_us: self.period_us,
-            step: self.step,
-            buckets: self.buckets,
-        }
+    /// Algorithm, period, step and buckets. They identify the quota's state within a policy: while they stay the same,
+    /// changed numbers keep the use.
+    pub(crate) fn identity(&self) -> (Algorithm, u64, u64, u32) {
+        (self.algorithm, self.period_us, self.step, self.buckets)
     }
 }

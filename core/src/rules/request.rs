@@ -96,30 +96,10 @@ impl std::fmt::Debug for Request<'_> {
     }
 }
 
-impl<'a> From<&'a str> for Request<'a> {
+/// Text and bytes are requests of cost 1.
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Request<'a> {
     #[inline]
-    fn from(key: &'a str) -> Self {
-        Self::new(key)
-    }
-}
-
-impl<'a> From<&'a String> for Request<'a> {
-    #[inline]
-    fn from(key: &'a String) -> Self {
-        Self::new(key)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Request<'a> {
-    #[inline]
-    fn from(key: &'a [u8]) -> Self {
-        Self::new(key)
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for Request<'a> {
-    #[inline]
-    fn from(key: &'a Vec<u8>) -> Self {
+    fn from(key: &'a T) -> Self {
         Self::new(key)
     }
 }

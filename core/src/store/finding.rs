@@ -2,26 +2,18 @@
 
 use std::fmt;
 
-/// The severity of a [`Finding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Severity {
-    /// No action is needed.
-    Fine,
-    /// The store works, but could work better or more safely.
-    Advice,
-    /// Limits cannot be enforced, or not always.
-    Problem,
-}
+use crate::names::named_enum;
 
-impl Severity {
-    /// The name, the same in every language.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Advice => "advice",
-            Self::Problem => "problem",
-        }
+named_enum! {
+    /// The severity of a [`Finding`].
+    #[derive(PartialOrd, Ord)]
+    Severity {
+        /// No action is needed.
+        Fine = "fine",
+        /// The store works, but could work better or more safely.
+        Advice = "advice",
+        /// Limits cannot be enforced, or not always.
+        Problem = "problem",
     }
 }
 

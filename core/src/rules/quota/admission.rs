@@ -35,7 +35,10 @@ impl Quota {
             _ if limit == 0 => 0,
             Counting::Refilled { each_us, tokens } => {
                 let arrivals = match self.step {
-                    0 => self.whole_ticks(span_us).saturating_mul(limit) / u128::from(self.period_us),
+                    0 => {
+                        let ticks = span_us.div_ceil(u128::from(self.tick_us));
+                        (ticks * u128::from(self.tick_us)).saturating_mul(limit) / u128::from(self.period_us)
+                    }
                     // The first refill may come at once.
                     _ => (span_us / each_us + 1).saturating_mul(tokens),
                 };
@@ -71,12 +74,6 @@ impl Quota {
         u64::try_from(span_us).unwrap_or(u64::MAX)
     }
 
-    /// A span rounded up to whole ticks.
-    fn whole_ticks(&self, span_us: u128) -> u128 {
-        let tick_us = u128::from(self.tick_us);
-        span_us.div_ceil(tick_us) * tick_us
-    }
-
     /// How long a unit counts in full at least, in microseconds; `None` for a bucket, whose debt is repaid gradually.
     pub(crate) fn forgets_after_us(&self) -> Option<u64> {
         match self.algorithm {
@@ -94,12 +91,11 @@ impl Quota {
                 each_us: u128::from(self.step_interval_us()),
                 tokens: u128::from(self.step),
             },
-            Algorithm::FixedWindow => Counting::Windows { span_us: period_us, extra: 1 },
-            Algorithm::SlidingWindow if self.buckets == 1 => {
-                Counting::Windows { span_us: period_us, extra: 1 }
-            }
-            Algorithm::SlidingWindow => {
+            Algorithm::SlidingWindow if self.buckets > 1 => {
                 Counting::Windows { span_us: period_us - period_us / u128::from(self.buckets), extra: 0 }
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                Counting::Windows { span_us: period_us, extra: 1 }
             }
             Algorithm::SlidingLog => Counting::Windows { span_us: period_us, extra: 0 },
         }

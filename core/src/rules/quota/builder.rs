@@ -6,35 +6,9 @@ use crate::error::Error;
 use crate::rules::quota::{Algorithm, Quota, tick};
 use crate::units::micros;
 
-/// The settings that can be refused, so that the parser can report the column of the refused one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Setting {
-    Limit,
-    Period,
-    Burst,
-    Step,
-    Buckets,
-    Aligned,
-    CountDenied,
-}
-
-impl Setting {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Limit => "limit",
-            Self::Period => "period",
-            Self::Burst => "burst",
-            Self::Step => "step",
-            Self::Buckets => "buckets",
-            Self::Aligned => "aligned",
-            Self::CountDenied => "count_denied",
-        }
-    }
-}
-
-/// The refused setting and the error message.
+/// The name of the refused setting, from which the parser finds its column, and the error message.
 pub(crate) struct Refusal {
-    pub(crate) setting: Setting,
+    pub(crate) setting: &'static str,
     pub(crate) message: String,
 }
 
@@ -125,20 +99,15 @@ impl QuotaBuilder {
     pub(crate) fn check(&self) -> Result<Quota, Refusal> {
         let limit = self.limit;
         if limit > Quota::MAX_UNITS {
-            return Err(refuse(Setting::Limit, limit, "0 to 1000000000000 units"));
+            return Err(refuse("limit", limit, "0 to 1000000000000 units"));
         }
         let period_us = self.checked_period_us()?;
-        let burst =
-            self.checked_units(Setting::Burst, self.burst, self.algorithm.is_bucket(), "the two buckets")?;
-        let step = self.checked_units(
-            Setting::Step,
-            self.step,
-            self.algorithm == Algorithm::TokenBucket,
-            "token_bucket",
-        )?;
+        let is_token_bucket = self.algorithm == Algorithm::TokenBucket;
+        let burst = self.checked_units("burst", self.burst, self.algorithm.is_bucket(), "the two buckets")?;
+        let step = self.checked_units("step", self.step, is_token_bucket, "token_bucket")?;
         let buckets = self.checked_buckets(period_us)?;
         if self.aligned && self.algorithm != Algorithm::FixedWindow {
-            return Err(self.misplaced(Setting::Aligned, "fixed_window"));
+            return Err(self.misplaced("aligned", "fixed_window"));
         }
         let mut quota = Quota {
             algorithm: self.algorithm,
@@ -157,20 +126,19 @@ impl QuotaBuilder {
 
     fn checked_period_us(&self) -> Result<u64, Refusal> {
         let allowed = "whole microseconds from 1 ms to 366 days";
-        if self.period < Quota::MIN_PERIOD || self.period > Quota::MAX_PERIOD {
-            return Err(refuse(Setting::Period, format_args!("{:?}", self.period), allowed));
-        }
         let period_us = micros(self.period);
-        if Duration::from_micros(period_us) == self.period {
+        let is_good = (Quota::MIN_PERIOD..=Quota::MAX_PERIOD).contains(&self.period)
+            && Duration::from_micros(period_us) == self.period;
+        if is_good {
             Ok(period_us)
         } else {
-            Err(refuse(Setting::Period, format_args!("{:?}", self.period), allowed))
+            Err(refuse("period", format_args!("{:?}", self.period), allowed))
         }
     }
 
     fn checked_units(
         &self,
-        setting: Setting,
+        setting: &'static str,
         units: Option<u64>,
         belongs: bool,
         to: &str,
@@ -187,25 +155,22 @@ impl QuotaBuilder {
     fn checked_buckets(&self, period_us: u64) -> Result<Option<u32>, Refusal> {
         match self.buckets {
             Some(_) if self.algorithm != Algorithm::SlidingWindow => {
-                Err(self.misplaced(Setting::Buckets, "sliding_window"))
+                Err(self.misplaced("buckets", "sliding_window"))
             }
             Some(buckets) if !(1..=Quota::MAX_BUCKETS).contains(&buckets) => {
-                Err(refuse(Setting::Buckets, buckets, "1 to 60 sub-windows"))
+                Err(refuse("buckets", buckets, "1 to 60 sub-windows"))
             }
-            Some(buckets) if !period_us.is_multiple_of(u64::from(buckets)) => Err(refuse(
-                Setting::Buckets,
-                buckets,
-                &format!("a divisor of the period, which is {period_us} us"),
-            )),
+            Some(buckets) if !period_us.is_multiple_of(u64::from(buckets)) => {
+                Err(refuse("buckets", buckets, &format!("a divisor of the period, which is {period_us} us")))
+            }
             None if self.algorithm == Algorithm::SlidingWindow => Ok(Some(default_buckets(period_us))),
             buckets => Ok(buckets),
         }
     }
 
-    fn misplaced(&self, setting: Setting, to: &str) -> Refusal {
+    fn misplaced(&self, setting: &'static str, to: &str) -> Refusal {
         let message = format!(
-            "{} belongs to {to} only, and this quota is a {}: leave it out or change the algorithm",
-            setting.name(),
+            "{setting} belongs to {to} only, and this quota is a {}: leave it out or change the algorithm",
             self.algorithm
         );
         Refusal { setting, message }
@@ -240,7 +205,7 @@ fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
              or a period with more factors of ten",
             quota.algorithm, quota.capacity, quota.limit, quota.period_us
         );
-        Refusal { setting: Setting::Limit, message }
+        Refusal { setting: "limit", message }
     })
 }
 
@@ -254,7 +219,7 @@ fn checked_step(quota: &Quota) -> Result<(), Refusal> {
     let span = u128::from(quota.step) * u128::from(quota.period_us);
     if !span.is_multiple_of(u128::from(quota.limit)) {
         return Err(refuse(
-            Setting::Step,
+            "step",
             quota.step,
             &format!(
                 "a number for which step * period / limit is whole microseconds; here it is {span} / {}",
@@ -270,13 +235,13 @@ fn checked_step(quota: &Quota) -> Result<(), Refusal> {
              counted exactly: use a smaller burst, a larger step or a shorter period",
             quota.capacity, quota.step
         );
-        return Err(Refusal { setting: Setting::Step, message });
+        return Err(Refusal { setting: "step", message });
     }
     Ok(())
 }
 
-fn refuse(setting: Setting, read: impl std::fmt::Display, allowed: &str) -> Refusal {
-    Refusal { setting, message: format!("{} is {read}: allowed is {allowed}", setting.name()) }
+fn refuse(setting: &'static str, read: impl std::fmt::Display, allowed: &str) -> Refusal {
+    Refusal { setting, message: format!("{setting} is {read}: allowed is {allowed}") }
 }
 
 #[cfg(test)]

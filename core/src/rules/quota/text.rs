@@ -1,4 +1,4 @@
-//! Parses quotas from text.
+//! The text form of quotas: parsed, and printed in its canonical form.
 //!
 //! ```text
 //! quotas   = quota { ";" quota }
@@ -11,13 +11,63 @@
 //! `per` and units may be in upper case, except for a single `M`, which could mean a month.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::iter::Peekable;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, excerpt};
-use crate::rules::quota::builder::Setting;
+use crate::rules::quota::builder::default_buckets;
 use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
+
+/// The units of a period from long to short: microseconds, the word for one unit, the letters after a number, and other
+/// spellings.
+const UNITS: [(u64, &str, &str, &str); 7] = [
+    (604_800_000_000, "week", "w", "weeks"),
+    (86_400_000_000, "day", "d", "days"),
+    (3_600_000_000, "hour", "h", "hr hrs hours"),
+    (60_000_000, "minute", "m", "min mins minutes"),
+    (1_000_000, "second", "s", "sec secs seconds"),
+    (1_000, "ms", "ms", "millisecond milliseconds"),
+    (1, "us", "us", "microsecond microseconds"),
+];
+
+/// The canonical text: settings that equal the default are left out, and the period is in the longest unit that divides
+/// it.
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.limit)?;
+        for (unit_us, word, letters, _) in UNITS {
+            if self.period_us == unit_us {
+                f.write_str(word)?;
+                break;
+            }
+            if self.period_us.is_multiple_of(unit_us) {
+                write!(f, "{}{letters}", self.period_us / unit_us)?;
+                break;
+            }
+        }
+        if self.algorithm != Algorithm::default() {
+            write!(f, " {}", self.algorithm)?;
+        }
+        if self.capacity != self.limit {
+            write!(f, " burst={}", self.capacity)?;
+        }
+        if let Some(step) = self.step() {
+            write!(f, " step={step}")?;
+        }
+        if let Some(buckets) = self.buckets().filter(|&buckets| buckets != default_buckets(self.period_us)) {
+            write!(f, " buckets={buckets}")?;
+        }
+        if self.aligned {
+            f.write_str(" aligned")?;
+        }
+        if self.count_denied {
+            f.write_str(" count_denied")?;
+        }
+        Ok(())
+    }
+}
 
 impl FromStr for Quota {
     type Err = Error;
@@ -36,7 +86,7 @@ impl FromStr for Quota {
 }
 
 /// Parses quotas separated by `;`, such as `10/s; 1000/h`.
-pub(crate) fn quotas(text: &str) -> Result<Vec<Quota>, Error> {
+pub(crate) fn parse_quotas(text: &str) -> Result<Vec<Quota>, Error> {
     let reader = Reader { text };
     reader
         .split(Span { start: 0, end: text.len() }, |c| c == ';')
@@ -96,17 +146,14 @@ impl<'a> Reader<'a> {
         let (limit, period) = self.around_separator(first, &mut words)?;
         let limit = self.number(limit, "digits with _ between them, then / and a period")?;
         let (period_at, period) = (period.start, self.period(period, &mut words)?);
-        let mut settings =
-            Settings { builder: Quota::builder(limit, period), places: Vec::new(), algorithm: false };
+        let mut settings = Settings { builder: Quota::builder(limit, period), places: Vec::new() };
         for word in words {
             self.setting(word, &mut settings)?;
         }
         settings.builder.check().map_err(|refusal| {
             let place = settings.places.iter().find(|(setting, _)| *setting == refusal.setting);
-            let at = match refusal.setting {
-                Setting::Period => period_at,
-                _ => place.map_or(first.start, |(_, at)| *at),
-            };
+            let otherwise = if refusal.setting == "period" { period_at } else { first.start };
+            let at = place.map_or(otherwise, |(_, at)| *at);
             self.error_at(at, &refusal.message)
         })
     }
@@ -183,27 +230,18 @@ impl<'a> Reader<'a> {
         Ok(Duration::from_micros(count.saturating_mul(unit_us)))
     }
 
-    fn setting(&self, word: Span, settings: &mut Settings) -> Result<(), Error> {
+    fn setting(&self, word: Span, settings: &mut Settings<'a>) -> Result<(), Error> {
         let read = self.read(word);
         let (name, value) = match read.find('=') {
             Some(at) => (&read[..at], Some(Span { start: word.start + at + 1, end: word.end })),
             None => (read, None),
         };
-        if value.is_none()
-            && let Some(algorithm) = Algorithm::from_name(name)
-        {
-            if std::mem::replace(&mut settings.algorithm, true) {
-                return Err(self.error(word.start, "one algorithm"));
+        let algorithm = Algorithm::from_name(name).filter(|_| value.is_none());
+        let (setting, allowed) = match (name, value) {
+            _ if algorithm.is_some() => ("algorithm", "one algorithm".to_owned()),
+            ("burst" | "step" | "buckets", Some(_)) | ("aligned" | "count_denied", None) => {
+                (name, format!("{name} once"))
             }
-            settings.builder = settings.builder.clone().algorithm(algorithm);
-            return Ok(());
-        }
-        let setting = match (name, value) {
-            ("burst", Some(_)) => Setting::Burst,
-            ("step", Some(_)) => Setting::Step,
-            ("buckets", Some(_)) => Setting::Buckets,
-            ("aligned", None) => Setting::Aligned,
-            ("count_denied", None) => Setting::CountDenied,
             _ => {
                 let algorithms = Algorithm::ALL.map(Algorithm::name).join(", ");
                 let allowed = format!("{algorithms}, burst=n, step=n, buckets=n, aligned or count_denied");
@@ -211,28 +249,28 @@ impl<'a> Reader<'a> {
             }
         };
         if settings.places.iter().any(|(given, _)| *given == setting) {
-            return Err(self.error(word.start, &format!("{} once", setting.name())));
+            return Err(self.error(word.start, &allowed));
         }
         settings.places.push((setting, word.start));
         let number = value.map_or(Ok(0), |span| self.number(span, "digits with _ between them"))?;
         let builder = settings.builder.clone();
-        settings.builder = match setting {
-            Setting::Burst => builder.burst(number),
-            Setting::Step => builder.step(number),
+        settings.builder = match (setting, algorithm) {
+            (_, Some(algorithm)) => builder.algorithm(algorithm),
+            ("burst", _) => builder.burst(number),
+            ("step", _) => builder.step(number),
             // More than 2^32 sub-windows are refused in the same way as 2^32.
-            Setting::Buckets => builder.buckets(u32::try_from(number).unwrap_or(u32::MAX)),
-            Setting::Aligned => builder.aligned(true),
+            ("buckets", _) => builder.buckets(u32::try_from(number).unwrap_or(u32::MAX)),
+            ("aligned", _) => builder.aligned(true),
             _ => builder.count_denied(true),
         };
         Ok(())
     }
 }
 
-/// The settings of the words so far, and their positions.
-struct Settings {
+/// The settings of the words so far, and their positions by name.
+struct Settings<'a> {
     builder: QuotaBuilder,
-    places: Vec<(Setting, usize)>,
-    algorithm: bool,
+    places: Vec<(&'a str, usize)>,
 }
 
 /// A unit in lower case, except for `M`, which could mean a month.
@@ -245,16 +283,10 @@ fn lower_case(unit: &str) -> Cow<'_, str> {
 }
 
 fn unit_us(unit: &str) -> Option<u64> {
-    Some(match unit {
-        "us" | "microsecond" | "microseconds" => 1,
-        "ms" | "millisecond" | "milliseconds" => 1_000,
-        "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000,
-        "d" | "day" | "days" => 86_400_000_000,
-        "w" | "week" | "weeks" => 604_800_000_000,
-        _ => return None,
-    })
+    let is_it = |(_, word, letters, others): &(u64, &str, &str, &str)| {
+        unit == *word || unit == *letters || others.split(' ').any(|other| unit == other)
+    };
+    UNITS.into_iter().find(is_it).map(|(unit_us, ..)| unit_us)
 }
 
 #[cfg(test)]
@@ -345,10 +377,10 @@ mod tests {
 
     #[test]
     fn reads_several_and_counts_columns_through_all_of_them() {
-        let texts: Vec<_> = quotas("10/s; 1000/h").unwrap().iter().map(Quota::to_string).collect();
+        let texts: Vec<_> = parse_quotas("10/s; 1000/h").unwrap().iter().map(Quota::to_string).collect();
         assert_eq!(texts, ["10/second", "1000/hour"]);
-        assert!(quotas("10/s; x").unwrap_err().to_string().contains("column 7: read \"x\""));
-        assert!(quotas("10/s;").unwrap_err().to_string().contains("column 6: the text ends"));
-        assert!(quotas("10/s;;1/m").unwrap_err().to_string().contains("column 6"));
+        assert!(parse_quotas("10/s; x").unwrap_err().to_string().contains("column 7: read \"x\""));
+        assert!(parse_quotas("10/s;").unwrap_err().to_string().contains("column 6: the text ends"));
+        assert!(parse_quotas("10/s;;1/m").unwrap_err().to_string().contains("column 6"));
     }
 }
