@@ -76,6 +76,22 @@ impl PolicyRules {
         }
     }
 
+    /// What the states of a key leave at some time.
+    pub(crate) fn view(&self, states: &[State], now_us: u64) -> Decision {
+        let nothing = Applied { allowed: true, spent: 0, written: false };
+        self.explain(states, now_us, 0, nothing, None).by_fields()
+    }
+
+    /// How long until the states of a key expire. A state under a limit of 0 does not change, so a non-empty one never
+    /// expires.
+    pub(crate) fn expires_after_us(&self, states: &[State], now_us: u64) -> u64 {
+        let mut quotas = self.quotas.iter().zip(states);
+        if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
+            return u64::MAX;
+        }
+        self.view(states, now_us).reset_after_us()
+    }
+
     #[inline(never)]
     fn explain_several(
         &self,

@@ -94,7 +94,8 @@ impl PolicyRules {
         if self.never_admits(cost) {
             return Applied { allowed: false, spent: 0, written: false };
         }
-        if self.try_spend(states, now_us, cost) {
+        if self.admits(states, now_us, cost) {
+            self.spend(states, now_us, cost);
             return Applied { allowed: true, spent: cost, written: true };
         }
         let written = self.charge(states, now_us, cost, |quota| quota.count_denied);
@@ -123,16 +124,6 @@ impl PolicyRules {
     #[inline]
     pub(crate) fn admits(&self, states: &[State], now_us: u64, cost: u64) -> bool {
         self.quotas.iter().zip(states).all(|(quota, state)| cost <= quota.rules.remaining(state, now_us))
-    }
-
-    /// Spends the cost from every quota if all admit it.
-    #[inline]
-    fn try_spend(&self, states: &mut [State], now_us: u64, cost: u64) -> bool {
-        let admitted = self.admits(states, now_us, cost);
-        if admitted {
-            self.spend(states, now_us, cost);
-        }
-        admitted
     }
 
     #[inline]

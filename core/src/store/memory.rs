@@ -9,26 +9,19 @@
 //! - Denials that stay valid for a while are published, so that further requests of the same key need no lock.
 
 mod entry;
-mod key_hash;
-mod long_key;
-mod overflow;
-pub(crate) mod recent_denials;
-mod registered;
+mod key;
+mod recent_denials;
 mod shard;
-mod slot;
-mod states;
 mod sweep;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::key_hash::KeyHash;
-use self::long_key::LongKeys;
-use self::overflow::Overflow;
-use self::registered::Registered;
-use self::shard::{KeyRequest, Shard};
-use self::slot::Known;
+use self::entry::RegisteredPolicy;
+use self::key::{KeyHash, LongKeys};
+use self::recent_denials::RecentDenials;
+use self::shard::{KeyRequest, KnownEntry, Overflow, Shard};
 use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::history::History;
@@ -36,7 +29,6 @@ use crate::rules::policy::Policy;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::memory::recent_denials::RecentDenials;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
 /// A shard for fewer keys than this is not worthwhile.
@@ -50,7 +42,7 @@ const MAX_SHARDS: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
-    shards: Box<[Padded]>,
+    shards: Box<[PaddedShard]>,
     overflow: Mutex<Overflow>,
     key_hash: KeyHash,
     long_keys: LongKeys,
@@ -61,13 +53,13 @@ pub(crate) struct MemoryStore {
 /// A shard on its own cache lines, so that cores that work on neighbouring shards do not contend.
 #[derive(Debug)]
 #[repr(C, align(128))]
-struct Padded {
+struct PaddedShard {
     shard: Lock<Shard>,
     /// Denials of keys of this shard that can be read without a lock.
     recent_denials: RecentDenials,
 }
 
-const _: () = assert!(size_of::<Padded>() == 128);
+const _: () = assert!(size_of::<PaddedShard>() == 128);
 
 impl MemoryStore {
     /// Creates a store of at most `max_keys` keys, which is at least 1.
@@ -77,7 +69,7 @@ impl MemoryStore {
         let count = worth.max(max_keys.div_ceil(MAX_KEYS_PER_SHARD)).clamp(1, MAX_SHARDS);
         // The shares add up to `max_keys`.
         let keys_of = |at| (max_keys / count) + usize::from(at < max_keys % count);
-        let shard = |at| Padded {
+        let shard = |at| PaddedShard {
             shard: Lock::new(Shard::new(keys_of(at))),
             recent_denials: RecentDenials::default(),
         };
@@ -108,10 +100,10 @@ impl MemoryStore {
             let before = shard.registered(id);
             before.map_or_else(History::default, |before| before.superseded_at(self.clock.now_us()))
         };
-        let registered = Arc::new(Registered::new(id, policy, history));
-        for Padded { shard, recent_denials } in &self.shards {
+        let registered = Arc::new(RegisteredPolicy::new(id, policy, history));
+        for PaddedShard { shard, recent_denials } in &self.shards {
             let mut shard = shard.lock();
-            recent_denials.withdraw_all();
+            recent_denials.invalidate_all();
             shard.set_policy(&registered);
         }
     }
@@ -145,7 +137,7 @@ impl MemoryStore {
         // Read before the lock is taken, since reading the clock takes as long as all the rest.
         let read_us = self.clock.now_us();
         let hash = self.key_hash.of(id, key);
-        let Padded { shard, recent_denials } = self.shard(hash);
+        let PaddedShard { shard, recent_denials } = self.shard(hash);
         if cost == 1
             && let Some(denial) = recent_denials.denial(id, hash, key, read_us)
         {
@@ -153,7 +145,7 @@ impl MemoryStore {
         }
         let mut shard = shard.lock();
         let now_us = shard.time(read_us, &self.clock);
-        let Known { current, entry, sweep } = shard.known(id, hash, key)?;
+        let KnownEntry { current, entry, sweep } = shard.known(id, hash, key)?;
         let states = entry.states.as_mut_slice();
         let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
             let (decision, written) = check_others(&current.rules, states, now_us, cost);
@@ -178,7 +170,7 @@ impl MemoryStore {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
-        let Padded { shard, recent_denials } = self.shard(hash);
+        let PaddedShard { shard, recent_denials } = self.shard(hash);
         let mut shard = shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
@@ -203,7 +195,7 @@ impl MemoryStore {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
-        let Padded { shard, recent_denials } = self.shard(hash);
+        let PaddedShard { shard, recent_denials } = self.shard(hash);
         let mut shard = shard.lock();
         recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
@@ -212,9 +204,9 @@ impl MemoryStore {
 
     /// Drops all keys and frees their memory.
     pub(crate) fn clear(&self) {
-        for Padded { shard, recent_denials } in &self.shards {
+        for PaddedShard { shard, recent_denials } in &self.shards {
             let mut shard = shard.lock();
-            recent_denials.withdraw_all();
+            recent_denials.invalidate_all();
             shard.clear();
         }
         *self.overflow.lock() = Overflow::default();
@@ -226,7 +218,7 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Padded {
+    fn shard(&self, hash: u64) -> &PaddedShard {
         // The table uses the lowest bits and the seven highest; these 32 are others. Multiplying and shifting maps them
         // to any number of shards (Lemire, "Fast random integer generation in an interval", 2019).
         let bits = (hash >> 16) & 0xFFFF_FFFF;

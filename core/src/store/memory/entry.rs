@@ -1,13 +1,104 @@
-//! An entry of the memory store: the states of one key under one policy, and the numbers under which they were written.
+//! An entry of the memory store, and the policy under which its states were written.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::store::memory::registered::Registered;
-use crate::store::memory::states::States;
+use crate::rules::algorithm::State;
+use crate::rules::decision::Decision;
+use crate::rules::history::{History, PastNumbers, past_of, ran_out};
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+use crate::rules::transition::PolicyRules;
+use crate::store::request::PolicyId;
 
-/// An entry fills one cache line, so that a lookup among millions of keys causes as few cache misses as possible.
+/// The states of one key: one for each quota of its policy, in the same order. Most policies have one quota, whose state
+/// needs no heap allocation.
+#[derive(Clone, Debug)]
+pub(crate) enum States {
+    One(State),
+    Many(Box<[State]>),
+}
+
+impl States {
+    /// The states of a key that was never seen.
+    #[inline]
+    pub(crate) fn fresh(policy: &Policy) -> Self {
+        policy.quotas().iter().map(State::fresh).collect()
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[State] {
+        match self {
+            Self::One(state) => std::slice::from_ref(state),
+            Self::Many(states) => states,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [State] {
+        match self {
+            Self::One(state) => std::slice::from_mut(state),
+            Self::Many(states) => states,
+        }
+    }
+}
+
+impl FromIterator<State> for States {
+    #[inline]
+    fn from_iter<I: IntoIterator<Item = State>>(states: I) -> Self {
+        let mut states = states.into_iter();
+        match (states.next(), states.next()) {
+            (Some(only), None) => Self::One(only),
+            (first, second) => Self::Many(first.into_iter().chain(second).chain(states).collect()),
+        }
+    }
+}
+
+/// A policy with its numbers between two changes.
+#[derive(Debug)]
+pub(crate) struct RegisteredPolicy {
+    pub(crate) id: PolicyId,
+    pub(crate) policy: Policy,
+    pub(crate) rules: PolicyRules,
+    history: History,
+    /// The past numbers of each quota.
+    past: Box<[Box<[PastNumbers]>]>,
+}
+
+impl RegisteredPolicy {
+    pub(crate) fn new(id: PolicyId, policy: &Policy, history: History) -> Self {
+        let past = policy.quotas().iter().map(|quota| past_of(quota, &history)).collect();
+        Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history, past }
+    }
+
+    /// The history of these numbers once new numbers replace them.
+    pub(crate) fn superseded_at(&self, now_us: u64) -> History {
+        self.history.then(&self.policy, now_us)
+    }
+
+    /// Converts states that were written under other numbers to the current quotas: quotas with the same identity keep
+    /// their states, others start unused. Usage that had expired before the change does not come back under slower
+    /// numbers.
+    pub(crate) fn states_of(&self, under: &Self, states: &States) -> States {
+        let before = || under.policy.quotas().iter().zip(states.as_slice());
+        let kept = |quota: &Quota, past: &[PastNumbers]| {
+            let (written_under, state) =
+                before().find(|(before, _)| before.identity() == quota.identity())?;
+            (!ran_out(state, written_under.limit(), quota, past)).then(|| state.clone())
+        };
+        let quotas = self.policy.quotas().iter().zip(&self.past);
+        quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota))).collect()
+    }
+
+    /// What a key that was never seen has left.
+    pub(crate) fn unseen(&self, now_us: u64) -> Decision {
+        self.rules.view(States::fresh(&self.policy).as_slice(), now_us)
+    }
+}
+
+/// The states of one key under one policy, and the numbers under which they were written. An entry fills one cache line,
+/// so that a lookup among millions of keys causes as few cache misses as possible.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Entry {
@@ -15,7 +106,7 @@ pub(crate) struct Entry {
     pub(crate) key: SmallVec<[u8; 16]>,
     pub(crate) states: States,
     /// The policy's numbers when the states were last written; the states are interpreted with these numbers.
-    pub(crate) under: Arc<Registered>,
+    pub(crate) under: Arc<RegisteredPolicy>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
@@ -38,22 +129,23 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl Entry {
-    pub(crate) fn new(key: &[u8], states: States, under: &Arc<Registered>) -> Self {
+    pub(crate) fn new(key: &[u8], states: States, under: &Arc<RegisteredPolicy>) -> Self {
         Self { key: SmallVec::from_slice(key), states, under: Arc::clone(under) }
     }
 
     /// Whether the entry belongs to this key under this policy, with whatever numbers.
     #[inline]
-    pub(crate) fn is(&self, current: &Arc<Registered>, key: &[u8]) -> bool {
+    pub(crate) fn is(&self, current: &Arc<RegisteredPolicy>, key: &[u8]) -> bool {
         same_bytes(&self.key, key) && (Arc::ptr_eq(&self.under, current) || self.under.id == current.id)
     }
 
     /// The time from `now_us` until the states expire and the entry may be dropped.
-    pub(crate) fn spent_after_us(&self, current: &Arc<Registered>, now_us: u64) -> u64 {
+    pub(crate) fn expires_after_us(&self, current: &Arc<RegisteredPolicy>, now_us: u64) -> u64 {
         if Arc::ptr_eq(&self.under, current) {
-            return current.spent_after_us(&self.states, now_us);
+            return current.rules.expires_after_us(self.states.as_slice(), now_us);
         }
         // Under the new numbers the usage may count for longer.
-        current.spent_after_us(&current.states_of(&self.under, &self.states), now_us)
+        let states = current.states_of(&self.under, &self.states);
+        current.rules.expires_after_us(states.as_slice(), now_us)
     }
 }

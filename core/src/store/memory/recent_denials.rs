@@ -6,7 +6,7 @@
 //! debt `d` at `now` is `d0 - (now - t0) * rate`, so `now + ceil(d / rate)` is `t0 + ceil(d0 / rate)`; and while one
 //! unit does not fit, 0 remain.
 //!
-//! Entries are published and withdrawn only under the shard's lock. A writer of a state withdraws the entry in its
+//! Entries are published and invalidated only under the shard's lock. A writer of a state invalidates the entry in its
 //! key's place, even if it belongs to another key, before it releases the lock. A reader that still sees the entry is
 //! ordered before the write.
 
@@ -25,7 +25,7 @@ const MISSES: u32 = 64;
 #[derive(Default)]
 pub(crate) struct RecentDenials {
     /// The number of published entries; readers skip the lookup when it is 0.
-    posted: AtomicU32,
+    published: AtomicU32,
     /// Denials that found their place taken.
     missed: AtomicU32,
     /// Allocated at the first denial: many limiters never deny.
@@ -40,7 +40,7 @@ struct RecentDenial {
     version: AtomicU64,
     key: [AtomicU64; 2],
     /// The key's length and the policy; 0 where nothing is published.
-    whose: AtomicU64,
+    identity: AtomicU64,
     limit: AtomicU64,
     published_at_us: AtomicU64,
     denied_until_us: AtomicU64,
@@ -49,12 +49,12 @@ struct RecentDenial {
 
 /// A key in two words, and its length with the number of its policy: together they identify it.
 #[derive(Clone, Copy)]
-struct Whose {
+struct EntryKey {
     key: [u64; 2],
-    whose: u64,
+    identity: u64,
 }
 
-impl Whose {
+impl EntryKey {
     /// `None` for keys of more than 16 bytes.
     #[inline]
     fn of(id: PolicyId, key: &[u8]) -> Option<Self> {
@@ -68,14 +68,14 @@ impl Whose {
             _ => return None,
         };
         let length = key.len() as u64;
-        Some(Self { key: words, whose: (length + 1) << 32 | u64::from(id.0) })
+        Some(Self { key: words, identity: (length + 1) << 32 | u64::from(id.0) })
     }
 }
 
 /// Does not show keys.
 impl fmt::Debug for RecentDenials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecentDenials").field("posted", &self.posted).finish_non_exhaustive()
+        f.debug_struct("RecentDenials").field("published", &self.published).finish_non_exhaustive()
     }
 }
 
@@ -83,13 +83,13 @@ impl RecentDenials {
     /// The decision on one unit of that key, if a valid denial is published.
     #[inline]
     pub(crate) fn denial(&self, id: PolicyId, hash: u64, key: &[u8], now_us: u64) -> Option<Decision> {
-        if self.posted.load(Ordering::Relaxed) == 0 {
+        if self.published.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let entry = &self.places.get()?[place(hash)];
-        let Whose { key, whose } = Whose::of(id, key)?;
+        let EntryKey { key, identity } = EntryKey::of(id, key)?;
         let version = entry.version.load(Ordering::Acquire);
-        let same = entry.whose.load(Ordering::Relaxed) == whose
+        let same = entry.identity.load(Ordering::Relaxed) == identity
             && entry.key[0].load(Ordering::Relaxed) == key[0]
             && entry.key[1].load(Ordering::Relaxed) == key[1];
         if !same {
@@ -126,9 +126,10 @@ impl RecentDenials {
         wait_us: u64,
         usage: QuotaUsage,
     ) {
-        let Some(Whose { key, whose }) = Whose::of(id, key) else { return };
+        let Some(EntryKey { key, identity }) = EntryKey::of(id, key) else { return };
         let entry = &self.places.get_or_init(Box::default)[place(hash)];
-        if entry.whose.load(Ordering::Relaxed) != 0 && now_us < entry.denied_until_us.load(Ordering::Relaxed)
+        if entry.identity.load(Ordering::Relaxed) != 0
+            && now_us < entry.denied_until_us.load(Ordering::Relaxed)
         {
             let missed = self.missed.load(Ordering::Relaxed).wrapping_add(1);
             self.missed.store(missed, Ordering::Relaxed);
@@ -140,36 +141,36 @@ impl RecentDenials {
         entry.write(|| {
             entry.key[0].store(key[0], Ordering::Relaxed);
             entry.key[1].store(key[1], Ordering::Relaxed);
-            entry.whose.store(whose, Ordering::Relaxed);
+            entry.identity.store(identity, Ordering::Relaxed);
             entry.limit.store(usage.limit, Ordering::Relaxed);
             entry.published_at_us.store(now_us, Ordering::Relaxed);
             entry.denied_until_us.store(now_us + wait_us, Ordering::Relaxed);
             entry.reset_at_us.store(now_us + usage.reset_after_us, Ordering::Relaxed);
         });
-        self.posted.store(self.posted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.published.store(self.published.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Withdraws the entry in the place of a key whose state is about to be written.
+    /// Invalidates the entry in the place of a key whose state is about to be written.
     #[inline]
     pub(crate) fn invalidate(&self, hash: u64) {
-        if self.posted.load(Ordering::Relaxed) > 0
+        if self.published.load(Ordering::Relaxed) > 0
             && let Some(places) = self.places.get()
         {
             self.invalidate_entry(&places[place(hash)]);
         }
     }
 
-    /// Withdraws everything.
-    pub(crate) fn withdraw_all(&self) {
+    /// Invalidates every entry.
+    pub(crate) fn invalidate_all(&self) {
         for entry in self.places.get().into_iter().flat_map(|places| &**places) {
             self.invalidate_entry(entry);
         }
     }
 
     fn invalidate_entry(&self, entry: &RecentDenial) {
-        if entry.whose.load(Ordering::Relaxed) != 0 {
-            entry.write(|| entry.whose.store(0, Ordering::Relaxed));
-            self.posted.store(self.posted.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        if entry.identity.load(Ordering::Relaxed) != 0 {
+            entry.write(|| entry.identity.store(0, Ordering::Relaxed));
+            self.published.store(self.published.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
         }
     }
 }
@@ -225,8 +226,8 @@ mod tests {
         second
     }
 
-    fn posted(store: &MemoryStore) -> u32 {
-        store.shards.iter().map(|padded| padded.recent_denials.posted.load(Ordering::Relaxed)).sum()
+    fn published(store: &MemoryStore) -> u32 {
+        store.shards.iter().map(|padded| padded.recent_denials.published.load(Ordering::Relaxed)).sum()
     }
 
     #[test]
@@ -237,19 +238,19 @@ mod tests {
             let (store, clock) = store(quota);
             let _ = ask(&store, b"a", Operation::Check, 1);
             let wait_us = denied(&store, b"a").retry_after_us().unwrap();
-            assert_eq!(posted(&store), 1);
+            assert_eq!(published(&store), 1);
             for passed_us in [1, wait_us / 2, wait_us - 1] {
                 clock.set(START_US + passed_us).unwrap();
                 assert_eq!(denied(&store, b"a").retry_after_us(), Some(wait_us - passed_us), "{quota}");
             }
             clock.set(START_US + wait_us).unwrap();
             assert!(ask(&store, b"a", Operation::Check, 1).allowed(), "{quota}");
-            assert_eq!(posted(&store), 0);
+            assert_eq!(published(&store), 0);
         }
     }
 
     #[test]
-    fn whatever_writes_withdraws() {
+    fn every_write_invalidates_the_entry() {
         let (store, clock) = store("2/minute token_bucket");
         let _ = ask(&store, b"a", Operation::Check, 2);
         let _ = denied(&store, b"a");
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_of_its_key_alone() {
+    fn entry_answers_its_own_key_only() {
         let recent_denials = RecentDenials::default();
         let usage = QuotaUsage { limit: 1, remaining: 0, reset_after_us: 10 };
         let keys: [&[u8]; 9] = [
@@ -284,21 +285,21 @@ mod tests {
             b"abcdabcdabcdabcd",
             b"abcdabce",
         ];
-        for posted in keys {
-            recent_denials.withdraw_all();
-            recent_denials.publish(ID, 0, posted, 5, 10, usage);
+        for published in keys {
+            recent_denials.invalidate_all();
+            recent_denials.publish(ID, 0, published, 5, 10, usage);
             for asked in keys {
                 let found = recent_denials.denial(ID, 0, asked, 7);
-                assert_eq!(found.is_some(), asked == posted, "{asked:?} {posted:?}");
+                assert_eq!(found.is_some(), asked == published, "{asked:?} {published:?}");
                 assert!(recent_denials.denial(PolicyId(1), 0, asked, 7).is_none());
             }
-            assert!(recent_denials.denial(ID, 0, posted, 4).is_none());
-            assert!(recent_denials.denial(ID, 0, posted, 15).is_none());
+            assert!(recent_denials.denial(ID, 0, published, 4).is_none());
+            assert!(recent_denials.denial(ID, 0, published, 15).is_none());
         }
     }
 
     #[test]
-    fn a_refund_is_seen_by_whoever_comes_after_it() {
+    fn refund_is_visible_to_every_later_check() {
         const REFUNDS: usize = 2_000;
         let (store, _) = store("1/day token_bucket");
         let check = || ask(&store, b"a", Operation::Check, 1).allowed();

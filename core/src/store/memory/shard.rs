@@ -1,16 +1,16 @@
-//! One shard: a bounded table of keys and the current numbers of every policy.
+//! One shard: a bounded table of keys, the current numbers of every policy, and access to the states of a key while an
+//! operation works on them.
 
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use crate::rules::algorithm::State;
+use crate::rules::transition::PolicyRules;
 use crate::runtime::clock::Clock;
-use crate::store::memory::entry::Entry;
-use crate::store::memory::key_hash::KeyHash;
+use crate::store::memory::entry::{Entry, RegisteredPolicy, States};
+use crate::store::memory::key::KeyHash;
 use crate::store::memory::recent_denials::RecentDenials;
-use crate::store::memory::registered::Registered;
-use crate::store::memory::slot::{Known, Place, Slot, Vacancy};
-use crate::store::memory::states::States;
 use crate::store::memory::sweep::Sweep;
 use crate::store::request::PolicyId;
 
@@ -33,7 +33,7 @@ pub(crate) struct Shard {
     last_us: u64,
     sweep: Sweep,
     /// The current numbers of the policies, by their ids.
-    policies: Vec<Arc<Registered>>,
+    policies: Vec<Arc<RegisteredPolicy>>,
     max_keys: usize,
 }
 
@@ -49,16 +49,16 @@ impl Shard {
     }
 
     /// The current numbers of a policy, if it is known.
-    pub(crate) fn registered(&self, id: PolicyId) -> Option<&Arc<Registered>> {
+    pub(crate) fn registered(&self, id: PolicyId) -> Option<&Arc<RegisteredPolicy>> {
         self.policies.get(id.0 as usize)
     }
 
-    pub(crate) fn set_policy(&mut self, registered: &Arc<Registered>) {
+    pub(crate) fn set_policy(&mut self, registered: &Arc<RegisteredPolicy>) {
         match self.policies.get_mut(registered.id.0 as usize) {
             Some(current) => *current = Arc::clone(registered),
             None => self.policies.push(Arc::clone(registered)),
         }
-        self.sweep.restart();
+        self.sweep = Sweep::default();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -77,17 +77,17 @@ impl Shard {
 
     /// The current numbers of a policy. The limiter hands out ids as it registers policies here.
     #[inline]
-    pub(crate) fn current(&self, id: PolicyId) -> &Arc<Registered> {
+    pub(crate) fn current(&self, id: PolicyId) -> &Arc<RegisteredPolicy> {
         &self.policies[id.0 as usize]
     }
 
     /// The states of a known key, if they were written under the current numbers.
     #[expect(clippy::inline_always, reason = "a call takes longer than finding it")]
     #[inline(always)]
-    pub(crate) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<Known<'_>> {
+    pub(crate) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<KnownEntry<'_>> {
         let current = &self.policies[id.0 as usize];
         let entry = self.entries.find_mut(hash, |entry| entry.is(current, key))?;
-        Arc::ptr_eq(&entry.under, current).then_some(Known { current, entry, sweep: &mut self.sweep })
+        Arc::ptr_eq(&entry.under, current).then_some(KnownEntry { current, entry, sweep: &mut self.sweep })
     }
 
     /// The states of a key. If the key is unknown and there is no room for it, the numbers of its policy.
@@ -96,7 +96,7 @@ impl Shard {
         recent_denials: &RecentDenials,
         key_hash: &'a KeyHash,
         request: KeyRequest<'a>,
-    ) -> Result<Slot<'a>, &'a Arc<Registered>> {
+    ) -> Result<Slot<'a>, &'a Arc<RegisteredPolicy>> {
         let KeyRequest { id, hash, key, now_us } = request;
         let current = &self.policies[id.0 as usize];
         let sweep = &mut self.sweep;
@@ -105,11 +105,11 @@ impl Shard {
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
-        let spent_after_us =
-            |entry: &Entry, at_us| entry.spent_after_us(&policies[entry.under.id.0 as usize], at_us);
+        let expires_after_us =
+            |entry: &Entry, at_us| entry.expires_after_us(&policies[entry.under.id.0 as usize], at_us);
         // The denial of a dropped key is withdrawn, since it would be wrong if the clock went back.
         let dropped = |entry: &Entry| recent_denials.invalidate(key_hash.of(entry.under.id, &entry.key));
-        let has_room = sweep.make_room(entries, self.max_keys, now_us, spent_after_us, dropped);
+        let has_room = sweep.make_room(entries, self.max_keys, now_us, &expires_after_us, &dropped);
         if !has_room {
             return Err(current);
         }
@@ -119,7 +119,7 @@ impl Shard {
 
     pub(crate) fn clear(&mut self) {
         self.entries = HashTable::new();
-        self.sweep.restart();
+        self.sweep = Sweep::default();
     }
 
     pub(crate) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {
@@ -130,13 +130,119 @@ impl Shard {
     }
 }
 
+/// The states of one key that were written under the current numbers of its policy: the common case.
+pub(crate) struct KnownEntry<'a> {
+    pub(crate) current: &'a RegisteredPolicy,
+    pub(crate) entry: &'a mut Entry,
+    pub(crate) sweep: &'a mut Sweep,
+}
+
+/// The states of one key under the current numbers of its policy, wherever they are stored. Changes persist when the
+/// slot is [kept](Self::keep).
+pub(crate) struct Slot<'a> {
+    current: &'a Arc<RegisteredPolicy>,
+    place: Place<'a>,
+}
+
+enum Place<'a> {
+    /// In an entry.
+    Entry { entry: &'a mut Entry, sweep: Option<&'a mut Sweep> },
+    /// In an entry that was written under other numbers. The operation works on a copy, so that the old numbers can be
+    /// restored without loss as long as no operation writes.
+    Moved { entry: &'a mut Entry, sweep: Option<&'a mut Sweep>, states: States },
+    /// Not stored yet; there is room for an entry.
+    Unseen { vacancy: Vacancy<'a>, states: States },
+}
+
+/// Room for the entry of an unseen key.
+struct Vacancy<'a> {
+    entries: &'a mut HashTable<Entry>,
+    sweep: &'a mut Sweep,
+    key: &'a [u8],
+    hash: u64,
+    key_hash: &'a KeyHash,
+}
+
+impl<'a> Slot<'a> {
+    fn of_entry(
+        entry: &'a mut Entry,
+        current: &'a Arc<RegisteredPolicy>,
+        sweep: Option<&'a mut Sweep>,
+    ) -> Self {
+        let place = if Arc::ptr_eq(&entry.under, current) {
+            Place::Entry { entry, sweep }
+        } else {
+            let states = current.states_of(&entry.under, &entry.states);
+            Place::Moved { entry, sweep, states }
+        };
+        Self { current, place }
+    }
+
+    pub(crate) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
+        let states = match &mut self.place {
+            Place::Entry { entry, .. } => &mut entry.states,
+            Place::Moved { states, .. } | Place::Unseen { states, .. } => states,
+        };
+        (&self.current.rules, states.as_mut_slice())
+    }
+
+    /// Stores what an operation wrote; the states expire at `reset_at_us`.
+    pub(crate) fn keep(self, now_us: u64, reset_at_us: u64) {
+        let sweep = match self.place {
+            Place::Entry { sweep, .. } => sweep,
+            Place::Moved { entry, sweep, states } => {
+                entry.under = Arc::clone(self.current);
+                entry.states = states;
+                sweep
+            }
+            // Expired states are not stored, since they equal those of a key that was never seen.
+            Place::Unseen { .. } if reset_at_us <= now_us => None,
+            Place::Unseen { vacancy, states } => {
+                vacancy.fill(states, self.current, reset_at_us);
+                None
+            }
+        };
+        if let Some(sweep) = sweep {
+            sweep.lower(reset_at_us);
+        }
+    }
+}
+
+impl Vacancy<'_> {
+    fn fill(self, states: States, current: &Arc<RegisteredPolicy>, reset_at_us: u64) {
+        self.sweep.before_insert(self.entries, reset_at_us);
+        let entry = Entry::new(self.key, states, current);
+        let hash_of = |entry: &Entry| self.key_hash.of(entry.under.id, &entry.key);
+        self.entries.insert_unique(self.hash, entry, hash_of);
+    }
+}
+
+/// The shared states of keys for which the table has no room: one state per policy.
+#[derive(Debug, Default)]
+pub(crate) struct Overflow {
+    /// One entry per policy, created on first use; the entries' keys are empty.
+    entries: Vec<Entry>,
+}
+
+impl Overflow {
+    /// The shared states of the policy.
+    pub(crate) fn slot<'a>(&'a mut self, current: &'a Arc<RegisteredPolicy>) -> Slot<'a> {
+        let found = self.entries.iter().position(|entry| entry.under.id == current.id);
+        let at = found.unwrap_or_else(|| {
+            self.entries.push(Entry::new(&[], States::fresh(&current.policy), current));
+            self.entries.len() - 1
+        });
+        Slot::of_entry(&mut self.entries[at], current, None)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::clock::ManualClock;
 
     #[test]
-    fn who_comes_second_is_not_earlier_unless_the_clock_goes_back() {
+    fn later_operation_has_no_earlier_time_unless_the_clock_goes_back() {
         let manual = ManualClock::new(20).unwrap();
         let clock = Clock::from(manual.clone());
         let mut shard = Shard::new(1);

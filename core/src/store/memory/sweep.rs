@@ -34,11 +34,6 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// Discards what is known of the entries: they moved, or their numbers changed.
-    pub(crate) fn restart(&mut self) {
-        *self = Self::default();
-    }
-
     /// Cleans a few slots, and returns whether there is room for one more entry. The first callback returns the time
     /// until an entry expires; the second one is called with each dropped entry.
     pub(crate) fn make_room(
@@ -46,33 +41,24 @@ impl Sweep {
         entries: &mut HashTable<Entry>,
         max_keys: usize,
         now_us: u64,
-        spent_after_us: impl Fn(&Entry, u64) -> u64,
-        dropped: impl Fn(&Entry),
+        expires_after_us: &impl Fn(&Entry, u64) -> u64,
+        dropped: &impl Fn(&Entry),
     ) -> bool {
         if entries.len() < max_keys {
             // An entry that was used since then had not expired then.
             let then_us = now_us.saturating_sub(KEPT_US);
-            self.drop_spent(
-                entries,
-                SLOTS_PER_KEY,
-                |entry| then_us.saturating_add(spent_after_us(entry, then_us)),
-                then_us,
-                &dropped,
-            );
+            self.drop_expired(entries, SLOTS_PER_KEY, then_us, expires_after_us, dropped);
             return true;
         }
         let slots = if now_us < self.earliest_us { 0 } else { SLOTS_WHEN_FULL.min(entries.num_buckets()) };
-        (0..slots).any(|_| {
-            let spent_at_us = |entry: &Entry| now_us.saturating_add(spent_after_us(entry, now_us));
-            self.drop_spent(entries, 1, spent_at_us, now_us, &dropped)
-        })
+        (0..slots).any(|_| self.drop_expired(entries, 1, now_us, expires_after_us, dropped))
     }
 
     /// Keeps the recorded times valid when an entry is about to be inserted.
     pub(crate) fn before_insert(&mut self, entries: &HashTable<Entry>, reset_at_us: u64) {
         if entries.len() == entries.capacity() {
             // The table is about to be rebuilt: entries move, also to slots behind the hand.
-            self.restart();
+            *self = Self::default();
         }
         self.lower(reset_at_us);
     }
@@ -90,15 +76,15 @@ impl Sweep {
     }
 
     /// Inspects that many slots and drops entries that are expired at that time; returns whether it dropped one.
-    fn drop_spent(
+    fn drop_expired(
         &mut self,
         entries: &mut HashTable<Entry>,
         slots: usize,
-        spent_at_us: impl Fn(&Entry) -> u64,
         at_us: u64,
-        tell: impl Fn(&Entry),
+        expires_after_us: &impl Fn(&Entry, u64) -> u64,
+        dropped: &impl Fn(&Entry),
     ) -> bool {
-        let mut dropped = false;
+        let mut found = false;
         for _ in 0..slots.min(entries.num_buckets()) {
             if self.hand >= entries.num_buckets() {
                 self.hand = 0;
@@ -106,21 +92,17 @@ impl Sweep {
                 self.round_earliest_us = u64::MAX;
             }
             if let Ok(entry) = entries.get_bucket_entry(self.hand) {
-                let spent_at_us = spent_at_us(entry.get());
-                if spent_at_us <= at_us {
-                    tell(entry.get());
+                let expires_at_us = at_us.saturating_add(expires_after_us(entry.get(), at_us));
+                if expires_at_us <= at_us {
+                    dropped(entry.get());
                     entry.remove();
-                    dropped = true;
+                    found = true;
                 } else {
-                    self.lower_round(spent_at_us);
+                    self.round_earliest_us = self.round_earliest_us.min(expires_at_us);
                 }
             }
             self.hand += 1;
         }
-        dropped
-    }
-
-    fn lower_round(&mut self, spent_at_us: u64) {
-        self.round_earliest_us = self.round_earliest_us.min(spent_at_us);
+        found
     }
 }

@@ -1,15 +1,32 @@
-//! Replaces long keys by digests, so that `max_keys` bounds the memory regardless of key length.
+//! The hash of a key, and the digest that replaces a long key.
 
-use std::hash::BuildHasher;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, Hasher};
 
+use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
+
+use crate::store::request::PolicyId;
 
 /// Keys of up to this many bytes are stored as they are.
 const MAX_PLAIN_KEY: usize = 128;
 
-/// Replaces long keys by a digest that is keyed with a secret of this store, so that attackers cannot choose a key that
-/// is mistaken for another key or for the digest of one.
+/// Hashes keys with a random seed, so that attackers cannot choose keys that collide.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyHash(RandomState);
+
+impl KeyHash {
+    /// The hash of a key under a policy.
+    #[inline]
+    pub(crate) fn of(&self, id: PolicyId, key: &[u8]) -> u64 {
+        // Fibonacci hashing of the policy's number (Knuth, TAOCP 6.4) gives one key a different hash under each policy.
+        let mut hasher = self.0.build_hasher();
+        hasher.write(key);
+        hasher.finish() ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+/// Replaces long keys by a digest, so that `max_keys` bounds the memory regardless of key length. The digest is keyed with a
+/// secret of this store, so that attackers cannot choose a key that is mistaken for another key or for the digest of one.
 #[derive(Debug)]
 pub(crate) struct LongKeys {
     secret: [u8; 32],
@@ -20,7 +37,7 @@ impl Default for LongKeys {
         let mut secret = [0; 32];
         for bytes in secret.chunks_exact_mut(8) {
             // The standard library seeds each of these from the system's random numbers.
-            bytes.copy_from_slice(&RandomState::new().hash_one(0).to_le_bytes());
+            bytes.copy_from_slice(&std::hash::RandomState::new().hash_one(0).to_le_bytes());
         }
         Self { secret }
     }
