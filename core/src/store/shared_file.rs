@@ -7,8 +7,9 @@
 //! - The file's size bounds the store. As in the memory store, expired entries make room and other entries are never
 //!   dropped. When a shard is full of entries that are not expired, new keys share one state per policy; these shared
 //!   states are in a separate shard, the overflow.
-//! - A process opens the file at its first operation, once for all of its limiters: see [`sharing`]. A forked child
-//!   opens the file again. Closing the last limiter closes the file.
+//! - A process opens the file at its first operation, once for all of its limiters: so it takes one place among
+//!   the owners of the file, one mapping and one descriptor. A forked child opens the file again. Closing the last
+//!   limiter closes the file.
 //!
 //! # Why not an embedded database
 //!
@@ -18,31 +19,32 @@
 //! any file content, whereas such a database trusts its file.
 
 mod file;
-mod key;
 mod layout;
 mod location;
 mod lock;
-pub(crate) mod mapped_store;
+mod mapped_store;
 mod owner;
 mod policies;
 mod recovery;
 mod shard;
-mod sharing;
 mod sweep;
-mod tidy;
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 
 pub(crate) use self::location::SharedFileOptions;
+use self::mapped_store::MappedStore;
 use self::policies::Policies;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
-use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
-use crate::store::shared_file::mapped_store::MappedStore;
+use crate::runtime::close_signal::closed;
+use crate::runtime::fork::ProcessGeneration;
+use crate::store::request::{Answer, PolicyId, StoreRequest};
 
 #[derive(Debug)]
 pub(crate) struct SharedFileStore {
@@ -97,15 +99,7 @@ impl SharedFileStore {
 
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let policies = self.policies.load();
-        self.with_opened(|mapped| {
-            let StoreRequest { id, key, action, cost } = request;
-            let asked =
-                mapped_store::Asked { policies: &policies, policy: &policies[id.0 as usize], key, cost };
-            match action {
-                Action::Apply(operation) => mapped.apply(&self.clock, asked, operation),
-                Action::Reset => Ok((mapped.reset(&self.clock, asked)?, 0)),
-            }
-        })
+        self.with_opened(|mapped| mapped.answer(&self.clock, &policies, request))
     }
 
     fn with_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Error>) -> Result<T, Error> {
@@ -122,7 +116,7 @@ impl SharedFileStore {
     #[cold]
     fn open(&self) -> Result<Arc<MappedStore>, Error> {
         self.check_open()?;
-        let mapped = sharing::open(&self.options)?;
+        let mapped = open_shared(&self.options)?;
         self.replace(Some(Arc::clone(&mapped)));
         // A concurrent `close` found no file here, or the previous one.
         self.check_open().inspect_err(|_| self.replace(None))?;
@@ -138,10 +132,7 @@ impl SharedFileStore {
     }
 
     fn check_open(&self) -> Result<(), Error> {
-        if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorKind::Closed, "the limiter is closed"));
-        }
-        Ok(())
+        if self.closed.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
     fn replace(&self, mapped: Option<Arc<MappedStore>>) {
@@ -152,4 +143,59 @@ impl SharedFileStore {
             std::mem::forget(old);
         }
     }
+}
+
+/// The open files of one process. A forked child starts without any: locks may be held by threads that do not exist in
+/// the child.
+struct Files {
+    generation: ProcessGeneration,
+    by_path: Mutex<Vec<(PathBuf, Arc<Place>)>>,
+}
+
+/// One file, shared by the limiters of a process; locked while one of them opens the file.
+type Place = Mutex<Weak<MappedStore>>;
+
+static FILES: ArcSwapOption<Files> = ArcSwapOption::const_empty();
+
+/// The file that the options name: the one that this process has open, or newly opened.
+fn open_shared(options: &SharedFileOptions) -> Result<Arc<MappedStore>, Error> {
+    let path = options.path()?;
+    let place = files().place(&path);
+    let mut known = place.lock();
+    if let Some(opened) = known.upgrade().filter(|opened| opened.is_usable())
+        && opened.is_good_for(options)?
+    {
+        return Ok(opened);
+    }
+    let opened = Arc::new(MappedStore::open(options, &path)?);
+    *known = Arc::downgrade(&opened);
+    Ok(opened)
+}
+
+fn files() -> Arc<Files> {
+    loop {
+        let found = FILES.load();
+        if let Some(files) = found.as_ref().filter(|files| files.generation.is_here()) {
+            return Arc::clone(files);
+        }
+        let made = Arc::new(Files { generation: ProcessGeneration::here(), by_path: Mutex::default() });
+        FILES.compare_and_swap(&found, Some(made));
+    }
+}
+
+impl Files {
+    fn place(&self, path: &Path) -> Arc<Place> {
+        let mut by_path = self.by_path.lock();
+        if let Some((_, place)) = by_path.iter().find(|(known, _)| known == path) {
+            return Arc::clone(place);
+        }
+        by_path.retain(|(_, place)| Arc::strong_count(place) > 1 || is_open(place));
+        let place = Arc::default();
+        by_path.push((path.to_owned(), Arc::clone(&place)));
+        place
+    }
+}
+
+fn is_open(place: &Place) -> bool {
+    place.lock().strong_count() > 0
 }

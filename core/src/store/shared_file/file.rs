@@ -5,27 +5,25 @@
 //! it. Content from an earlier boot of the system is discarded, since it may have been written to disk in part.
 
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind as Io};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-
-use std::hash::{BuildHasher, RandomState};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
 use crate::runtime::mmap::Mapping;
-use crate::store::shared_file::key::Secret;
 use crate::store::shared_file::layout::{
     Layout, MAGIC, MAX_SIZE, MIN_SIZE, OWNERS, VERSION, header, owner_at,
 };
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::owner::{Opening, Token};
-use crate::store::shared_file::recovery::recover;
+use crate::store::shared_file::policies::Secret;
+use crate::store::shared_file::recovery::{is_in_order, recover};
 use crate::store::shared_file::shard::{Shard, head};
-use crate::store::shared_file::tidy;
 
 /// An open file, with this process as one of its owners.
 #[derive(Debug)]
@@ -184,7 +182,7 @@ fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
     Ok(Header::Ours { size, boot: [word(header::BOOT), word(header::BOOT + 1)] })
 }
 
-type MappedStore = (Mapping, Layout, Secret, Token);
+type Parts = (Mapping, Layout, Secret, Token);
 
 /// Opens the file while no other process does; `None` when it was removed meanwhile. A file that is then unexpectedly
 /// empty is removed.
@@ -193,7 +191,7 @@ fn open_in_turn(
     path: &Path,
     options: &SharedFileOptions,
     is_made: bool,
-) -> Result<Option<MappedStore>, Error> {
+) -> Result<Option<Parts>, Error> {
     let opening = Opening::wait(file)
         .inspect_err(|_| remove_empty(file, path, is_made))
         .map_err(|error| unusable(path, "locked", &error))?;
@@ -209,7 +207,7 @@ fn open_in_turn(
 }
 
 /// The result of examining a file.
-struct Found {
+struct Examination {
     /// In bytes, as the header says, or as a new file will be.
     size: u64,
     /// The actual length in bytes.
@@ -219,7 +217,7 @@ struct Found {
 }
 
 /// Checks whether the file may be opened, by its first or by a further user.
-fn examine(file: &File, path: &Path, options: &SharedFileOptions, first: bool) -> Result<Found, Error> {
+fn examine(file: &File, path: &Path, options: &SharedFileOptions, first: bool) -> Result<Examination, Error> {
     let length = file.metadata().map_err(|error| unusable(path, "looked at", &error))?.len();
     let (size, is_new) = match read_header(file, path, length)? {
         Header::None if !first => {
@@ -250,7 +248,7 @@ fn examine(file: &File, path: &Path, options: &SharedFileOptions, first: bool) -
         Header::Ours { size, .. } => (size, true),
         Header::None => (options.size_to_make(), true),
     };
-    Ok(Found { size, length, is_new })
+    Ok(Examination { size, length, is_new })
 }
 
 fn open_locked(
@@ -258,11 +256,11 @@ fn open_locked(
     path: &Path,
     options: &SharedFileOptions,
     opening: &Opening<'_>,
-) -> Result<MappedStore, Error> {
+) -> Result<Parts, Error> {
     let failure = |done: &'static str| move |error: io::Error| unusable(path, done, &error);
     let first = opening.is_first().map_err(failure("locked"))?;
     let found = examine(file, path, options, first)?;
-    let Found { size, length, is_new } = found;
+    let Examination { size, length, is_new } = found;
     if is_new {
         file.set_len(0).map_err(failure("emptied"))?;
     }
@@ -277,9 +275,9 @@ fn open_locked(
 }
 
 /// Writes the header of a new file, or repairs a file that no other process has open.
-fn prepare(mapping: &Mapping, layout: Layout, found: &Found, first: bool) -> Secret {
+fn prepare(mapping: &Mapping, layout: Layout, found: &Examination, first: bool) -> Secret {
     let words = mapping.words();
-    let Found { size, length, is_new } = *found;
+    let Examination { size, length, is_new } = *found;
     if is_new {
         let [one, two] = this_boot();
         let mut values = vec![VERSION, size, 0, one, two];
@@ -296,7 +294,7 @@ fn prepare(mapping: &Mapping, layout: Layout, found: &Found, first: bool) -> Sec
         for owner in 0..OWNERS {
             words[owner_at(owner)].store(0, Ordering::Relaxed);
         }
-        if length < size || !tidy::is_noted(words, layout) {
+        if length < size || !is_in_order(words, layout) {
             for number in 0..=layout.shards {
                 let shard = Shard::new(&words[layout.shard(number)]);
                 recover(&shard, |key| secret.hash(key));
@@ -378,11 +376,13 @@ fn this_boot() -> [u64; 2] {
     [half(digits.get(..16)), half(digits.get(16..32))]
 }
 
-fn failed(path: &Path, why: &str) -> Error {
+#[cold]
+pub(crate) fn failed(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("the local store {}: {why}", path.display()))
 }
 
-fn unavailable(path: &Path, why: &str) -> Error {
+#[cold]
+pub(crate) fn unavailable(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::StoreUnavailable, format!("the local store {}: {why}", path.display()))
 }
 

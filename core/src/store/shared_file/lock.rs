@@ -23,26 +23,26 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    Freely,
+pub(crate) enum Acquisition {
+    Free,
     /// Taken over from an owner that is gone, possibly in the middle of an operation.
-    Over,
+    Takeover,
 }
 
 /// The lock was not acquired: its owner exists and keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept(pub(crate) Token);
+pub(crate) struct HeldBy(pub(crate) Token);
 
 /// Acquires a lock for an owner. The count increases with every acquisition.
 #[inline]
-pub(crate) fn take(
+pub(crate) fn acquire(
     lock: &AtomicU64,
     count: &AtomicU64,
     token: Token,
     is_gone: impl Fn(Token) -> bool,
-) -> Result<Taken, Kept> {
+) -> Result<Acquisition, HeldBy> {
     let how = match lock.compare_exchange(0, token.0, Ordering::Acquire, Ordering::Relaxed) {
-        Ok(_) => Taken::Freely,
+        Ok(_) => Acquisition::Free,
         Err(_) => wait(lock, count, token, is_gone)?,
     };
     count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -55,13 +55,13 @@ fn wait(
     count: &AtomicU64,
     token: Token,
     is_gone: impl Fn(Token) -> bool,
-) -> Result<Taken, Kept> {
+) -> Result<Acquisition, HeldBy> {
     let started = monotonic::now();
     let mut seen = (0, 0);
     let (mut since, mut looked) = (started, started);
     for round in 0_u32.. {
         match lock.compare_exchange_weak(0, token.0, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return Ok(Taken::Freely),
+            Ok(_) => return Ok(Acquisition::Free),
             Err(0) => continue,
             Err(owner) if round >= SPINS => {
                 let now = monotonic::now();
@@ -77,11 +77,11 @@ fn wait(
                             .compare_exchange(owner.0, token.0, Ordering::Acquire, Ordering::Relaxed)
                             .is_ok()
                     {
-                        return Ok(Taken::Over);
+                        return Ok(Acquisition::Takeover);
                     }
                 }
                 if now - since > STUCK || now - started > LOCK_TIMEOUT {
-                    return Err(Kept(owner));
+                    return Err(HeldBy(owner));
                 }
             }
             Err(_) => {}
@@ -92,11 +92,11 @@ fn wait(
             _ => std::thread::sleep(SLEEP),
         }
     }
-    Err(Kept(token))
+    Err(HeldBy(token))
 }
 
 /// Releases the lock.
 #[inline]
-pub(crate) fn give(lock: &AtomicU64) {
+pub(crate) fn release(lock: &AtomicU64) {
     lock.store(0, Ordering::Release);
 }

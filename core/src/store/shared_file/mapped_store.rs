@@ -1,39 +1,37 @@
 //! The file in one process: decisions under the lock of a shard.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::rules::codec::States;
-use crate::rules::decision::{Decision, Degradation};
+use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::Answer;
-use crate::store::shared_file::file::OpenFile;
+use crate::store::request::{Action, Answer, StoreRequest};
+use crate::store::shared_file::file::{self, OpenFile};
 use crate::store::shared_file::location::SharedFileOptions;
-use crate::store::shared_file::lock::{self, Kept, Taken};
-use crate::store::shared_file::owner;
-use crate::store::shared_file::policies::PolicyList;
-use crate::store::shared_file::policies::{SharedFilePolicy, spent_at_us};
-use crate::store::shared_file::recovery::recover;
+use crate::store::shared_file::lock::{self, Acquisition, HeldBy};
+use crate::store::shared_file::owner::{self, Token};
+use crate::store::shared_file::policies::{PolicyList, SharedFilePolicy, expires_at_us};
+use crate::store::shared_file::recovery::{record_order, recover};
 use crate::store::shared_file::shard::{Broken, Bytes, Shard, head};
-use crate::store::shared_file::{sweep, tidy};
+use crate::store::shared_file::sweep;
 
 /// The allowed difference between the clocks of two processes: they are read with an error of some microseconds, and a
 /// coarse clock is some milliseconds late. A clock that is behind the latest recorded time by less than this uses the
 /// recorded time.
 const APART_US: u64 = 10_000;
 /// How often the store checks whether the file still exists.
-const LOOK_US: u64 = 1_000_000;
+const CHECK_US: u64 = 1_000_000;
 
 #[derive(Debug)]
 pub(crate) struct MappedStore {
     file: OpenFile,
     generation: ProcessGeneration,
     /// When the store next checks whether the file still exists.
-    look_at_us: AtomicU64,
+    check_at_us: AtomicU64,
 }
 
 impl Drop for MappedStore {
@@ -42,28 +40,17 @@ impl Drop for MappedStore {
         // give back its parent's place.
         if self.generation.is_here() {
             let OpenFile { file, mapping, layout, token, .. } = &self.file;
-            owner::leave(file, *token, || tidy::note(mapping.words(), *layout));
+            owner::leave(file, *token, || record_order(mapping.words(), *layout));
         }
     }
 }
 
-/// An operation on a key of a policy.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) policies: &'a PolicyList,
-    pub(crate) policy: &'a Arc<SharedFilePolicy>,
-    pub(crate) key: &'a [u8],
-    pub(crate) cost: u64,
-}
-
 /// A shard while its lock is held.
-struct Held<'a> {
-    shard: Shard<'a>,
-}
+struct LockedShard<'a>(Shard<'a>);
 
-impl Drop for Held<'_> {
+impl Drop for LockedShard<'_> {
     fn drop(&mut self) {
-        lock::give(self.shard.lock().0);
+        lock::release(self.0.lock().0);
     }
 }
 
@@ -75,17 +62,10 @@ struct Place<'a> {
     now_us: u64,
 }
 
-/// The result of an attempt to apply an operation.
-enum Outcome {
-    Answered(Answer),
-    /// The key has no entry, or its entry would grow, and there is no room.
-    Full,
-}
-
 impl MappedStore {
     pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Error> {
         let file = OpenFile::open(options, path)?;
-        Ok(Self { file, generation: ProcessGeneration::here(), look_at_us: AtomicU64::new(0) })
+        Ok(Self { file, generation: ProcessGeneration::here(), check_at_us: AtomicU64::new(0) })
     }
 
     /// Whether another limiter of this process may use it, too: the path still leads to this file. Reports the same
@@ -103,61 +83,79 @@ impl MappedStore {
     /// Whether this process may use it: it opened the file, and the last check found the file in place.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        self.is_of_this_process() && self.look_at_us.load(Ordering::Relaxed) != u64::MAX
+        self.is_of_this_process() && self.check_at_us.load(Ordering::Relaxed) != u64::MAX
     }
 
-    pub(crate) fn apply(
+    pub(crate) fn answer(
         &self,
         clock: &Clock,
-        asked: Asked<'_>,
-        operation: Operation,
+        policies: &PolicyList,
+        request: StoreRequest<'_>,
     ) -> Result<Answer, Error> {
-        let key = self.file.secret.key(asked.policy.policy.name(), asked.key);
-        let hash = self.file.secret.hash(&key);
-        let held = self.hold(self.shard_of(hash))?;
-        let now_us = self.now_us(clock, &held.shard);
-        let place = Place { shard: &held.shard, hash, key: &key, now_us };
-        match self.in_order(&held.shard, || decide(&place, &asked, operation, None))? {
-            Outcome::Answered(answer) => Ok(answer),
-            Outcome::Full => self.apply_in_overflow(clock, asked, operation),
+        let StoreRequest { id, key, action, cost } = request;
+        let policy = &*policies[id.0 as usize];
+        let Action::Apply(operation) = action else { return self.reset(clock, policy, key) };
+        let decide = |place: &Place<'_>, degraded| decide(place, policies, policy, operation, cost, degraded);
+        match self.work(clock, policy, key, false, |place| decide(place, None))? {
+            Some(answer) => Ok(answer),
+            None => {
+                self.answer_in_overflow(clock, policy, |place| decide(place, Some(Degradation::StoreFull)))
+            }
         }
     }
 
     /// Applies an operation to the state that keys without an entry share.
     #[cold]
-    fn apply_in_overflow(
+    fn answer_in_overflow(
         &self,
         clock: &Clock,
-        asked: Asked<'_>,
-        operation: Operation,
+        policy: &SharedFilePolicy,
+        decide: impl Fn(&Place<'_>) -> Result<Option<Answer>, Broken>,
     ) -> Result<Answer, Error> {
-        let key = self.file.secret.key(asked.policy.policy.name(), &[]);
-        let hash = self.file.secret.hash(&key);
-        // No deadlock: a holder of this lock waits for no other lock.
-        let held = self.hold(self.file.layout.shards)?;
-        // Operations of other shards may have recorded a later time here since the time was read.
-        let now_us = self.now_us(clock, &held.shard);
-        let place = Place { shard: &held.shard, hash, key: &key, now_us };
-        match self
-            .in_order(&held.shard, || decide(&place, &asked, operation, Some(Degradation::StoreFull)))?
-        {
-            Outcome::Answered(answer) => Ok(answer),
-            Outcome::Full => Err(self.failed(
+        // No deadlock: a holder of this lock waits for no other lock. The time is read again, since operations of other
+        // shards may have recorded a later one here.
+        self.work(clock, policy, &[], true, decide)?.ok_or_else(|| {
+            file::failed(
+                &self.file.path,
                 "it is full of what counts, and so is what keys share then: make it with a larger size",
-            )),
-        }
+            )
+        })
     }
 
-    pub(crate) fn reset(&self, clock: &Clock, asked: Asked<'_>) -> Result<Decision, Error> {
-        let key = self.file.secret.key(asked.policy.policy.name(), asked.key);
-        let hash = self.file.secret.hash(&key);
-        let held = self.hold(self.shard_of(hash))?;
-        let now_us = self.now_us(clock, &held.shard);
-        self.in_order(&held.shard, || {
-            if let Some(found) = held.shard.find(hash, &key, &mut Bytes::new())? {
-                held.shard.remove(found.from, found.block)?;
+    fn reset(&self, clock: &Clock, policy: &SharedFilePolicy, key: &[u8]) -> Result<Answer, Error> {
+        self.work(clock, policy, key, false, |&Place { shard, hash, key, now_us }| {
+            if let Some(found) = shard.find(hash, key, &mut Bytes::new())? {
+                shard.remove(found.from, found.block)?;
             }
-            Ok(asked.policy.unseen(now_us))
+            Ok((policy.rules.view(&policy.fresh(), now_us), 0))
+        })
+    }
+
+    /// Works on the entry of a key, in its shard or in the overflow, whose lock is held meanwhile. A shard that turns out to
+    /// be broken is repaired first.
+    #[inline]
+    fn work<T>(
+        &self,
+        clock: &Clock,
+        policy: &SharedFilePolicy,
+        key: &[u8],
+        is_overflow: bool,
+        work: impl Fn(&Place<'_>) -> Result<T, Broken>,
+    ) -> Result<T, Error> {
+        let OpenFile { layout, secret, path, .. } = &self.file;
+        let key = secret.key(policy.policy.name(), key);
+        let hash = secret.hash(&key);
+        let locked = self.lock(if is_overflow { layout.shards } else { self.shard_of(hash) })?;
+        let shard = &locked.0;
+        // Read under the lock, so that the shard's states see times in the order of their operations.
+        let now_us = self.now_us(clock, shard);
+        let place = Place { shard, hash, key: &key, now_us };
+        let worked = work(&place).or_else(|Broken| {
+            self.recover(shard);
+            work(&place)
+        });
+        worked.map_err(|Broken| {
+            file::failed(path, "what is in it makes no sense: remove it when no process uses it")
         })
     }
 
@@ -180,29 +178,24 @@ impl MappedStore {
 
     /// Acquires the lock of a shard.
     #[inline]
-    fn hold(&self, number: usize) -> Result<Held<'_>, Error> {
+    fn lock(&self, number: usize) -> Result<LockedShard<'_>, Error> {
         let shard = self.shard(number);
         let (word, count) = shard.lock();
         let is_gone = |token| owner::is_gone(&self.file.file, self.file.mapping.words(), token);
-        match lock::take(word, count, self.file.token, is_gone) {
-            Ok(Taken::Freely) => Ok(Held { shard }),
-            Ok(Taken::Over) => {
-                let held = Held { shard };
-                self.recover(&held.shard);
-                Ok(held)
-            }
-            Err(kept) => Err(self.kept(kept)),
+        let acquisition = lock::acquire(word, count, self.file.token, is_gone);
+        let acquisition = acquisition.map_err(|HeldBy(token)| self.locked_by(token))?;
+        let locked = LockedShard(shard);
+        if acquisition == Acquisition::Takeover {
+            self.recover(&locked.0);
         }
+        Ok(locked)
     }
 
     #[cold]
-    fn kept(&self, Kept(token): Kept) -> Error {
+    fn locked_by(&self, token: Token) -> Error {
         let process = owner::process_of(self.file.mapping.words(), token);
-        let path = self.file.path.display();
-        Error::new(
-            ErrorKind::StoreUnavailable,
-            format!("the local store {path}: process {process} keeps a part of it locked: is it stopped?"),
-        )
+        let why = format!("process {process} keeps a part of it locked: is it stopped?");
+        file::unavailable(&self.file.path, &why)
     }
 
     #[cold]
@@ -210,33 +203,16 @@ impl MappedStore {
         recover(shard, |key| self.file.secret.hash(key));
     }
 
-    /// Works on a shard; a shard that turns out to be broken is repaired first.
-    #[inline]
-    fn in_order<T>(&self, shard: &Shard<'_>, work: impl Fn() -> Result<T, Broken>) -> Result<T, Error> {
-        let worked = work().or_else(|Broken| {
-            self.recover(shard);
-            work()
-        });
-        worked
-            .map_err(|Broken| self.failed("what is in it makes no sense: remove it when no process uses it"))
-    }
-
-    #[cold]
-    fn failed(&self, why: &str) -> Error {
-        let path = self.file.path.display();
-        Error::new(ErrorKind::StoreFailed, format!("the local store {path}: {why}"))
-    }
-
-    /// The time for a shard, read under its lock so that its states see times in the order of their operations.
+    /// The time for a shard whose lock is held.
     #[inline]
     fn now_us(&self, clock: &Clock, shard: &Shard<'_>) -> u64 {
         let shown_us = clock.now_us();
         if clock.manual().is_some() {
             return shown_us;
         }
-        let look_at_us = self.look_at_us.load(Ordering::Relaxed);
-        if shown_us >= look_at_us || shown_us + 2 * LOOK_US < look_at_us {
-            self.look(shown_us);
+        let check_at_us = self.check_at_us.load(Ordering::Relaxed);
+        if shown_us >= check_at_us || shown_us + 2 * CHECK_US < check_at_us {
+            self.check_file(shown_us);
         }
         let last_us = shard.get(head::LAST_US);
         if shown_us < last_us && last_us - shown_us < APART_US {
@@ -247,24 +223,26 @@ impl MappedStore {
     }
 
     #[cold]
-    fn look(&self, now_us: u64) {
-        let next_us = if self.file.is_there() { now_us + LOOK_US } else { u64::MAX };
-        self.look_at_us.store(next_us, Ordering::Relaxed);
+    fn check_file(&self, now_us: u64) {
+        let next_us = if self.file.is_there() { now_us + CHECK_US } else { u64::MAX };
+        self.check_at_us.store(next_us, Ordering::Relaxed);
     }
 }
 
-/// Applies an operation to the states of a key.
+/// Applies an operation with its cost to the states of a key. `None`: the key has no entry, or its entry would grow, and
+/// there is no room.
 fn decide(
     place: &Place<'_>,
-    asked: &Asked<'_>,
+    policies: &PolicyList,
+    policy: &SharedFilePolicy,
     operation: Operation,
+    cost: u64,
     degraded: Option<Degradation>,
-) -> Result<Outcome, Broken> {
+) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
-    let policy = asked.policy;
     let mut bytes = Bytes::new();
     let found = shard.find(hash, key, &mut bytes)?;
-    let of_known = |bytes: &[u8], lengths, at_us| spent_at_us(asked.policies, bytes, lengths, at_us);
+    let of_known = |bytes: &[u8], lengths, at_us| expires_at_us(policies, bytes, lengths, at_us);
     let mut healed = false;
     let mut states: States = if let Some(found) = found {
         let value = bytes.get(key.len()..).unwrap_or_default();
@@ -274,11 +252,11 @@ fn decide(
         })
     } else {
         if degraded.is_none() && !sweep::make_room(shard, 1, now_us, of_known)? {
-            return Ok(Outcome::Full);
+            return Ok(None);
         }
         policy.fresh()
     };
-    let (decision, applied) = policy.rules.decide(&mut states, now_us, operation, asked.cost, degraded);
+    let (decision, applied) = policy.rules.decide(&mut states, now_us, operation, cost, degraded);
     let reset_at_us = now_us.saturating_add(decision.reset_after_us());
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {
@@ -294,10 +272,10 @@ fn decide(
             // The entry may have moved or have been dropped as expired.
             let found = shard.find(hash, key, &mut Bytes::new())?;
             if !has_room || !shard.put(found, hash, lengths, &bytes, reset_at_us)? {
-                return Ok(Outcome::Full);
+                return Ok(None);
             }
         }
         sweep::lower(shard, reset_at_us);
     }
-    Ok(Outcome::Answered((decision, applied.spent)))
+    Ok(Some((decision, applied.spent)))
 }

@@ -166,14 +166,14 @@ struct Process {
 impl Process {
     fn this() -> Self {
         let id = u64::from(std::process::id());
-        let started = Seen::of(id).filter(|_| sees_its_own()).map_or(0, |seen| seen.started);
+        let started = ProcessStatus::of(id).filter(|_| sees_its_own()).map_or(0, |seen| seen.started);
         Self { id, started, namespace: namespace().unwrap_or(0) }
     }
 
     fn is_gone(self) -> bool {
         let known = self.started != 0 && self.namespace != 0 && namespace() == Some(self.namespace);
         known
-            && match Seen::of(self.id).filter(|_| sees_its_own()) {
+            && match ProcessStatus::of(self.id).filter(|_| sees_its_own()) {
                 Some(seen) => seen.is_over || seen.started != self.started,
                 // `/proc` may hide processes, but a signal test tells whether they exist.
                 None => !exists(self.id),
@@ -182,13 +182,13 @@ impl Process {
 }
 
 /// What `/proc` shows of a process.
-struct Seen {
+struct ProcessStatus {
     started: u64,
     /// The process has ended, but its parent has not waited for it.
     is_over: bool,
 }
 
-impl Seen {
+impl ProcessStatus {
     /// Parses `stat` after its second field, a name in parentheses that may contain any character.
     fn of(process: u64) -> Option<Self> {
         let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;

@@ -1,19 +1,80 @@
-//! The policies of a store, and the encoding of their states as bytes.
+//! The policies of a store, and the encoding of their keys and states in the file.
+//!
+//! A key consists of the length of the policy's name, the name, and the caller's key. A long key is replaced by a digest with
+//! a secret of the file, so that attackers cannot choose a key that is mistaken for another one; then the length has its
+//! highest bit set.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use sha2::{Digest, Sha256};
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
 
 use crate::rules::algorithm::{Rules, State};
-use crate::rules::codec::reader::Reader;
-use crate::rules::codec::{PolicyCodec, States, Tag, log};
-use crate::rules::decision::Decision;
+use crate::rules::codec::{PolicyCodec, Reader, States, Tag, read_log, write_log};
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
-use crate::rules::transition::{Applied, PolicyRules};
+use crate::rules::transition::PolicyRules;
 use crate::store::request::PolicyId;
-use crate::store::shared_file::key;
 use crate::store::shared_file::shard::{Bytes, Lengths};
+
+/// Keys of up to this many bytes are stored as they are.
+const MAX_PLAIN_KEY: usize = 128;
+const IS_DIGEST: u8 = 0x80;
+
+pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
+
+/// The seeds of this file's hashes and digests.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret(pub(crate) [u64; 6]);
+
+/// Does not show the secret: it allows choosing keys that collide.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.0[0], self.0[1]);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    #[inline]
+    pub(crate) fn key(&self, policy: &str, key: &[u8]) -> KeyBytes {
+        let mut bytes = KeyBytes::new();
+        // A name has at most 64 bytes.
+        let length = u8::try_from(policy.len()).unwrap_or(0);
+        if key.len() > MAX_PLAIN_KEY {
+            bytes.push(length | IS_DIGEST);
+            bytes.extend_from_slice(policy.as_bytes());
+            bytes.extend_from_slice(&self.digest(key));
+        } else {
+            bytes.push(length);
+            bytes.extend_from_slice(policy.as_bytes());
+            bytes.extend_from_slice(key);
+        }
+        bytes
+    }
+
+    #[cold]
+    fn digest(&self, key: &[u8]) -> [u8; 32] {
+        let digest =
+            self.0[2..].iter().fold(Sha256::new(), |digest, word| digest.chain_update(word.to_ne_bytes()));
+        digest.chain_update(key).finalize().into()
+    }
+}
+
+/// The name of the policy in an encoded key.
+fn policy_of(key: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = key.split_first()?;
+    rest.get(..usize::from(length & !IS_DIGEST))
+}
 
 /// The policies, indexed by id.
 pub(crate) type PolicyList = [Arc<SharedFilePolicy>];
@@ -64,18 +125,13 @@ impl Policies {
 }
 
 /// When an entry expires by the numbers of these policies; 0 for a policy that is not known here.
-pub(crate) fn spent_at_us(
-    policies: &[Arc<SharedFilePolicy>],
-    bytes: &[u8],
-    lengths: Lengths,
-    at_us: u64,
-) -> u64 {
+pub(crate) fn expires_at_us(policies: &PolicyList, bytes: &[u8], lengths: Lengths, at_us: u64) -> u64 {
     let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
-    let name = key::policy_of(key);
+    let name = policy_of(key);
     let policy = policies.iter().find(|policy| Some(policy.policy.name().as_bytes()) == name);
     policy.map_or(0, |policy| {
         let states = policy.read(value, lengths).unwrap_or_else(|| policy.used_up(at_us));
-        policy.spent_at_us(&states, at_us)
+        at_us.saturating_add(policy.rules.expires_after_us(&states, at_us))
     })
 }
 
@@ -108,7 +164,7 @@ impl SharedFilePolicy {
                 if let State::SlidingLog(state) = state
                     && of_quota.0 == tag
                 {
-                    **state = log::read(bytes)?;
+                    **state = read_log(bytes)?;
                 }
             }
         }
@@ -125,7 +181,7 @@ impl SharedFilePolicy {
                 let start = bytes.len();
                 bytes.extend_from_slice(&tag.0);
                 bytes.extend_from_slice(&[0; 4]);
-                log::write(state, bytes);
+                write_log(state, bytes);
                 let length = bytes.len() - start - 8;
                 if length == 0 {
                     bytes.truncate(start);
@@ -142,24 +198,28 @@ impl SharedFilePolicy {
             logs: u32::try_from(logs).unwrap_or(u32::MAX),
         }
     }
+}
 
-    /// When these states expire. A state under a limit of 0 does not change, so a non-empty one never expires.
-    pub(crate) fn spent_at_us(&self, states: &[State], now_us: u64) -> u64 {
-        let mut quotas = self.rules.quotas.iter().zip(states);
-        if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
-            return u64::MAX;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_keys_meet() {
+        let secret = Secret([1, 2, 3, 4, 5, 6]);
+        let long = [b'k'; MAX_PLAIN_KEY + 1];
+        let all = [
+            secret.key("a", b"bc"),
+            secret.key("ab", b"c"),
+            secret.key("abc", b""),
+            secret.key("a", &long),
+            secret.key("a", &long[1..]),
+            secret.key("a", &secret.digest(&long)),
+            Secret([1, 2, 3, 4, 5, 7]).key("a", &long),
+        ];
+        for (at, key) in all.iter().enumerate() {
+            assert!(!all[..at].contains(key) && u8::try_from(key.len()).is_ok());
+            assert!(policy_of(key).is_some_and(|name| b"abc".starts_with(name)));
         }
-        now_us.saturating_add(self.view(states, now_us).reset_after_us())
-    }
-
-    /// What these states leave.
-    pub(crate) fn view(&self, states: &[State], now_us: u64) -> Decision {
-        let nothing = Applied { allowed: true, spent: 0, written: false };
-        self.rules.explain(states, now_us, 0, nothing, None).by_fields()
-    }
-
-    /// What a key that was never seen has left.
-    pub(crate) fn unseen(&self, now_us: u64) -> Decision {
-        self.view(&self.fresh(), now_us)
     }
 }

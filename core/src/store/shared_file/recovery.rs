@@ -3,13 +3,20 @@
 //!
 //! All entries that can be reached and read stay; others are dropped, since their keys are unknown. Blocks that no
 //! entry uses become free. If the repairing process is killed, the next one starts again.
+//!
+//! A file that was left in order need not be inspected. The last owner to leave records how often each lock had been
+//! acquired by then. Every acquisition counts, so the record is valid only while no operation has changed the file since,
+//! whatever became of the processes.
 
-use crate::store::shared_file::shard::{Broken, From, Shard, head};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::store::shared_file::layout::{Layout, header};
+use crate::store::shared_file::shard::{Broken, Bytes, From, Shard, head, tag_of};
 
 /// The set of visited blocks.
-struct Seen(Vec<u64>);
+struct BlockSet(Vec<u64>);
 
-impl Seen {
+impl BlockSet {
     fn of(blocks: usize) -> Self {
         Self(vec![0; blocks / 64 + 1])
     }
@@ -25,33 +32,25 @@ impl Seen {
     }
 }
 
-/// Repairs a shard whose lock is held; returns the number of dropped entries. `hash_of` returns the hash of a key.
-pub(crate) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) -> u64 {
-    let mut seen = Seen::of(shard.layout.blocks);
+/// Repairs a shard whose lock is held. `hash_of` returns the hash of a key.
+pub(crate) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) {
+    let mut seen = BlockSet::of(shard.layout.blocks);
     // Each unreadable entry is read once, however many numbers refer to it.
-    let mut unreadable = Seen::of(shard.layout.blocks);
-    let (mut keys, mut dropped) = (0, 0);
+    let mut unreadable = BlockSet::of(shard.layout.blocks);
+    let mut keys = 0;
     for bucket in 0..shard.layout.buckets {
         // A chain ends at a number that cannot be followed.
         let mut from = From::Bucket(bucket);
-        while let Ok(number) = shard.follow(from) {
-            if number == 0 {
-                break;
-            }
+        while let Ok(number @ 1..) = shard.follow(from) {
             match reach(shard, &mut seen, &mut unreadable, bucket, number, &hash_of) {
-                Reached::Good => {
+                Reachability::Good => {
                     keys += 1;
                     from = From::Entry(number);
                 }
-                Reached::Bad => {
-                    dropped += 1;
-                    if shard.unlink(from, number).is_err() {
-                        break;
-                    }
-                }
-                Reached::Nowhere => {
-                    dropped += 1;
-                    let _ = shard.cut(from);
+                Reachability::Bad if shard.unlink(from, number).is_ok() => {}
+                Reachability::Bad => break,
+                Reachability::Nowhere => {
+                    let _ = shard.refer(from, 0, 0);
                     break;
                 }
             }
@@ -78,10 +77,9 @@ pub(crate) fn recover(shard: &Shard<'_>, hash_of: impl Fn(&[u8]) -> u64) -> u64 
             let _ = shard.free_block(number);
         }
     }
-    dropped
 }
 
-enum Reached {
+enum Reachability {
     Good,
     /// The entry is dropped; the entries after it may be valid.
     Bad,
@@ -91,38 +89,58 @@ enum Reached {
 
 fn reach(
     shard: &Shard<'_>,
-    seen: &mut Seen,
-    unreadable: &mut Seen,
+    seen: &mut BlockSet,
+    unreadable: &mut BlockSet,
     bucket: usize,
     number: u32,
     hash_of: impl Fn(&[u8]) -> u64,
-) -> Reached {
-    let Ok(entry) = shard.entry(number) else { return Reached::Nowhere };
+) -> Reachability {
+    let Ok(entry) = shard.entry(number) else { return Reachability::Nowhere };
     if seen.has(number) || unreadable.has(number) {
-        return Reached::Nowhere;
+        return Reachability::Nowhere;
     }
-    let mut bytes = crate::store::shared_file::shard::Bytes::new();
+    let mut bytes = Bytes::new();
     let read = shard.read(number, &entry, &mut bytes).and_then(|()| {
         let hash = hash_of(bytes.get(..usize::from(entry.lengths.key)).ok_or(Broken)?);
-        let further: Result<Vec<u32>, Broken> = shard.further_blocks(&entry).collect();
-        let further = further?;
+        let further = shard.further_blocks(&entry)?;
         let unseen = further.iter().all(|block| *block != number && !seen.has(*block));
-        if crate::store::shared_file::shard::tag_of(hash) == entry.tag && unseen {
-            Ok((hash, further))
-        } else {
-            Err(Broken)
-        }
+        if tag_of(hash) == entry.tag && unseen { Ok((hash, further)) } else { Err(Broken) }
     });
     let Ok((hash, further)) = read else {
         unreadable.add(number);
-        return Reached::Bad;
+        return Reachability::Bad;
     };
     if shard.bucket_of(hash) != bucket {
-        return Reached::Nowhere;
+        return Reachability::Nowhere;
     }
     seen.add(number);
     for block in further {
         seen.add(block);
     }
-    Reached::Good
+    Reachability::Good
+}
+
+/// Records that the file is in order. No other process has it open.
+pub(crate) fn record_order(words: &[AtomicU64], layout: Layout) {
+    if let Some(count) = acquisitions(words, layout) {
+        words[header::TIDY].store(count, Ordering::Release);
+    }
+}
+
+/// Whether the record is still valid.
+pub(crate) fn is_in_order(words: &[AtomicU64], layout: Layout) -> bool {
+    acquisitions(words, layout) == Some(words[header::TIDY].load(Ordering::Acquire))
+}
+
+/// A digest of how often the locks were acquired, never 0; `None` when one of them is held.
+fn acquisitions(words: &[AtomicU64], layout: Layout) -> Option<u64> {
+    let mut digest = 0_u64;
+    for number in 0..=layout.shards {
+        let shard = Shard::new(&words[layout.shard(number)]);
+        if shard.get(head::LOCK) != 0 {
+            return None;
+        }
+        digest = (digest.rotate_left(7) ^ shard.get(head::COUNT)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    Some(digest | 1)
 }

@@ -23,12 +23,11 @@
 //! Every number is checked against the shard's bounds, every walk is bounded, and an entry is used only if its checksum
 //! is right. Otherwise the shard is [`Broken`], and the same recovery repairs it.
 
-mod blocks;
 mod entry;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::store::shared_file::layout::{SHARD_HEAD_WORDS, ShardLayout};
+use crate::store::shared_file::layout::{BLOCK_WORDS, SHARD_HEAD_WORDS, ShardLayout};
 
 /// Words of a shard's head.
 pub(crate) mod head {
@@ -156,7 +155,7 @@ impl<'a> Shard<'a> {
 
     /// Makes a position refer to another entry, or to none. Earlier writes are visible before it and later writes after
     /// it, also when the process is killed.
-    fn refer(&self, from: From, number: u32, tag: u32) -> Result<(), Broken> {
+    pub(crate) fn refer(&self, from: From, number: u32, tag: u32) -> Result<(), Broken> {
         fence(Ordering::Release);
         match from {
             From::Bucket(bucket) => {
@@ -202,7 +201,7 @@ impl<'a> Shard<'a> {
         hash: u64,
         lengths: Lengths,
         bytes: &[u8],
-        spent_at_us: u64,
+        expires_at_us: u64,
     ) -> Result<bool, Broken> {
         let needed = lengths.blocks();
         let grows = found.is_none_or(|found| found.lengths.blocks() < needed);
@@ -214,7 +213,7 @@ impl<'a> Shard<'a> {
             Some(found) => self.entry(found.block)?.next,
             None => self.follow(from)?,
         };
-        let number = self.write(next, tag_of(hash), lengths, bytes, spent_at_us)?;
+        let number = self.write(next, tag_of(hash), lengths, bytes, expires_at_us)?;
         self.refer(from, number, tag_of(hash))?;
         match found {
             Some(found) => self.free_entry(found.block)?,
@@ -238,8 +237,47 @@ impl<'a> Shard<'a> {
         self.refer(from, next, tag)
     }
 
-    /// Makes a position refer to no entry.
-    pub(crate) fn cut(&self, from: From) -> Result<(), Broken> {
-        self.refer(from, 0, 0)
+    // The allocation of blocks.
+
+    #[inline]
+    pub(crate) fn block(&self, number: u32) -> Result<&'a [AtomicU64; BLOCK_WORDS], Broken> {
+        let at = (number as usize).checked_sub(1).filter(|at| *at < self.layout.blocks).ok_or(Broken)?;
+        self.words[self.layout.blocks_at + at * BLOCK_WORDS..].first_chunk().ok_or(Broken)
+    }
+
+    /// The number of free blocks.
+    pub(crate) fn free(&self) -> usize {
+        let untouched = usize::try_from(self.get(head::UNTOUCHED)).unwrap_or(usize::MAX);
+        let listed = usize::try_from(self.get(head::FREE_COUNT)).unwrap_or(usize::MAX);
+        self.layout.blocks.saturating_sub(untouched).saturating_add(listed).min(self.layout.blocks)
+    }
+
+    /// The number of blocks that stay free, so that existing entries can be rewritten.
+    pub(crate) fn spare(&self) -> usize {
+        2 + self.layout.blocks / 32
+    }
+
+    fn allocate(&self) -> Result<u32, Broken> {
+        let number = low(self.get(head::FREE));
+        if number != 0 {
+            let next = low(self.block(number)?[0].load(Ordering::Relaxed));
+            self.set(head::FREE, u64::from(next));
+            self.set(head::FREE_COUNT, self.get(head::FREE_COUNT).saturating_sub(1));
+            return Ok(number);
+        }
+        let untouched = self.get(head::UNTOUCHED);
+        // The stored value may be corrupt.
+        let touched = untouched.checked_add(1).ok_or(Broken)?;
+        let number = u32::try_from(touched).map_err(|_| Broken)?;
+        self.block(number)?;
+        self.set(head::UNTOUCHED, touched);
+        Ok(number)
+    }
+
+    pub(crate) fn free_block(&self, number: u32) -> Result<(), Broken> {
+        self.block(number)?[0].store(self.get(head::FREE), Ordering::Relaxed);
+        self.set(head::FREE, u64::from(number));
+        self.set(head::FREE_COUNT, self.get(head::FREE_COUNT).wrapping_add(1));
+        Ok(())
     }
 }

@@ -23,19 +23,19 @@ pub(crate) fn make_room(
     shard: &Shard<'_>,
     blocks: usize,
     now_us: u64,
-    spent_at_us: impl Fn(&[u8], Lengths, u64) -> u64,
+    expires_at_us: impl Fn(&[u8], Lengths, u64) -> u64,
 ) -> Result<bool, Broken> {
     let has_room = || shard.free() >= shard.spare() + blocks;
     if has_room() {
         let then_us = now_us.saturating_sub(KEPT_US);
-        drop_spent(shard, BUCKETS_PER_KEY, then_us, &spent_at_us)?;
+        drop_expired(shard, BUCKETS_PER_KEY, then_us, &expires_at_us)?;
         return Ok(true);
     }
     if now_us < shard.get(head::EARLIEST) {
         return Ok(false);
     }
     for _ in 0..BUCKETS_WHEN_FULL.min(shard.layout.buckets) {
-        drop_spent(shard, 1, now_us, &spent_at_us)?;
+        drop_expired(shard, 1, now_us, &expires_at_us)?;
         if has_room() {
             return Ok(true);
         }
@@ -45,21 +45,21 @@ pub(crate) fn make_room(
 
 /// Keeps the recorded times valid when an entry is written that can expire at that time.
 #[inline]
-pub(crate) fn lower(shard: &Shard<'_>, spent_at_us: u64) {
-    if spent_at_us < shard.get(head::EARLIEST) {
-        shard.set(head::EARLIEST, spent_at_us);
+pub(crate) fn lower(shard: &Shard<'_>, expires_at_us: u64) {
+    if expires_at_us < shard.get(head::EARLIEST) {
+        shard.set(head::EARLIEST, expires_at_us);
     }
-    if spent_at_us < !shard.get(head::ROUND_EARLIEST) {
-        shard.set(head::ROUND_EARLIEST, !spent_at_us);
+    if expires_at_us < !shard.get(head::ROUND_EARLIEST) {
+        shard.set(head::ROUND_EARLIEST, !expires_at_us);
     }
 }
 
 /// Inspects that many buckets and drops entries that are expired at that time.
-fn drop_spent(
+fn drop_expired(
     shard: &Shard<'_>,
     buckets: usize,
     at_us: u64,
-    spent_at_us: &impl Fn(&[u8], Lengths, u64) -> u64,
+    expires_at_us: &impl Fn(&[u8], Lengths, u64) -> u64,
 ) -> Result<(), Broken> {
     let mut hand = usize::try_from(shard.get(head::HAND)).unwrap_or(0);
     for _ in 0..buckets.min(shard.layout.buckets) {
@@ -75,17 +75,17 @@ fn drop_spent(
                 break;
             }
             let entry = shard.entry(number)?;
-            let mut spent_us = entry.spent_at_us;
-            if spent_us <= at_us {
+            let mut until_us = entry.expires_at_us;
+            if until_us <= at_us {
                 let mut bytes = Bytes::new();
                 shard.read(number, &entry, &mut bytes)?;
-                spent_us = spent_us.max(spent_at_us(&bytes, entry.lengths, at_us));
+                until_us = until_us.max(expires_at_us(&bytes, entry.lengths, at_us));
             }
-            if spent_us <= at_us {
+            if until_us <= at_us {
                 shard.remove(from, number)?;
             } else {
-                if spent_us < !shard.get(head::ROUND_EARLIEST) {
-                    shard.set(head::ROUND_EARLIEST, !spent_us);
+                if until_us < !shard.get(head::ROUND_EARLIEST) {
+                    shard.set(head::ROUND_EARLIEST, !until_us);
                 }
                 from = From::Entry(number);
             }

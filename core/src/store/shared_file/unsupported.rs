@@ -31,36 +31,28 @@ impl SharedFileOptions {
     }
 }
 
+/// Functions of a type that has no values.
+macro_rules! absent {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
+        $(pub(crate) fn $name(&self, $($argument: $kind),*) -> $output {
+            $(let _ = $argument;)*
+            match *self {}
+        })*
+    };
+}
+
 impl SharedFileStore {
     pub(crate) fn new(options: SharedFileOptions, _clock: Clock) -> Self {
         match options {}
     }
 
-    pub(crate) fn after_fork(&self) -> Self {
-        match *self {}
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        match *self {}
-    }
-
-    pub(crate) fn set_policy(&self, _id: PolicyId, _policy: &Policy) {
-        match *self {}
-    }
-
-    pub(crate) fn ready(&self) -> Result<(), Error> {
-        match *self {}
-    }
-
-    pub(crate) fn close(&self) {
-        match *self {}
-    }
-
-    pub(crate) fn keys(&self) -> Option<usize> {
-        match *self {}
-    }
-
-    pub(crate) fn answer(&self, _request: StoreRequest<'_>) -> Result<Answer, Error> {
-        match *self {}
+    absent! {
+        after_fork() -> Self;
+        clock() -> &Clock;
+        set_policy(id: PolicyId, policy: &Policy) -> ();
+        ready() -> Result<(), Error>;
+        close() -> ();
+        keys() -> Option<usize>;
+        answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
     }
 }

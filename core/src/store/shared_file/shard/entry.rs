@@ -13,7 +13,7 @@ pub(crate) struct Entry {
     further: u32,
     pub(crate) tag: u32,
     pub(crate) lengths: Lengths,
-    pub(crate) spent_at_us: u64,
+    pub(crate) expires_at_us: u64,
     check: u32,
 }
 
@@ -23,11 +23,22 @@ fn mixed(check: u64, word: u64) -> u64 {
     (check ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
 
+impl Entry {
+    /// The checksum of what the first block tells, with which that of the bytes begins.
+    fn start_check(&self) -> u64 {
+        let Lengths { key, records, logs } = self.lengths;
+        let check = mixed(1, both(logs, self.tag));
+        let check = mixed(check, both(u32::from(records), u32::from(key)));
+        mixed(check, self.expires_at_us)
+    }
+}
+
 impl Shard<'_> {
     #[inline]
     pub(crate) fn entry(&self, number: u32) -> Result<Entry, Broken> {
         let block = self.block(number)?;
-        let [links, one, two, spent_at_us] = [0, 1, 2, 3].map(|at: usize| block[at].load(Ordering::Relaxed));
+        let [links, one, two, expires_at_us] =
+            [0, 1, 2, 3].map(|at: usize| block[at].load(Ordering::Relaxed));
         let lengths =
             Lengths { key: (two >> 48 & 0xFF) as u8, records: (two >> 32 & 0xFFFF) as u16, logs: low(one) };
         Ok(Entry {
@@ -35,7 +46,7 @@ impl Shard<'_> {
             further: high(links),
             tag: high(one),
             lengths,
-            spent_at_us,
+            expires_at_us,
             check: low(two),
         })
     }
@@ -47,7 +58,7 @@ impl Shard<'_> {
         if entry.lengths.blocks() > self.layout.blocks {
             return Err(Broken);
         }
-        let mut check = self.start_check(entry);
+        let mut check = entry.start_check();
         let mut block = self.block(number)?;
         let (mut further, mut first) = (entry.further, 4);
         loop {
@@ -66,14 +77,6 @@ impl Shard<'_> {
         if high(check) == entry.check { Ok(()) } else { Err(Broken) }
     }
 
-    #[expect(clippy::unused_self, reason = "it is a part of reading and writing")]
-    fn start_check(&self, entry: &Entry) -> u64 {
-        let Lengths { key, records, logs } = entry.lengths;
-        let check = mixed(1, both(logs, entry.tag));
-        let check = mixed(check, both(u32::from(records), u32::from(key)));
-        mixed(check, entry.spent_at_us)
-    }
-
     /// Writes an entry to free blocks, of which there are enough.
     pub(crate) fn write(
         &self,
@@ -81,12 +84,12 @@ impl Shard<'_> {
         tag: u32,
         lengths: Lengths,
         bytes: &[u8],
-        spent_at_us: u64,
+        expires_at_us: u64,
     ) -> Result<u32, Broken> {
         let number = self.allocate()?;
         let first = self.block(number)?;
-        let mut entry = Entry { next, further: 0, tag, lengths, spent_at_us, check: 0 };
-        let mut check = self.start_check(&entry);
+        let mut entry = Entry { next, further: 0, tag, lengths, expires_at_us, check: 0 };
+        let mut check = entry.start_check();
         let (in_first, rest) = bytes.split_at(bytes.len().min(FIRST_BYTES));
         check = fill(&first[4..], in_first, check);
         let mut last: Option<&AtomicU64> = None;
@@ -105,7 +108,7 @@ impl Shard<'_> {
         first[1].store(both(lengths.logs, tag), Ordering::Relaxed);
         let two = u64::from(high(check)) | u64::from(lengths.records) << 32 | u64::from(lengths.key) << 48;
         first[2].store(two, Ordering::Relaxed);
-        first[3].store(spent_at_us, Ordering::Relaxed);
+        first[3].store(expires_at_us, Ordering::Relaxed);
         Ok(number)
     }
 
@@ -122,20 +125,14 @@ impl Shard<'_> {
     }
 
     /// The numbers of the blocks of an entry after the first.
-    pub(crate) fn further_blocks(&self, entry: &Entry) -> impl Iterator<Item = Result<u32, Broken>> {
-        let (mut number, mut failed) = (entry.further, false);
-        let shard = *self;
-        (1..entry.lengths.blocks()).map_while(move |_| {
-            if failed {
-                return None;
-            }
-            let this = number;
-            match shard.block(this) {
-                Ok(block) => number = low(block[0].load(Ordering::Relaxed)),
-                Err(Broken) => failed = true,
-            }
-            Some(if failed { Err(Broken) } else { Ok(this) })
-        })
+    pub(crate) fn further_blocks(&self, entry: &Entry) -> Result<Vec<u32>, Broken> {
+        let mut next = entry.further;
+        let blocks = (1..entry.lengths.blocks()).map(|_| -> Result<u32, Broken> {
+            let number = next;
+            next = low(self.block(number)?[0].load(Ordering::Relaxed));
+            Ok(number)
+        });
+        blocks.collect()
     }
 }
 
