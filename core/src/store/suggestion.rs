@@ -25,7 +25,8 @@ impl Suggestion {
     pub fn for_option(name: &str) -> Option<Self> {
         let plain: String =
             name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect();
-        let (_, name, hint) = TABLE.iter().find(|(theirs, ..)| theirs.contains(&&*plain))?;
+        let (_, name, hint) =
+            TABLE.into_iter().find(|(theirs, ..)| theirs.split(' ').any(|theirs| theirs == plain))?;
         Some(Self { name, hint })
     }
 }
@@ -39,117 +40,61 @@ impl fmt::Display for Suggestion {
     }
 }
 
-const QUOTAS: &str = "with quotas such as 100/minute";
-
 /// Their names in lower case without `_` and `-`, our name, and a hint.
-const TABLE: &[(&[&str], &str, &str)] = &[
-    (&["keyfunc", "keygenerator", "discriminator", "keyby"], "key", ""),
+const TABLE: [(&str, &str, &str); 17] = [
+    ("keyfunc keygenerator discriminator keyby", "key", ""),
     (
-        &[
-            "max",
-            "limit",
-            "limits",
-            "limitvalue",
-            "defaultlimits",
-            "applicationlimits",
-            "metalimits",
-            "points",
-            "maxrequests",
-            "rate",
-            "ratelimit",
-            "capacity",
-            "bandwidth",
-        ],
+        "max limit limits limitvalue defaultlimits applicationlimits metalimits points maxrequests \
+         rate ratelimit capacity bandwidth",
         "policy",
-        QUOTAS,
+        "with quotas such as 100/minute",
     ),
     (
-        &[
-            "windowms",
-            "window",
-            "windowsize",
-            "timewindow",
-            "duration",
-            "period",
-            "expiry",
-            "refill",
-            "interval",
-        ],
+        "windowms window windowsize timewindow duration period expiry refill interval",
         "policy",
         "whose quotas name the period, such as 100/15m",
     ),
+    ("strategy algorithm", "policy", "whose quotas name the algorithm, such as 100/minute fixed_window"),
+    ("execevenly", "policy", "with the algorithm leaky_bucket, whose decisions tell the delay"),
+    ("storageuri storage storeclient redis redisurl connection nodes", "store", "with its URL"),
+    ("keyprefix rlprefix namespace", "prefix", ""),
+    ("timeout sockettimeout commandtimeout requesttimeout", "deadline", ""),
     (
-        &["strategy", "algorithm"],
-        "policy",
-        "whose quotas name the algorithm, such as 100/minute fixed_window",
-    ),
-    (&["execevenly"], "policy", "with the algorithm leaky_bucket, whose decisions tell the delay"),
-    (
-        &["storageuri", "storage", "storeclient", "redis", "redisurl", "connection", "nodes"],
-        "store",
-        "with its URL",
-    ),
-    (&["keyprefix", "rlprefix", "namespace"], "prefix", ""),
-    (&["timeout", "sockettimeout", "commandtimeout", "requesttimeout"], "deadline", ""),
-    (
-        &["inmemoryfallback", "inmemoryfallbackenabled", "insurancelimiter"],
+        "inmemoryfallback inmemoryfallbackenabled insurancelimiter",
         "outage",
-        "which is local unless told otherwise: each process decides by itself while Redis is away",
+        "which is fallback unless told otherwise: each process decides by itself while Redis is away",
     ),
     (
-        &["swallowerrors", "passonstoreerror", "skiponerror", "failopen"],
+        "swallowerrors passonstoreerror skiponerror failopen",
         "outage",
         "with allow, which admits while Redis is away",
     ),
-    (&["inmemoryblockonconsumed", "inmemoryblockduration"], "denial_cache_max", ""),
+    ("inmemoryblockonconsumed inmemoryblockduration", "denial_cache_max", ""),
     (
-        &[
-            "exemptwhen",
-            "requestfilter",
-            "allowlist",
-            "ipwhitelist",
-            "safelist",
-            "skipif",
-            "methods",
-            "defaultlimitsexemptwhen",
-        ],
+        "exemptwhen requestfilter allowlist ipwhitelist safelist skipif methods \
+         defaultlimitsexemptwhen",
         "skip",
         "",
     ),
     (
-        &[
-            "deductwhen",
-            "skipsuccessfulrequests",
-            "skipfailedrequests",
-            "requestwassuccessful",
-            "defaultlimitsdeductwhen",
-        ],
+        "deductwhen skipsuccessfulrequests skipfailedrequests requestwassuccessful \
+         defaultlimitsdeductwhen",
         "count",
         "",
     ),
     (
-        &[
-            "onbreach",
-            "onlimitreached",
-            "onexceeded",
-            "onexceeding",
-            "handler",
-            "errorresponsebuilder",
-            "errormessage",
-            "message",
-            "statuscode",
-            "throttledresponder",
-        ],
+        "onbreach onlimitreached onexceeded onexceeding handler errorresponsebuilder errormessage \
+         message statuscode throttledresponder",
         "on_denied",
         "which makes the response",
     ),
     (
-        &["headersenabled", "standardheaders", "legacyheaders", "addheaders", "enabledraftspec"],
+        "headersenabled standardheaders legacyheaders addheaders enabledraftspec",
         "headers",
         "with ietf, legacy, both or none",
     ),
-    (&["costfunc", "pointstoconsume", "weight", "numtokens", "defaultlimitscost"], "cost", ""),
-    (&["sharedlimit", "groupid", "identifier"], "scope", ""),
+    ("costfunc pointstoconsume weight numtokens defaultlimitscost", "cost", ""),
+    ("sharedlimit groupid identifier", "scope", ""),
 ];
 
 #[cfg(test)]
@@ -177,7 +122,7 @@ mod tests {
 
     #[test]
     fn each_name_stands_once_and_is_found() {
-        let names: Vec<_> = TABLE.iter().flat_map(|(theirs, ..)| *theirs).collect();
+        let names: Vec<_> = TABLE.iter().flat_map(|(theirs, ..)| theirs.split(' ')).collect();
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].contains(name), "{name} stands twice");
             assert!(Suggestion::for_option(name).is_some(), "{name} is not in lower case");
