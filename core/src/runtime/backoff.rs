@@ -4,13 +4,12 @@
 //! before retry n, counted from 0, is uniform from 0 to min(cap, base * 2^n). A wait that the server asks for is a lower
 //! bound, and the jitter is added to it: otherwise all clients that were told the same time would come back at that time.
 
-mod builder;
-
-use crate::runtime::monotonic;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-pub use builder::BackoffBuilder;
+use crate::error::Error;
+use crate::runtime::monotonic;
 
 /// When to try again, and when to give up.
 ///
@@ -28,8 +27,8 @@ pub use builder::BackoffBuilder;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    base_ns: u64,
-    cap_ns: u64,
+    base: Duration,
+    cap: Duration,
     max_wait: Duration,
     max_retries: u32,
 }
@@ -46,7 +45,7 @@ impl Backoff {
 
     /// The default settings, to be changed.
     pub fn builder() -> BackoffBuilder {
-        BackoffBuilder::default()
+        BackoffBuilder(Self::default())
     }
 
     /// How long to wait before the next try, or `None` to give up.
@@ -65,16 +64,9 @@ impl Backoff {
         if retry >= self.max_retries || server_wait > self.max_wait {
             return None;
         }
-        Some(server_wait + self.jitter(retry, random))
-    }
-
-    /// A duration from 0 to min(cap, base * 2^retry), both included; `random` of 2^64 selects it.
-    fn jitter(&self, retry: u32, random: u64) -> Duration {
-        let factor = 1_u64.checked_shl(retry).unwrap_or(u64::MAX);
-        let ceiling_ns = self.base_ns.saturating_mul(factor).min(self.cap_ns);
-        // The upper half of the product is floor((ceiling + 1) * random / 2^64).
-        let (_, jitter_ns) = random.carrying_mul(ceiling_ns + 1, 0);
-        Duration::from_nanos(jitter_ns)
+        let factor = 1_u32.checked_shl(retry).unwrap_or(u32::MAX);
+        let ceiling = self.base.saturating_mul(factor).min(self.cap);
+        Some(server_wait + select(ceiling, random))
     }
 }
 
@@ -82,18 +74,79 @@ impl Default for Backoff {
     /// Base 100 ms, cap 20 s, at most 5 retries, and a server may ask for at most 5 minutes.
     fn default() -> Self {
         Self {
-            base_ns: 100_000_000,
-            cap_ns: 20_000_000_000,
+            base: Duration::from_millis(100),
+            cap: Duration::from_secs(20),
             max_wait: Duration::from_mins(5),
             max_retries: 5,
         }
     }
 }
 
+/// The settings of a [`Backoff`] before they are checked; made by [`Backoff::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes a backoff only when `build` is called"]
+pub struct BackoffBuilder(Backoff);
+
+impl BackoffBuilder {
+    /// The longest wait before the first retry, from 1 ms to the cap; 100 ms by default. It doubles with each retry.
+    pub fn base(mut self, base: Duration) -> Self {
+        self.0.base = base;
+        self
+    }
+
+    /// Where the doubling ends, from the base to a day; 20 s by default.
+    pub fn cap(mut self, cap: Duration) -> Self {
+        self.0.cap = cap;
+        self
+    }
+
+    /// The longest wait that a server may ask for, 0 to 366 days; 5 minutes by default. The jitter, at most the cap, is
+    /// added to it.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.0.max_wait = max_wait;
+        self
+    }
+
+    /// How many retries may follow the first try; 5 by default, 0 for none.
+    pub fn max_retries(mut self, max_retries: u32) -> Self {
+        self.0.max_retries = max_retries;
+        self
+    }
+
+    /// Checks every setting and makes the backoff.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the setting, what it was and what is
+    /// allowed.
+    pub fn build(self) -> Result<Backoff, Error> {
+        let Backoff { base, cap, max_wait, .. } = self.0;
+        if cap > Backoff::MAX_CAP {
+            return Err(refuse("cap", cap, "the base to 24 hours"));
+        }
+        if base < Backoff::MIN_BASE || base > cap {
+            return Err(refuse("base", base, format_args!("1 ms to the cap, which is {cap:?}")));
+        }
+        if max_wait > Backoff::MAX_WAIT {
+            return Err(refuse("max_wait", max_wait, "0 to 366 days"));
+        }
+        Ok(self.0)
+    }
+}
+
+fn refuse(setting: &str, read: Duration, allowed: impl fmt::Display) -> Error {
+    Error::invalid_argument(format!("{setting} is {read:?}; allowed are {allowed}"))
+}
+
 /// A random duration, uniform from 0 to `whole`.
 pub(crate) fn part_of(whole: Duration) -> Duration {
+    select(whole, random())
+}
+
+/// The duration from 0 to `whole`, both included, that a number of 64 bits selects.
+fn select(whole: Duration, random: u64) -> Duration {
     let whole_ns = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX - 1);
-    let (_, part_ns) = random().carrying_mul(whole_ns + 1, 0);
+    // The upper half of the product is floor((whole + 1) * random / 2^64).
+    let (_, part_ns) = random.carrying_mul(whole_ns + 1, 0);
     Duration::from_nanos(part_ns)
 }
 
@@ -144,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_up_in_the_end() {
+    fn backoff_gives_up_after_max_retries_or_a_long_server_wait() {
         let backoff = backoff();
         assert!(backoff.wait_with(999, None, 1).is_some());
         assert_eq!(backoff.wait_with(1000, None, 1), None);
@@ -163,5 +216,22 @@ mod tests {
             // Of 400 draws 100 are expected; fewer than 40 have a chance below 10^-12.
             assert!(waits.iter().filter(|wait| range.contains(*wait)).count() >= 40, "{range:?}");
         }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        let (ms, day) = (Duration::from_millis(1), Duration::from_hours(24));
+        let builder = Backoff::builder;
+        for (builder, message) in [
+            (builder().base(Duration::ZERO), "base is 0ns; allowed are 1 ms to the cap, which is 20s"),
+            (builder().base(day), "base is 86400s; allowed are 1 ms to the cap, which is 20s"),
+            (builder().cap(day + ms), "cap is 86400.001s; allowed are the base to 24 hours"),
+            (builder().max_wait(367 * day), "max_wait is 31708800s; allowed are 0 to 366 days"),
+        ] {
+            assert_eq!(builder.build().unwrap_err().message(), message);
+        }
+        let edges = builder().base(ms).cap(day).max_wait(366 * day).max_retries(u32::MAX).build().unwrap();
+        assert_eq!(edges.wait_with(u32::MAX - 1, Some(366 * day), u64::MAX), Some(367 * day));
+        assert_eq!(builder().build().unwrap(), Backoff::default());
     }
 }

@@ -11,24 +11,27 @@
 //!
 //! Closing the driver ends its threads and, once no caller blocks on it any more, the runtime with all its tasks.
 
-mod seat;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
 
-use self::seat::Seat;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::monotonic;
-use crate::runtime::park::Waited;
+use crate::runtime::park::{self, Waited};
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -101,7 +104,7 @@ impl Driver {
                 if monotonic::now() >= until {
                     break;
                 }
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         }
     }
@@ -231,6 +234,60 @@ impl Drop for Running {
     }
 }
 
+/// Which of the waiting threads drives the runtime.
+///
+/// Tokio's `block_on` can share a runtime among threads, but a thread that does not drive then sleeps until it is woken:
+/// if the driving thread is suspended, all others sleep as long. Here the other threads check their deadlines themselves.
+#[derive(Debug, Default)]
+struct Seat {
+    is_taken: AtomicBool,
+    /// Wakes a thread that waits for the seat.
+    left: Notify,
+}
+
+struct TakenSeat<'a>(&'a Seat);
+
+impl Seat {
+    /// Waits for a future on this thread, and drives the runtime meanwhile if no other thread does.
+    fn block_on<F: Future>(&self, runtime: &Runtime, future: F) -> Waited<F::Output> {
+        let mut future = pin!(future);
+        loop {
+            if let Some(_taken) = self.take() {
+                return Waited { output: runtime.block_on(future), is_late: false };
+            }
+            if let Waited { output: Some(output), is_late } = self.wait(runtime, future.as_mut()) {
+                return Waited { output, is_late };
+            }
+        }
+    }
+
+    fn take(&self) -> Option<TakenSeat<'_>> {
+        // A plain read first: under load the seat is mostly taken.
+        let is_free = !self.is_taken.load(Ordering::SeqCst) && !self.is_taken.swap(true, Ordering::SeqCst);
+        is_free.then(|| TakenSeat(self))
+    }
+
+    /// Waits while another thread drives. The output is `None` when the seat is free.
+    fn wait<F: Future>(&self, runtime: &Runtime, mut future: Pin<&mut F>) -> Waited<Option<F::Output>> {
+        let _entered = runtime.enter();
+        let mut left = pin!(self.left.notified());
+        park::wait(|cx| {
+            // The waiter is registered before it checks the seat, so that it does not miss its release.
+            if left.as_mut().poll(cx).is_ready() || !self.is_taken.load(Ordering::SeqCst) {
+                return Poll::Ready(None);
+            }
+            future.as_mut().poll(cx).map(Some)
+        })
+    }
+}
+
+impl Drop for TakenSeat<'_> {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Ordering::SeqCst);
+        self.0.left.notify_one();
+    }
+}
+
 /// How long a thread drives a runtime that has replaced another.
 const DRIVEN_FOR: Duration = Duration::from_secs(60);
 
@@ -254,44 +311,4 @@ pub(crate) fn is_own_thread() -> bool {
 /// How long `close` waits for the threads. They end within microseconds unless the machine is very busy, and nothing
 /// depends on the wait.
 const END_TIMEOUT: Duration = Duration::from_millis(100);
-const LOOK_EVERY: Duration = Duration::from_micros(50);
-
-#[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::sync::mpsc::channel;
-    use std::task::Poll;
-    use std::thread::scope;
-
-    use std::time::Instant;
-
-    use super::*;
-    use crate::runtime::park::is_overdue;
-
-    #[test]
-    fn who_waits_for_a_caller_that_is_suspended_goes_on_with_another_runtime() {
-        let driver = Driver::new().unwrap();
-        let first = driver.running().unwrap();
-        let (suspended, is_suspended) = channel();
-        let (go_on, goes_on) = channel();
-        scope(|scope| {
-            scope.spawn(|| {
-                let suspended_in_it = async move {
-                    suspended.send(()).unwrap();
-                    goes_on.recv().unwrap();
-                };
-                driver.block_on(suspended_in_it).unwrap();
-            });
-            is_suspended.recv().unwrap();
-            let deadline = Instant::now() + Duration::from_millis(20);
-            let missed = poll_fn(|_| if is_overdue(deadline) { Poll::Ready(()) } else { Poll::Pending });
-            driver.block_on(missed).unwrap();
-            assert!(!Arc::ptr_eq(&first, &driver.running().unwrap()));
-            // The runtime's timers fire.
-            driver.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await }).unwrap();
-            go_on.send(()).unwrap();
-        });
-        driver.close();
-        assert!(driver.running().is_err());
-    }
-}
+const CHECK_INTERVAL: Duration = Duration::from_micros(50);

@@ -19,12 +19,12 @@ const GRACE: Duration = Duration::from_millis(3);
 
 thread_local! {
     /// Set while a thread that does not drive polls a future.
-    static LOOK: Cell<Option<Look>> = const { Cell::new(None) };
+    static POLL_TIMES: Cell<Option<PollTimes>> = const { Cell::new(None) };
 }
 
 /// The times that one poll compares with.
 #[derive(Clone, Copy)]
-struct Look {
+struct PollTimes {
     now: Instant,
     /// Deadlines up to this time are overdue: the driving thread has had its grace.
     overdue: Instant,
@@ -44,15 +44,15 @@ impl Wake for Unpark {
 
 /// Whether this thread polls a future that another thread drives.
 pub(crate) fn is_waiting() -> bool {
-    LOOK.get().is_some()
+    POLL_TIMES.get().is_some()
 }
 
 /// Whether a moment has passed; the waiting thread wakes again at that moment. On other threads always `false`.
 pub(crate) fn is_past(moment: Instant) -> bool {
-    LOOK.get().is_some_and(|look| {
-        let is_past = moment <= look.now;
+    POLL_TIMES.get().is_some_and(|times| {
+        let is_past = moment <= times.now;
         if !is_past {
-            LOOK.set(Some(Look { again: Some(sooner(look.again, moment)), ..look }));
+            POLL_TIMES.set(Some(PollTimes { again: Some(sooner(times.again, moment)), ..times }));
         }
         is_past
     })
@@ -62,10 +62,10 @@ pub(crate) fn is_past(moment: Instant) -> bool {
 /// always `false`.
 #[inline]
 pub(crate) fn is_overdue(deadline: Instant) -> bool {
-    LOOK.get().is_some_and(|look| {
-        let is_late = deadline <= look.overdue;
-        let due = if is_late { look.due } else { Some(sooner(look.due, deadline)) };
-        LOOK.set(Some(Look { due, is_late: look.is_late || is_late, ..look }));
+    POLL_TIMES.get().is_some_and(|times| {
+        let is_late = deadline <= times.overdue;
+        let due = if is_late { times.due } else { Some(sooner(times.due, deadline)) };
+        POLL_TIMES.set(Some(PollTimes { due, is_late: times.is_late || is_late, ..times }));
         is_late
     })
 }
@@ -88,11 +88,12 @@ pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Wait
     let mut now = monotonic::now();
     let mut overdue = now;
     loop {
-        let before = LOOK.replace(Some(Look { now, overdue, again: None, due: None, is_late: false }));
+        let before =
+            POLL_TIMES.replace(Some(PollTimes { now, overdue, again: None, due: None, is_late: false }));
         let polled = poll(&mut context);
-        let looked = LOOK.replace(before);
+        let times = POLL_TIMES.replace(before);
         let (again, due, is_late) =
-            looked.map_or((None, None, false), |look| (look.again, look.due, look.is_late));
+            times.map_or((None, None, false), |times| (times.again, times.due, times.is_late));
         if let Poll::Ready(output) = polled {
             return Waited { output, is_late };
         }
@@ -133,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_waits_wakes_for_the_times_that_were_looked_at() {
+    fn waiting_thread_wakes_for_the_times_that_it_compared_with() {
         let began = Instant::now();
         let moments = [40, 20].map(|ms| began + Duration::from_millis(ms));
-        for (look, is_late) in [(is_past as fn(_) -> _, false), (is_overdue, true)] {
+        for (compare, is_late) in [(is_past as fn(_) -> _, false), (is_overdue, true)] {
             let mut passed = Vec::new();
             let waited = wait(|_| {
                 for moment in moments {
-                    if look(moment) && !passed.contains(&moment) {
+                    if compare(moment) && !passed.contains(&moment) {
                         assert!(moment <= Instant::now());
                         passed.push(moment);
                     }
@@ -149,7 +150,10 @@ mod tests {
             });
             assert_eq!(waited.is_late, is_late);
         }
-        assert!(!is_past(began) && !is_overdue(began), "where there is another to look after it");
+        assert!(
+            !is_past(began) && !is_overdue(began),
+            "a thread that drives leaves its timers to the runtime"
+        );
         assert!(block_on(poll_fn(|_| Poll::Ready(is_past(began)))));
     }
 }

@@ -19,8 +19,8 @@ const TRUSTED_US: u64 = 1_000;
 const PAIRED_NS: u64 = 1_000;
 
 /// The process-wide clock.
-pub(crate) fn counted() -> &'static Counted {
-    static CLOCK: LazyLock<Counted> = LazyLock::new(Counted::default);
+pub(crate) fn counter_clock() -> &'static CounterClock {
+    static CLOCK: LazyLock<CounterClock> = LazyLock::new(CounterClock::default);
     &CLOCK
 }
 
@@ -38,18 +38,18 @@ pub(crate) fn coarse_now_us() -> u64 {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn coarse_now_us() -> u64 {
-    counted().now_us()
+    counter_clock().now_us()
 }
 
 /// The operating system's time, in nanoseconds since the Unix epoch.
-fn asked_ns() -> u64 {
+fn system_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The last answer of the system clock, and the counter's value at that moment.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CounterClock {
     counter: quanta::Clock,
     /// Microseconds per `2^32` counts: one multiplication turns counts into microseconds and `2^32`ths of one.
     scale: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Counted {
     at_count: AtomicU64,
 }
 
-impl Default for Counted {
+impl Default for CounterClock {
     fn default() -> Self {
         let counter = quanta::Clock::new();
         // A counter of 1 GHz makes this 2^32 / 1000. A counter below 1 MHz is not used.
@@ -81,7 +81,7 @@ impl Default for Counted {
     }
 }
 
-impl Counted {
+impl CounterClock {
     /// Microseconds since the Unix epoch; a clock before the epoch shows the epoch.
     #[inline]
     pub(crate) fn now_us(&self) -> u64 {
@@ -97,18 +97,18 @@ impl Counted {
         if whole && passed < self.trusted && at_count > 0 {
             at_us + ((at_fraction + passed * self.scale) >> 32)
         } else {
-            self.ask(version)
+            self.resynchronize(version)
         }
     }
 
     /// Calls the system clock and stores its answer, unless another thread is storing one or this thread was interrupted.
     #[cold]
-    fn ask(&self, version: u64) -> u64 {
+    fn resynchronize(&self, version: u64) -> u64 {
         let even = version & !1;
         let noting =
             self.version.compare_exchange(even, even + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let before = self.counter.raw();
-        let now_ns = asked_ns();
+        let now_ns = system_ns();
         let count = self.counter.raw();
         let micros = (now_ns / 1_000).min(MAX_US);
         if noting {
@@ -131,21 +131,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_shows_the_time_of_the_system() {
+    fn counter_clock_shows_the_time_of_the_system() {
         for _ in 0..100_000 {
-            let (before, shown, after) = (asked_ns() / 1_000, counted().now_us(), asked_ns() / 1_000);
+            let (before, shown, after) = (system_ns() / 1_000, counter_clock().now_us(), system_ns() / 1_000);
             assert!((before - 2..=after + 2).contains(&shown), "{before} {shown} {after}");
         }
     }
 
     #[test]
-    fn threads_see_it_go_on_together() {
+    fn counter_clock_advances_for_all_threads_together() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let mut last = counted().now_us();
+                    let mut last = counter_clock().now_us();
                     for _ in 0..100_000 {
-                        let now = counted().now_us();
+                        let now = counter_clock().now_us();
                         assert!(now + 2 >= last, "{last} {now}");
                         last = now;
                     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_coarse_clock_is_a_tick_behind_at_most() {
-        let (coarse, fine) = (coarse_now_us(), counted().now_us());
+        let (coarse, fine) = (coarse_now_us(), counter_clock().now_us());
         assert!(fine > 1_700_000_000_000_000);
         assert!(fine.abs_diff(coarse) < 1_000_000, "{coarse} {fine}");
     }
