@@ -1,7 +1,7 @@
 //! What a store is: where the states live and the transition is applied to them in one piece.
 //!
-//! A store is told the policies by their ids and answers with a decision and the units that it spent, as of its own
-//! clock. The memory store and the local one answer at once; a store behind a network has to be waited for, by a task or by a thread.
+//! The limiter registers policies by their ids, and the store answers requests with a decision and the units that it spent,
+//! as of its own clock. The memory store and the shared-file store answer at once; for Redis a task or a thread waits.
 
 pub(crate) mod duration;
 pub(crate) mod finding;
@@ -67,13 +67,12 @@ impl Store {
     /// Asks several requests, each for itself and in order, that travel together.
     pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
-            Self::Memory(store) => Ok(requests.iter().map(|request| store.answer(*request)).collect()),
-            Self::Local(store) => requests.iter().map(|request| store.answer(*request)).collect(),
             Self::Redis(store) => store.ask_many(requests).await,
+            _ => self.answer_many_here(requests),
         }
     }
 
-    /// [`ask`](Self::ask) for a thread that waits.
+    /// [`ask`](Self::ask) for a blocking caller.
     pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
             Self::Memory(store) => Ok(store.answer(request)),
@@ -82,13 +81,16 @@ impl Store {
         }
     }
 
-    /// [`ask_many`](Self::ask_many) for a thread that waits.
+    /// [`ask_many`](Self::ask_many) for a blocking caller.
     pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
-            Self::Memory(store) => Ok(requests.iter().map(|request| store.answer(*request)).collect()),
-            Self::Local(store) => requests.iter().map(|request| store.answer(*request)).collect(),
             Self::Redis(store) => store.ask_many_blocking(requests),
+            _ => self.answer_many_here(requests),
         }
+    }
+
+    fn answer_many_here(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
+        requests.iter().filter_map(|request| self.answer_here(*request)).collect()
     }
 
     /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited.
@@ -110,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Whether it answers without waiting for anybody else.
+    /// Whether it answers without waiting for another process.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Local(_))
     }
@@ -135,7 +137,7 @@ impl Store {
         }
     }
 
-    /// How long after the first decision it is looked at, if it is.
+    /// How long after the first decision the doctor examines the store, if it does.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
@@ -143,7 +145,7 @@ impl Store {
         }
     }
 
-    /// What looks at it by itself, where there is something to look at and no other limiter has that done.
+    /// The doctor that examines the store unasked; `None` without one, and where another limiter has started it.
     pub(crate) fn doctor_for_all(&self) -> Option<DoctorForAll> {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
@@ -151,7 +153,7 @@ impl Store {
         }
     }
 
-    /// Lets go of all that it holds, and ends what waits for its answer. Nothing new is asked from then on.
+    /// Releases all resources and ends the pending operations. The limiter asks nothing from then on.
     pub(crate) fn close(&self) {
         match self {
             Self::Memory(store) => store.clear(),
@@ -164,7 +166,7 @@ impl Store {
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         match self {
             Self::Memory(_) | Self::Local(_) => {
-                // A timer is all that it may need.
+                // The future may need a timer and nothing else.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.map_err(|error| no_resources("timer", &error))?;
                 Ok(runtime.block_on(future))
