@@ -5,12 +5,9 @@ pub mod blocking;
 mod builder;
 pub(crate) mod call;
 mod cancellation;
-pub(crate) mod check_all;
 pub(crate) mod completion;
-mod deadline;
 pub(crate) mod degradation_watch;
 pub(crate) mod event;
-pub(crate) mod interruption;
 pub(crate) mod operations;
 mod registry;
 pub(crate) mod wait_queue;
@@ -98,7 +95,10 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        self.shared().check_many(requests).await
+        let shared = self.shared();
+        let (cached, asked) = shared.ask_caches(requests);
+        let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many(&asked).await };
+        shared.decisions(cached, answers)
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; [`Usage::taken`] is how much that is.
@@ -133,34 +133,6 @@ impl Limiter {
     /// See [`Limiter`].
     pub async fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
         Ok(usage(self.shared().ask(Action::Reset, request.into()).await?))
-    }
-
-    /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. If the timeout cannot be met,
-    /// it returns a denial at once and spends nothing.
-    ///
-    /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a
-    /// `check` does not queue. Between limiters that share a store, in one process or in several, the order is random:
-    /// each waits a random time of at most 1 ms beyond the time at which units come, and the first one to ask gets them.
-    /// No waiter polls: it sleeps until its request can be admitted, or until this limiter refunds, resets or changes the
-    /// policy. A future that is not polled any more keeps its place, and the callers behind it wait.
-    ///
-    /// A dropped future leaves the queue. Units that the store has spent for it, because the check was in progress or a
-    /// leaky bucket's delay had not passed, are refunded once: at once in a store of this process or host, and in the
-    /// background with Redis, after the answer to the check has arrived. They stay spent when that answer does not come
-    /// before the deadline, when the refund fails, or when the process ends or the limiter is closed first.
-    ///
-    /// # Errors
-    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when it has to wait by the system
-    /// clock outside of a tokio runtime.
-    ///
-    /// # Panics
-    /// When it has to wait in a tokio runtime whose time driver is not enabled.
-    pub async fn acquire<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        timeout: Duration,
-    ) -> Result<Decision, Error> {
-        self.acquire_unless_closed(request.into(), timeout).await
     }
 
     /// Registers a policy, or changes the numbers of the policy with the same name. Every quota whose algorithm, period,
@@ -199,7 +171,8 @@ impl Limiter {
     /// is named where there are several, or the scope is not 1 to 256 bytes; [`Closed`](crate::ErrorKind::Closed) after
     /// [`close`](Self::close).
     pub fn policy_for(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
-        self.shared().policy_for(policy, scope)
+        let shared = self.shared();
+        shared.registry.policy_for(policy, scope, &shared.store)
     }
 
     /// All policies, in the order in which they were registered, including those made of quotas in requests.
@@ -305,13 +278,11 @@ impl Limiter {
         let shared = self.shared();
         shared.registry.check_open()?;
         match &shared.store {
-            Store::Memory(_) => {
-                Err(Error::invalid_argument("the memory store has no credentials: only one elsewhere has"))
-            }
-            Store::Local(_) => {
-                Err(Error::invalid_argument("the local store has no credentials: only one elsewhere has"))
-            }
             Store::Redis(store) => store.set_credentials(username, password),
+            store => Err(Error::invalid_argument(format!(
+                "the {} store has no credentials: only a Redis store has",
+                name_of(store)
+            ))),
         }
     }
 
@@ -348,25 +319,27 @@ impl Drop for Limiter {
 /// `Debug` shows no keys: they may be secrets or people's names.
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let store = match &self.shared().store {
-            Store::Memory(_) => "memory",
-            Store::Local(_) => "local",
-            Store::Redis(_) => "redis",
-        };
         f.debug_struct("Limiter")
-            .field("store", &store)
+            .field("store", &name_of(&self.shared().store))
             .field("policies", &self.policies())
             .finish_non_exhaustive()
     }
 }
 
+fn name_of(store: &Store) -> &'static str {
+    match store {
+        Store::Memory(_) => "memory",
+        Store::Local(_) => "local",
+        Store::Redis(_) => "redis",
+    }
+}
+
 /// Fails outside of a tokio runtime; the message names the operation.
 fn in_tokio(operation: &str) -> Result<(), Error> {
-    match tokio::runtime::Handle::try_current() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Error::invalid_argument(format!(
+    tokio::runtime::Handle::try_current().map(drop).map_err(|_| {
+        Error::invalid_argument(format!(
             "{operation} has to wait and there is no tokio runtime here: call it from one, or use \
              polylimit::blocking::Limiter"
-        ))),
-    }
+        ))
+    })
 }

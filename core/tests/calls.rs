@@ -154,7 +154,7 @@ fn call_abandoned_after_admission_returns_its_units() {
 /// Waits for the answer to a call.
 fn answer_of(completions: &Completions<u32>, limiter: &Limiter, call: &Call<'_>) -> Result<Answer, Error> {
     const TAG: u32 = u32::MAX;
-    let mut answer = completions.submit(limiter, call, TAG);
+    let mut answer = limiter.try_call(call).or_else(|| completions.submit(limiter, call, TAG));
     let start = Instant::now();
     loop {
         if let Some(answer) = answer {
@@ -308,13 +308,13 @@ fn next_answers(completions: &Completions<u32>, woken: &Receiver<()>) -> Vec<(u3
 }
 
 #[test]
-fn held_calls_are_started_together() {
+fn deferred_calls_are_started_together() {
     let clock = clock();
     let limiter = limiter(&clock);
     let (completions, woken) = completions();
     let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(90));
-    // A call that needs no wait is answered at once.
-    assert!(completions.defer(&limiter, &Call::Check(Request::new("user")), 0).is_some());
+    // A call that needs no wait is answered without completions.
+    assert!(limiter.try_call(&Call::Check(Request::new("user"))).is_some());
     for tag in 1..3 {
         assert_eq!(completions.defer(&limiter, &acquire, tag), None);
     }
@@ -338,14 +338,14 @@ fn held_calls_are_started_together() {
 }
 
 #[test]
-fn held_calls_are_answered_when_the_limiter_is_closed() {
+fn deferred_calls_are_answered_when_the_limiter_is_closed() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}?deadline=60s", silent.local_addr().unwrap());
     let limiter =
         || Limiter::builder().store(&url).policy(Policy::parse("api", "2/minute").unwrap()).build().unwrap();
     let (completions, woken) = completions();
     let check = Call::Check(Request::new("user"));
-    // The limiter is closed after the start of a call, and before it. A held call is dropped.
+    // The limiter is closed after the start of a call, and before it. A deferred call is dropped.
     let started = limiter();
     assert!(completions.defer(&started, &check, 1).is_none());
     completions.flush();

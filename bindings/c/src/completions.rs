@@ -42,6 +42,12 @@ impl polylimit_completions {
         }
         Ok(self.undrained.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Answers a call at once where that needs no waiting, and otherwise submits it.
+    fn call(&self, limiter: &polylimit_limiter, call: &Call<'_>, tag: u64) -> Option<Result<Answer, Error>> {
+        let limiter = limiter.limiter.asynchronous();
+        limiter.try_call(call).or_else(|| self.completions.submit(limiter, call, tag))
+    }
 }
 
 /// Opens completions. Freed by polylimit_completions_free.
@@ -103,7 +109,7 @@ pub unsafe extern "C" fn polylimit_completions_submit(
         };
         // SAFETY: the caller guarantees a key and a text, or NULL.
         let call = unsafe { request.call() }?;
-        match completions.completions.submit(limiter.limiter.asynchronous(), &call, tag) {
+        match completions.call(limiter, &call, tag) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
                 // SAFETY: it is the only element of the array, and any bytes are valid in its fields.
@@ -148,7 +154,7 @@ pub unsafe extern "C" fn polylimit_completions_submit_together(
             return Err(Failure::invalid("there are no requests: at least one is needed".to_owned()));
         }
         let call = Call::CheckTogether(&requests);
-        match completions.completions.submit(limiter.limiter.asynchronous(), &call, tag) {
+        match completions.call(limiter, &call, tag) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
                 // SAFETY: the array has that many elements.

@@ -203,7 +203,7 @@ impl GuardResult {
         let policy = guard.policy.clone().map(PolicyArgument::Quota);
         let request = OwnedRequest { key: Key::Owned(self.key.as_bytes().into()), policy, cost: guard.cost };
         let call = Box::new(OwnedCall::OneKey(Operation::Check, request));
-        operation_type::create(py, State::NotStarted(guard.async_limiter.clone_ref(py), call))
+        operation_type::create(py, State::Tried(guard.async_limiter.clone_ref(py), call))
     }
 
     /// Keeps the decision of the store.

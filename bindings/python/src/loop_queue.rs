@@ -66,7 +66,7 @@ fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 impl LoopQueue {
-    /// Starts a call for the loop that runs on this thread.
+    /// Starts a call that `try_call` did not answer, for the loop that runs on this thread.
     pub(crate) fn submit(
         py: Python<'_>,
         limiter: &Limiter,

@@ -22,6 +22,8 @@ pub(crate) enum State {
     /// Not started, with the most frequent arguments in a form that allocates nothing.
     Fast(FastOperation),
     NotStarted(Py<PyAsyncLimiter>, Box<OwnedCall>),
+    /// Not started, and `try_call` has found that it has to wait.
+    Tried(Py<PyAsyncLimiter>, Box<OwnedCall>),
     /// The result is known before the operation is awaited.
     Ready(Py<PyAny>),
     Waiting(Py<OperationFuture>),
@@ -79,34 +81,39 @@ pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
 }
 
 fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResult<Step> {
-    let future = match current {
-        State::Fast(fast) => match fast.with(|limiter, call| LoopQueue::submit(py, limiter, call, false))? {
-            Submission::Known(result) => return Ok(Step::Return(result)),
-            Submission::Pending(future) => future,
-        },
-        State::NotStarted(limiter, call) => match start(py, &limiter, &call)? {
-            Submission::Known(result) => return Ok(Step::Return(result)),
-            Submission::Pending(future) => future,
-        },
+    let submission = match current {
+        State::Fast(fast) => fast.with(|limiter, call| LoopQueue::submit(py, limiter, call, false))?,
+        State::NotStarted(limiter, call) => start(py, &limiter, &call, false)?,
+        State::Tried(limiter, call) => start(py, &limiter, &call, true)?,
         State::Waiting(future) => match future.get().take(py) {
-            Some(result) => return result.map(Step::Return),
-            None => future,
+            Some(result) => Submission::Known(result?),
+            None => Submission::Pending(future),
         },
-        State::Ready(result) => return Ok(Step::Return(result)),
+        State::Ready(result) => Submission::Known(result),
         State::Finished => {
             return Err(PyRuntimeError::new_err("cannot reuse an operation that was awaited already"));
         }
+    };
+    let future = match submission {
+        Submission::Known(result) => return Ok(Step::Return(result)),
+        Submission::Pending(future) => future,
     };
     let yielded = future.clone_ref(py).into_any();
     state.set(State::Waiting(future));
     Ok(Step::Yield(yielded))
 }
 
-/// Decides at once where the store allows it, and otherwise submits the call to the queue of the running loop.
-fn start(py: Python<'_>, limiter: &Py<PyAsyncLimiter>, owned: &OwnedCall) -> PyResult<Submission> {
+/// Decides at once where the store allows it, unless that was tried, and otherwise submits the call to the queue of the running
+/// loop.
+fn start(
+    py: Python<'_>,
+    limiter: &Py<PyAsyncLimiter>,
+    owned: &OwnedCall,
+    is_tried: bool,
+) -> PyResult<Submission> {
     let limiter = limiter.get().core();
     owned.with(|call| {
-        if let Some(answer) = call_core(py, || Ok(limiter.try_call(call)))? {
+        if !is_tried && let Some(answer) = call_core(py, || Ok(limiter.try_call(call)))? {
             return answer_to_python(py, answer, owned.return_exceptions()).map(Submission::Known);
         }
         LoopQueue::submit(py, limiter, call, owned.return_exceptions())
@@ -121,7 +128,7 @@ pub(crate) fn throw(
 ) -> PyResult<Py<PyAny>> {
     match state.replace(State::Finished) {
         State::Waiting(future) => LoopQueue::abandon(py, &future),
-        State::Fast(_) | State::NotStarted(..) | State::Ready(_) | State::Finished => {}
+        State::Fast(_) | State::NotStarted(..) | State::Tried(..) | State::Ready(_) | State::Finished => {}
     }
     Err(exception_of(exception)?)
 }
@@ -148,7 +155,7 @@ fn exception_of(arguments: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
 
 /// Warns about an operation that is freed without having been awaited, as Python does for a coroutine.
 pub(crate) fn warn_if_not_awaited(state: State, py: Python<'_>) {
-    if !matches!(state, State::Fast(_) | State::NotStarted(..)) {
+    if !matches!(state, State::Fast(_) | State::NotStarted(..) | State::Tried(..)) {
         return;
     }
     // An exception may be set while the object is freed; it is restored afterwards.

@@ -253,7 +253,7 @@ unsafe extern "C" fn traverse(
         match &*state(this).as_ptr() {
             State::Waiting(future) => visit(future.as_ptr(), argument),
             State::Ready(object) => visit(object.as_ptr(), argument),
-            State::Fast(_) | State::NotStarted(..) | State::Finished => 0,
+            State::Fast(_) | State::NotStarted(..) | State::Tried(..) | State::Finished => 0,
         }
     }
 }

@@ -44,7 +44,7 @@ impl PendingCall {
         let (wake, woken) = channel();
         // Sending fails only when this call has been dropped.
         let completions = Completions::new(move || _ = wake.send(()));
-        let answered = completions.submit(limiter, call, ());
+        let answered = limiter.try_call(call).or_else(|| completions.submit(limiter, call, ()));
         let state = Mutex::new(State { woken, answered });
         Self { limiter: limiter.clone(), completions, state, acquired: None }
     }

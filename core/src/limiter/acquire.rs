@@ -5,68 +5,91 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::error::Error;
-use crate::limiter::cancellation::{Admission, ask_to_the_end};
-use crate::limiter::deadline::Deadline;
-use crate::limiter::{CHECK, Limiter, Shared};
+use crate::limiter::cancellation::Admission;
+use crate::limiter::{CHECK, Limiter, Shared, in_tokio};
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
+use crate::runtime::backoff::part_of;
+use crate::runtime::clock::{Clock, ManualClock};
+use crate::runtime::monotonic;
+use crate::runtime::sleep::{sleep, sleep_until};
 use crate::store::request::{Action, StoreRequest};
+use crate::units::micros;
+
+/// The longest timeout; longer ones are cut to these 100 years.
+const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
+const PEEK: Action = Action::Apply(Operation::Peek);
 
 impl Limiter {
-    pub(crate) async fn acquire_unless_closed(
+    /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. If the timeout cannot be met,
+    /// it returns a denial at once and spends nothing.
+    ///
+    /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a
+    /// `check` does not queue. Between limiters that share a store, in one process or in several, the order is random:
+    /// each waits a random time of at most 1 ms beyond the time at which units come, and the first one to ask gets them.
+    /// No waiter polls: it sleeps until its request can be admitted, or until this limiter refunds, resets or changes the
+    /// policy. A future that is not polled any more keeps its place, and the callers behind it wait.
+    ///
+    /// A dropped future leaves the queue. Units that the store has spent for it, because the check was in progress or a
+    /// leaky bucket's delay had not passed, are refunded once: at once in a store of this process or host, and in the
+    /// background with Redis, after the answer to the check has arrived. They stay spent when that answer does not come
+    /// before the deadline, when the refund fails, or when the process ends or the limiter is closed first.
+    ///
+    /// # Errors
+    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when it has to wait by the system
+    /// clock outside of a tokio runtime.
+    ///
+    /// # Panics
+    /// When it has to wait in a tokio runtime whose time driver is not enabled.
+    pub async fn acquire<'a>(
         &self,
-        request: Request<'_>,
+        request: impl Into<Request<'a>>,
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
-        shared.closing.unless_closed(shared.acquire_while_open(self, request, timeout)).await
+        shared.closing.unless_closed(self.acquire_while_open(request.into(), timeout)).await
     }
-}
 
-/// `limiter` is the limiter that owns this `Shared`; work that outlives the caller needs a clone of it.
-impl Shared {
-    async fn acquire_while_open(
-        &self,
-        limiter: &Limiter,
-        request: Request<'_>,
-        timeout: Duration,
-    ) -> Result<Decision, Error> {
-        let request = self.request(CHECK, request)?;
+    async fn acquire_while_open(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
+        let shared = self.shared();
+        let request = shared.request(CHECK, request)?;
         if request.cost == 0 {
             // A cost of 0 is always allowed, so the caller does not queue.
-            return Ok(self.ask_store(request).await?.0);
+            return Ok(shared.ask_store(request).await?.0);
         }
-        let deadline = Deadline::after(timeout, self.clock());
-        let decision = self.acquire_in_line(limiter, request, &deadline).await?;
+        let deadline = Deadline::after(timeout, shared.store.clock());
+        let decision = self.acquire_in_queue(shared, request, &deadline).await?;
         // A caller that is admitted to a leaky bucket waits out its delay after it has left the queue.
         if decision.delay_us() > 0 {
-            let admission = Admission::new(limiter, request, &decision);
+            let admission = Admission::new(self, request, &decision);
             deadline.sleep(decision.delay_us()).await;
             admission.keep();
         }
         Ok(decision)
     }
 
-    async fn acquire_in_line(
+    async fn acquire_in_queue(
         &self,
-        limiter: &Limiter,
+        shared: &Shared,
         request: StoreRequest<'_>,
         deadline: &Deadline,
     ) -> Result<Decision, Error> {
-        let place = self.wait_queues.join(request.id, request.key, request.cost);
-        let ahead = place.units_ahead();
+        let waiter = shared.wait_queues.join(request.id, request.key, request.cost);
+        let ahead = waiter.units_ahead;
         let turn = {
-            let mut turn = pin!(place.turn());
+            let mut turn = pin!(waiter.queue.turn.lock());
             // The first poll joins the lock's queue: callers that arrive later get their turn later.
             match poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
                 Poll::Ready(turn) => Some(turn),
                 Poll::Pending => {
                     if ahead > 0 {
-                        let denied = self.denied_behind(request, ahead).await?;
+                        let denied = shared.denied_behind(request, ahead).await?;
                         if denied.wait_us > deadline.left_us() {
                             return Ok(denied);
                         }
@@ -80,22 +103,22 @@ impl Shared {
                 }
             }
         };
-        let Some(_turn) = turn else { return self.denied_behind(request, ahead).await };
+        let Some(_turn) = turn else { return shared.denied_behind(request, ahead).await };
         loop {
-            self.registry.check_open()?;
+            shared.registry.check_open()?;
             let left_us = deadline.left_us();
-            if let Some(denied) = self.denied_turn(request, deadline, left_us).await? {
+            if let Some(denied) = shared.denied_turn(request, deadline, left_us).await? {
                 return Ok(denied);
             }
-            let (decision, _) = match self.store.ask_caches(request) {
+            let (decision, _) = match shared.store.ask_caches(request) {
                 Some(answer) => answer,
-                None => ask_to_the_end(limiter, request).await?,
+                None => self.ask_uncancelled(request).await?,
             };
             if decision.delay_us() > left_us {
                 // Another process was faster: the units are refunded, and the next round denies the request because its
                 // turn would come too late.
                 let refund = StoreRequest { action: Action::Apply(Operation::Refund), ..request };
-                let _ = ask_to_the_end(limiter, refund).await?;
+                let _ = self.ask_uncancelled(refund).await?;
                 continue;
             }
             if decision.allowed || decision.wait_us > left_us {
@@ -105,14 +128,16 @@ impl Shared {
             // Other processes wait for the same microsecond, and timers round it up in the same way each time. Without a
             // random part, one process would always come first.
             let spread_us =
-                if self.store.is_shared() { deadline.spread_us(left_us - decision.wait_us) } else { 0 };
+                if shared.store.is_shared() { deadline.spread_us(left_us - decision.wait_us) } else { 0 };
             tokio::select! {
                 () = deadline.sleep(decision.wait_us + spread_us) => {}
-                () = place.recheck() => {}
+                () = waiter.queue.recheck.notified() => {}
             }
         }
     }
+}
 
+impl Shared {
     /// The denial when the request's turn in a leaky bucket would come after the deadline. Waiting does not help: the
     /// queue drains no faster than the caller's time runs out.
     async fn denied_turn(
@@ -157,8 +182,6 @@ impl Shared {
     }
 }
 
-const PEEK: Action = Action::Apply(Operation::Peek);
-
 /// A time from now before which `units` cannot all be admitted. `fitting` is the decision on as many of them as can be
 /// spent at once.
 fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
@@ -176,4 +199,64 @@ fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
         is_more.then(|| view.reset_after_us.saturating_add(quota.least_span_us(units)))
     });
     refilled_us.max().unwrap_or(0).max(fitting_after_us)
+}
+
+/// When a caller stops waiting. With the system clock this is monotonic time, so that a step of the system clock makes no
+/// caller wait longer.
+enum Deadline {
+    Monotonic(Instant),
+    Manual(ManualClock, u64),
+}
+
+impl Deadline {
+    fn after(timeout: Duration, clock: &Clock) -> Self {
+        let timeout = timeout.min(MAX_WAIT);
+        match clock.manual() {
+            None => Self::Monotonic((monotonic::now() + timeout).into()),
+            Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
+        }
+    }
+
+    /// The time until the deadline, in microseconds.
+    fn left_us(&self) -> u64 {
+        match self {
+            Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now().into())),
+            Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
+        }
+    }
+
+    /// A random wait that keeps callers of several processes apart: at most 1 ms and at most `most_us`; 0 with a manual
+    /// clock.
+    fn spread_us(&self, most_us: u64) -> u64 {
+        const SPREAD_US: u64 = 1_000;
+        match self {
+            Self::Monotonic(_) => micros(part_of(Duration::from_micros(most_us.min(SPREAD_US)))),
+            Self::Manual(..) => 0,
+        }
+    }
+
+    /// Waits until the deadline passes.
+    async fn reached(&self) {
+        match self {
+            Self::Monotonic(at) => sleep_until(*at).await,
+            Self::Manual(clock, at_us) => clock.reached(*at_us).await,
+        }
+    }
+
+    /// Waits for a duration in microseconds, by the same clock.
+    async fn sleep(&self, for_us: u64) {
+        match self {
+            Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
+            // A wait beyond what the clock can show never ends.
+            Self::Manual(clock, _) => clock.reached(clock.now_us().saturating_add(for_us)).await,
+        }
+    }
+
+    /// Whether this caller can wait: with the system clock it needs tokio's timer.
+    fn can_wait(&self) -> Result<(), Error> {
+        match self {
+            Self::Monotonic(_) => in_tokio("acquire"),
+            Self::Manual(..) => Ok(()),
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::error::{Error, ErrorKind};
 use crate::limiter::{Limiter as AsyncLimiter, usage};
 use crate::rules::decision::{Decision, Usage};
@@ -32,15 +34,11 @@ pub struct Limiter {
 impl AsyncLimiter {
     /// The blocking limiter, which shares everything with this one.
     pub fn blocking(&self) -> Limiter {
-        Limiter::new(self.clone())
+        Limiter { limiter: self.clone() }
     }
 }
 
 impl Limiter {
-    pub(crate) fn new(limiter: AsyncLimiter) -> Self {
-        Self { limiter }
-    }
-
     /// The asynchronous limiter, which shares everything with this one and also has the methods that never wait, such as
     /// those for policies.
     pub fn asynchronous(&self) -> &AsyncLimiter {
@@ -60,14 +58,6 @@ impl Limiter {
         self.limiter.shared().check_blocking(request.into())
     }
 
-    /// See [`Limiter::peek`](AsyncLimiter::peek).
-    ///
-    /// # Errors
-    /// See [`Limiter`](AsyncLimiter).
-    pub fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        Ok(self.limiter.shared().ask_blocking(Action::Apply(Operation::Peek), request.into())?.0)
-    }
-
     /// See [`Limiter::check_many`](AsyncLimiter::check_many).
     ///
     /// # Errors
@@ -79,38 +69,6 @@ impl Limiter {
         self.limiter.shared().check_many_blocking(requests)
     }
 
-    /// See [`Limiter::take`](AsyncLimiter::take).
-    ///
-    /// # Errors
-    /// See [`Limiter`](AsyncLimiter).
-    pub fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Take), request.into())?))
-    }
-
-    /// See [`Limiter::charge`](AsyncLimiter::charge).
-    ///
-    /// # Errors
-    /// See [`Limiter`](AsyncLimiter).
-    pub fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Charge), request.into())?))
-    }
-
-    /// See [`Limiter::refund`](AsyncLimiter::refund).
-    ///
-    /// # Errors
-    /// See [`Limiter`](AsyncLimiter).
-    pub fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.limiter.shared().ask_blocking(Action::Apply(Operation::Refund), request.into())?))
-    }
-
-    /// See [`Limiter::reset`](AsyncLimiter::reset).
-    ///
-    /// # Errors
-    /// See [`Limiter`](AsyncLimiter).
-    pub fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.limiter.shared().ask_blocking(Action::Reset, request.into())?))
-    }
-
     /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, also when it is called in
     /// an asynchronous context.
     ///
@@ -118,7 +76,7 @@ impl Limiter {
     /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the operating system refuses
     /// a timer, a thread or a descriptor.
     pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
-        self.block_on(self.limiter.acquire_unless_closed(request.into(), timeout))?
+        self.block_on(self.limiter.acquire(request.into(), timeout))?
     }
 
     /// See [`Limiter::ready`](AsyncLimiter::ready).
@@ -139,9 +97,9 @@ impl Limiter {
     }
 
     /// Blocks on a future that may need a timer.
-    fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
+    pub(crate) fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
         let store = self.limiter.shared().store();
-        if tokio::runtime::Handle::try_current().is_err() {
+        if Handle::try_current().is_err() {
             return store.block_on(future);
         }
         // A thread inside a runtime must not drive another one, so a new thread drives it.
@@ -153,4 +111,29 @@ impl Limiter {
             waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "waiting panicked")))
         })
     }
+}
+
+/// The operations that differ only in their action.
+macro_rules! operations {
+    ($($name:ident($action:expr) -> $answer:ident = $read:expr;)*) => {
+        impl Limiter {
+            $(
+                #[doc = concat!("See [`Limiter::", stringify!($name), "`](AsyncLimiter::", stringify!($name), ").")]
+                ///
+                /// # Errors
+                /// See [`Limiter`](AsyncLimiter).
+                pub fn $name<'a>(&self, request: impl Into<Request<'a>>) -> Result<$answer, Error> {
+                    self.limiter.shared().ask_blocking($action, request.into()).map($read)
+                }
+            )*
+        }
+    };
+}
+
+operations! {
+    peek(Action::Apply(Operation::Peek)) -> Decision = |(decision, _)| decision;
+    take(Action::Apply(Operation::Take)) -> Usage = usage;
+    charge(Action::Apply(Operation::Charge)) -> Usage = usage;
+    refund(Action::Apply(Operation::Refund)) -> Usage = usage;
+    reset(Action::Reset) -> Usage = usage;
 }

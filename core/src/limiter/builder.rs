@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, excerpt};
+use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::event::{DegradedEvent, Hook};
 use crate::limiter::{Limiter, Shared};
 use crate::rules::policy::Policy;
@@ -20,16 +21,17 @@ use crate::store::suggestion::Suggestion;
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
 /// given as text, since it may be a secret.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use = "a builder makes a limiter only when `build` is called"]
 pub struct LimiterBuilder {
     policies: Vec<Policy>,
     outages: Vec<(Box<str>, Outage)>,
     leases: Vec<(Box<str>, Lease)>,
-    store: Result<Place, Error>,
+    /// [`Place::Memory`] unless the caller names a store.
+    store: Option<Result<Place, Error>>,
     local_size: Option<u64>,
     clock: Clock,
-    max_keys: usize,
+    max_keys: Option<usize>,
     hook: Option<Hook>,
     /// Names and values, as text.
     options: Vec<(Box<str>, Box<str>)>,
@@ -55,20 +57,27 @@ enum Place {
 }
 
 impl Place {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Local(_) => "local",
+            Self::Redis(_) => "redis",
+        }
+    }
+
     /// Sets an option of the store by its name.
     fn set(self, name: &str, text: &str) -> Result<Self, Error> {
-        let (this, needed) = match self {
+        match self {
             Self::Redis(options) => return Ok(Self::Redis(Box::new(options.set(name, text)?))),
             Self::Local(options) if name == LOCAL_SIZE.name => {
                 return Ok(Self::Local(options.sized_by(text)?));
             }
-            Self::Local(_) => ("local", "a Redis"),
-            Self::Memory if name == LOCAL_SIZE.name => ("memory", "a local"),
-            Self::Memory => ("memory", "a Redis"),
-        };
+            Self::Local(_) | Self::Memory => {}
+        }
+        let (this, needed) = (self.name(), if name == LOCAL_SIZE.name { "local" } else { "Redis" });
         let known = LimiterBuilder::options();
         Err(Error::invalid_argument(if known.iter().any(|option| option.name == name) {
-            format!("option {name} is for {needed} store, and this is the {this} store: leave it out")
+            format!("option {name} is for a {needed} store, and this is the {this} store: leave it out")
         } else if let Some(ours) = Suggestion::for_option(name) {
             format!("option {} is not known: {ours}", excerpt(name))
         } else {
@@ -77,16 +86,25 @@ impl Place {
         }))
     }
 
-    /// Refuses a per-policy setting that only the Redis store uses.
-    fn has_use_for(&self, what: &str, policy: &str) -> Result<(), Error> {
-        let store = match self {
-            Self::Redis(_) => return Ok(()),
-            Self::Local(_) => "local",
-            Self::Memory => "memory",
-        };
+    /// The policy that has a setting which only the Redis store uses.
+    fn policy<'a>(
+        &self,
+        policies: &'a [Policy],
+        name: &str,
+        what: &str,
+        given: &dyn fmt::Display,
+    ) -> Result<&'a Policy, Error> {
+        let (read, store) = (excerpt(name), self.name());
+        let policy = policies.iter().find(|policy| policy.name() == name).ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "{what} {given} is given for policy {read}, which there is not: name one that was added"
+            ))
+        })?;
+        if matches!(self, Self::Redis(_)) {
+            return Ok(policy);
+        }
         Err(Error::invalid_argument(format!(
-            "{what} is given for policy {}: it is for a Redis store, and this is the {store} store: leave it out",
-            excerpt(policy)
+            "{what} is given for policy {read}: it is for a Redis store, and this is the {store} store: leave it out"
         )))
     }
 }
@@ -109,21 +127,6 @@ const LOCAL_SIZE: StoreOption = StoreOption {
     secret: false,
 };
 
-/// The policy with the name `name`.
-fn named<'a>(
-    policies: &'a [Policy],
-    name: &str,
-    what: &str,
-    given: &dyn fmt::Display,
-) -> Result<&'a Policy, Error> {
-    policies.iter().find(|policy| policy.name() == name).ok_or_else(|| {
-        Error::invalid_argument(format!(
-            "{what} {given} is given for policy {}, which there is not: name one that was added",
-            excerpt(name)
-        ))
-    })
-}
-
 fn last_of<T: Copy>(given: &[(Box<str>, T)], policy: &str) -> Option<T> {
     given.iter().rfind(|(name, _)| **name == *policy).map(|(_, value)| *value)
 }
@@ -133,22 +136,6 @@ fn read_max_keys(text: &str) -> Result<usize, Error> {
     digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
         Error::invalid_argument(format!("max_keys is {}: allowed is a whole number from 1 up", excerpt(text)))
     })
-}
-
-impl Default for LimiterBuilder {
-    fn default() -> Self {
-        Self {
-            policies: Vec::new(),
-            outages: Vec::new(),
-            leases: Vec::new(),
-            store: Ok(Place::Memory),
-            local_size: None,
-            clock: Clock::default(),
-            max_keys: Self::DEFAULT_MAX_KEYS,
-            hook: None,
-            options: Vec::new(),
-        }
-    }
 }
 
 impl LimiterBuilder {
@@ -171,11 +158,11 @@ impl LimiterBuilder {
     ///
     /// [`build`](Self::build) reports a URL that cannot be used.
     pub fn store(mut self, url: &str) -> Self {
-        self.store = match url {
+        self.store = Some(match url {
             "memory:" => Ok(Place::Memory),
             _ if SharedFileOptions::is_local(url) => SharedFileOptions::parse(url).map(Place::Local),
             _ => RedisOptions::parse(url).map(|options| Place::Redis(Box::new(options))),
-        };
+        });
         self
     }
 
@@ -188,7 +175,7 @@ impl LimiterBuilder {
     /// Keeps the states in Redis.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, options: RedisOptions) -> Self {
-        self.store = Ok(Place::Redis(Box::new(options)));
+        self.store = Some(Ok(Place::Redis(Box::new(options))));
         self
     }
 
@@ -218,7 +205,7 @@ impl LimiterBuilder {
     /// state per policy, and their decisions are [degraded](crate::Degradation::StoreFull). With Redis, this bounds the
     /// keys that are followed for [`Outage::Fallback`].
     pub fn max_keys(mut self, max_keys: usize) -> Self {
-        self.max_keys = max_keys;
+        self.max_keys = Some(max_keys);
         self
     }
 
@@ -261,9 +248,10 @@ impl LimiterBuilder {
     /// lease is given for an unknown policy or for a store other than Redis, a policy cannot be leased, `max_keys` is 0,
     /// `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, mut outages, mut leases, store, local_size, clock, mut max_keys, hook, options } =
+        let Self { policies, mut outages, mut leases, store, local_size, clock, max_keys, hook, options } =
             self;
-        let mut place = store?;
+        let mut place = store.unwrap_or(Ok(Place::Memory))?;
+        let mut max_keys = max_keys.unwrap_or(Self::DEFAULT_MAX_KEYS);
         for (name, text) in &options {
             match name.split_once('.') {
                 Some(("outage", policy)) => outages.push((policy.into(), text.parse()?)),
@@ -276,12 +264,10 @@ impl LimiterBuilder {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
         }
         for (name, outage) in &outages {
-            named(&policies, name, "outage", outage)?;
-            place.has_use_for("outage", name)?;
+            place.policy(&policies, name, "outage", outage)?;
         }
         for (name, lease) in &leases {
-            Lease::check(named(&policies, name, "lease", lease)?)?;
-            place.has_use_for("lease", name)?;
+            Lease::check(place.policy(&policies, name, "lease", lease)?)?;
         }
         if local_size.is_some() && !matches!(place, Place::Local(_)) {
             return Err(Error::invalid_argument(
@@ -299,7 +285,8 @@ impl LimiterBuilder {
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
-        let shared = Shared::new(store, hook);
+        let watch = DegradationWatch::new(store.doctor_after(), hook);
+        let shared = Shared::new(store, watch);
         for policy in policies {
             if shared.registry.policy(policy.name()).is_some() {
                 return Err(Error::invalid_argument(format!(

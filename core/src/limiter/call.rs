@@ -1,15 +1,18 @@
 //! One operation as a value, so that a caller such as a binding passes all operations in the same way.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::error::Error;
-use crate::limiter::blocking;
-use crate::limiter::{CHECK, Limiter, usage};
+use crate::limiter::{CHECK, Limiter, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
+use crate::runtime::sleep::at_most;
 use crate::store::finding::Finding;
-use crate::store::request::Action;
+use crate::store::request::{Action, Answer as StoreAnswer};
 
 /// An operation of a [`Limiter`] with its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -57,51 +60,38 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The answer to an action on one key.
+    fn of(action: Action, answer: StoreAnswer) -> Self {
+        match action {
+            Action::Apply(Operation::Check | Operation::Peek) => Self::Decision(answer.0),
+            Action::Apply(_) | Action::Reset => Self::Usage(usage(answer)),
+        }
+    }
+
     fn of_each(decisions: Vec<Decision>) -> Self {
         Self::Decisions(decisions.into_iter().map(Ok).collect())
     }
 }
 
-/// The form of the answer to an action on one key.
-#[derive(Clone, Copy)]
-pub(crate) enum Form {
-    Decision,
-    Usage,
-}
-
-impl Form {
-    fn of(self, answer: crate::store::request::Answer) -> Answer {
-        match self {
-            Self::Decision => Answer::Decision(answer.0),
-            Self::Usage => Answer::Usage(usage(answer)),
-        }
-    }
-}
-
 impl<'a> Call<'a> {
     /// The action, if the call is an action on one key.
-    pub(crate) fn action(&self) -> Option<(Action, Request<'a>, Form)> {
-        let apply = Action::Apply;
+    fn action(&self) -> Option<(Action, Request<'a>)> {
         Some(match *self {
-            Self::Check(request) => (CHECK, request, Form::Decision),
-            Self::Peek(request) => (apply(Operation::Peek), request, Form::Decision),
-            Self::Take(request) => (apply(Operation::Take), request, Form::Usage),
-            Self::Charge(request) => (apply(Operation::Charge), request, Form::Usage),
-            Self::Refund(request) => (apply(Operation::Refund), request, Form::Usage),
-            Self::Reset(request) => (Action::Reset, request, Form::Usage),
-            Self::CheckMany(_)
-            | Self::CheckTogether(_)
-            | Self::Acquire(..)
-            | Self::Ready(_)
-            | Self::Doctor => return None,
+            Self::Check(request) => (CHECK, request),
+            Self::Peek(request) => (Action::Apply(Operation::Peek), request),
+            Self::Take(request) => (Action::Apply(Operation::Take), request),
+            Self::Charge(request) => (Action::Apply(Operation::Charge), request),
+            Self::Refund(request) => (Action::Apply(Operation::Refund), request),
+            Self::Reset(request) => (Action::Reset, request),
+            _ => return None,
         })
     }
 }
 
 impl Limiter {
     /// Answers a call that need not wait: from memory, from the store of this host, from the denial cache or from a
-    /// lease. Every call enters here, and only here does a check look into the caches. `None` when the call has to wait
-    /// for a store: then nothing was done yet, and the caller goes on with [`call_store`](Self::call_store).
+    /// lease. `None` when the call has to wait for a store: then nothing was done yet. The caller goes on with
+    /// [`call_store`](Self::call_store) or with [`Completions`](crate::Completions), which do not ask the caches again.
     pub fn try_call(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
         let shared = self.shared();
         if let Call::Check(request) = call
@@ -109,8 +99,9 @@ impl Limiter {
         {
             return Some(Ok(Answer::Decision(decision)));
         }
-        if let Some((action, request, form)) = call.action() {
-            return Some(shared.try_ask(action, request).transpose()?.map(|answer| form.of(answer)));
+        if let Some((action, request)) = call.action() {
+            let answer = shared.try_ask(action, request).transpose()?;
+            return Some(answer.map(|answer| Answer::of(action, answer)));
         }
         match call {
             Call::CheckMany(requests) if shared.store().is_here() => {
@@ -121,15 +112,6 @@ impl Limiter {
             }
             _ => None,
         }
-    }
-
-    pub(crate) async fn act(
-        &self,
-        action: Action,
-        request: Request<'_>,
-        form: Form,
-    ) -> Result<Answer, Error> {
-        self.shared().ask(action, request).await.map(|answer| form.of(answer))
     }
 
     /// Performs the call.
@@ -143,13 +125,13 @@ impl Limiter {
         }
     }
 
-    /// Performs the call after [`try_call`](Self::try_call) returned `None`, without another look into the caches.
+    /// Performs the call after [`try_call`](Self::try_call) returned `None`.
     ///
     /// # Errors
     /// Those of the operation.
     pub async fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some((action, request, form)) = call.action() {
-            return self.act(action, request, form).await;
+        if let Some((action, request)) = call.action() {
+            return self.act(action, request).await;
         }
         Ok(match call {
             Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied()).await),
@@ -158,6 +140,28 @@ impl Limiter {
             Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
             _ => Answer::Findings(self.doctor().await?),
         })
+    }
+
+    /// Checks several requests that belong together, such as one client under several policies. When one of them is
+    /// denied or fails, the units of the others are refunded, and their decisions show what is left afterwards.
+    ///
+    /// The store decides each request separately, so for a moment other callers may find units missing that are refunded
+    /// right after.
+    ///
+    /// # Errors
+    /// The first error of any of them.
+    pub async fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
+        let mut answers = self.check_many(requests.iter().copied()).await;
+        let mut refunds = Ok(());
+        for (decision, request) in to_refund(&mut answers, requests) {
+            refunds = refunds.and(show_refund(decision, self.refund(request).await));
+        }
+        let decisions = answers.into_iter().collect::<Result<_, _>>()?;
+        refunds.map(|()| decisions)
+    }
+
+    async fn act(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        self.shared().ask(action, request).await.map(|answer| Answer::of(action, answer))
     }
 }
 
@@ -170,22 +174,206 @@ impl blocking::Limiter {
         self.asynchronous().try_call(call).unwrap_or_else(|| self.call_store(call))
     }
 
-    /// Performs the call and blocks this thread, after [`try_call`](Limiter::try_call) returned `None`, without another
-    /// look into the caches.
+    /// Performs the call and blocks this thread, after [`try_call`](Limiter::try_call) returned `None`.
     ///
     /// # Errors
     /// Those of the operation.
     pub fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some((action, request, form)) = call.action() {
+        if let Some((action, request)) = call.action() {
             let answer = self.asynchronous().shared().ask_blocking(action, request)?;
-            return Ok(form.of(answer));
+            return Ok(Answer::of(action, answer));
         }
-        Ok(match call {
-            Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied())),
-            Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each)?,
-            Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout)?),
-            Call::Ready(timeout) => self.ready(*timeout).map(|()| Answer::Ready)?,
-            _ => Answer::Findings(self.doctor()?),
-        })
+        match call {
+            Call::CheckMany(requests) => Ok(Answer::Decisions(self.check_many(requests.iter().copied()))),
+            Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each),
+            _ => self.block_on(self.asynchronous().call_store(call))?,
+        }
+    }
+
+    /// Performs the call and blocks this thread, as [`call_store`](Self::call_store) does, until it is answered or `stop`
+    /// returns `true`; then the answer is `None`. This thread calls `stop` each time `every` has passed without an
+    /// answer, and `stop` may use the limiter.
+    ///
+    /// When an [`acquire`](Self::acquire) is stopped, the caller leaves the queue, and units that the store has spent for
+    /// it are refunded, as described [there](crate::Limiter::acquire). Another operation may have been applied.
+    ///
+    /// On a thread of a tokio runtime `stop` is never called, and the call waits to the end.
+    pub fn call_until(
+        &self,
+        call: &Call<'_>,
+        every: Duration,
+        mut stop: impl FnMut() -> bool,
+    ) -> Option<Result<Answer, Error>> {
+        if Handle::try_current().is_ok() {
+            return Some(self.call_store(call));
+        }
+        let limiter = self.asynchronous();
+        let driver = match limiter.shared().driver_to_wait_on() {
+            Ok(driver) => driver,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut answer = pin!(limiter.call_store(call));
+        loop {
+            // The thread leaves the runtime before it calls `stop`, so that other threads and `stop` itself can drive it
+            // meanwhile.
+            match driver.block_on(at_most(every, answer.as_mut())) {
+                Ok(Some(answer)) => return Some(answer),
+                Err(error) => return Some(Err(error)),
+                Ok(None) if stop() => return None,
+                Ok(None) => {}
+            }
+        }
+    }
+
+    /// See [`Limiter::check_together`].
+    ///
+    /// # Errors
+    /// The first error of any of them.
+    pub fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
+        let mut answers = self.check_many(requests.iter().copied());
+        let mut refunds = Ok(());
+        for (decision, request) in to_refund(&mut answers, requests) {
+            refunds = refunds.and(show_refund(decision, self.refund(request)));
+        }
+        let decisions = answers.into_iter().collect::<Result<_, _>>()?;
+        refunds.map(|()| decisions)
+    }
+}
+
+/// The admitted decisions whose units must be refunded because another request was not admitted. The caller tries every
+/// refund: a failed one does not keep the units of the others.
+fn to_refund<'answers, 'a>(
+    answers: &'answers mut [Result<Decision, Error>],
+    requests: &[Request<'a>],
+) -> Vec<(&'answers mut Decision, Request<'a>)> {
+    let is_admitted = |answer: &Result<Decision, Error>| answer.as_ref().is_ok_and(Decision::allowed);
+    if answers.iter().all(is_admitted) {
+        return Vec::new();
+    }
+    let admitted = answers.iter_mut().zip(requests).filter(|(answer, _)| is_admitted(answer));
+    admitted.filter_map(|(answer, request)| Some((answer.as_mut().ok()?, *request))).collect()
+}
+
+/// Makes a decision show what is left after its units were refunded.
+fn show_refund(decision: &mut Decision, left: Result<Usage, Error>) -> Result<(), Error> {
+    *decision = decision.clone().refunded(left?);
+    Ok(())
+}
+
+/// A call that owns its texts and so can outlive its caller.
+pub(crate) enum OwnedCall {
+    OneKey(OwnedRequest, Action),
+    Checks { requests: Vec<OwnedRequest>, together: bool },
+    Acquire(OwnedRequest, Duration),
+    Ready(Duration),
+    Doctor,
+}
+
+#[derive(Clone)]
+pub(crate) struct OwnedRequest {
+    key: Box<[u8]>,
+    policy: Option<Box<str>>,
+    cost: u64,
+}
+
+impl OwnedRequest {
+    fn of(request: &Request<'_>) -> Self {
+        Self { key: request.key.into(), policy: request.policy.map(Into::into), cost: request.cost }
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request { key: &self.key, policy: self.policy.as_deref(), cost: self.cost }
+    }
+}
+
+impl OwnedCall {
+    pub(crate) fn of(call: &Call<'_>) -> Self {
+        if let Some((action, request)) = call.action() {
+            return Self::OneKey(OwnedRequest::of(&request), action);
+        }
+        match call {
+            Call::CheckMany(requests) | Call::CheckTogether(requests) => Self::Checks {
+                requests: requests.iter().map(OwnedRequest::of).collect(),
+                together: matches!(call, Call::CheckTogether(_)),
+            },
+            Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
+            Call::Ready(timeout) => Self::Ready(*timeout),
+            _ => Self::Doctor,
+        }
+    }
+
+    /// Whether the call may have to wait for more than the store's answer.
+    pub(crate) fn needs_timer(&self) -> bool {
+        matches!(self, Self::Acquire(..) | Self::Ready(_) | Self::Doctor)
+    }
+
+    /// Performs the call, after [`Limiter::try_call`] returned `None`.
+    pub(crate) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
+        let borrowed: Vec<Request<'_>>;
+        let call = match self {
+            Self::OneKey(request, action) => return limiter.act(*action, request.request()).await,
+            Self::Checks { requests, together } => {
+                borrowed = requests.iter().map(OwnedRequest::request).collect();
+                if *together { Call::CheckTogether(&borrowed) } else { Call::CheckMany(&borrowed) }
+            }
+            Self::Acquire(request, timeout) => Call::Acquire(request.request(), *timeout),
+            Self::Ready(timeout) => Call::Ready(*timeout),
+            Self::Doctor => Call::Doctor,
+        };
+        limiter.call_store(&call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Answer, Call, Decision, Error, ErrorKind, Limiter, Policy, Request};
+
+    type Way = fn(&Limiter, &[Request<'_>]) -> Result<Vec<Decision>, Error>;
+
+    /// The asynchronous limiter, the blocking limiter and the operation as a call.
+    const WAYS: [Way; 3] = [
+        |limiter, requests| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(limiter.check_together(requests))
+        },
+        |limiter, requests| limiter.blocking().check_together(requests),
+        |limiter, requests| match limiter.try_call(&Call::CheckTogether(requests)) {
+            Some(Ok(Answer::Decisions(decisions))) => decisions.into_iter().collect(),
+            Some(Err(error)) => Err(error),
+            other => panic!("{other:?}"),
+        },
+    ];
+
+    fn limiter() -> Limiter {
+        let policy = |name, quotas| Policy::parse(name, quotas).unwrap();
+        let builder = Limiter::builder().policy(policy("wide", "9/hour")).policy(policy("narrow", "1/hour"));
+        builder.build().unwrap()
+    }
+
+    #[test]
+    fn denial_of_one_request_spends_nothing_for_any() {
+        let both = ["wide", "narrow"].map(|policy| Request::new("key").policy(policy));
+        for check_together in WAYS {
+            let limiter = limiter();
+            let shown = || -> Vec<_> {
+                let decisions = check_together(&limiter, &both).unwrap();
+                decisions.iter().map(|decision| (decision.allowed(), decision.remaining())).collect()
+            };
+            assert_eq!(shown(), [(true, 8), (true, 0)]);
+            for _ in 0..3 {
+                assert_eq!(shown(), [(true, 8), (false, 0)]);
+            }
+            assert_eq!(limiter.blocking().peek(both[0]).unwrap().remaining(), 8);
+        }
+    }
+
+    #[test]
+    fn error_of_one_request_spends_nothing_for_any() {
+        let both = ["wide", "unknown"].map(|policy| Request::new("key").policy(policy));
+        for check_together in WAYS {
+            let limiter = limiter();
+            assert_eq!(check_together(&limiter, &both).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(limiter.blocking().peek(both[0]).unwrap().remaining(), 9);
+        }
     }
 }

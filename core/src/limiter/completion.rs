@@ -1,34 +1,31 @@
 //! Finished calls, handed to a foreign event loop in batches: one wake-up, many results.
 //!
-//! An event loop of another language cannot poll futures, and waking it takes longer than a decision. So what it started
-//! is kept here. When something of it can go on, the loop is woken, once, however much there is; when it comes, it polls
-//! what can go on, on its own thread, and takes the results along.
+//! An event loop of another language cannot poll futures, and waking it takes longer than a decision. So the calls that it
+//! starts are kept here. When some of them can progress, the loop is woken once. It then polls those calls on its own
+//! thread and takes their results.
 
-mod answering;
-pub(crate) mod deferred;
-mod owned_call;
-mod waiting;
-mod wake_once;
+mod deferred;
+mod pending_call;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use self::answering::answering;
-use self::owned_call::OwnedCall;
-use self::waiting::Answering;
-use self::wake_once::{Polling, WakeOnce};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
-use crate::limiter::call::{Answer, Call};
+use crate::limiter::call::{Answer, Call, OwnedCall};
 use crate::limiter::completion::deferred::{DeferredCalls, Finished};
-use crate::runtime::fork::ProcessGeneration;
+use crate::limiter::completion::pending_call::{PendingCall, start};
+use crate::runtime::fork::{self, ProcessGeneration};
 
-/// The calls that one event loop waits for, each with a tag that says to the loop which one it is.
+/// The calls that one event loop waits for, each with a tag by which the loop identifies it.
+///
+/// A program asks [`Limiter::try_call`] first and submits only calls that have to wait:
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -39,7 +36,8 @@ use crate::runtime::fork::ProcessGeneration;
 /// let (wake, woken) = channel();
 /// let completions = Completions::new(move || _ = wake.send(()));
 /// let check = Call::Check(polylimit::Request::new("user:42").policy("100/minute"));
-/// if completions.submit(&limiter, &check, "first").is_none() {
+/// let answer = limiter.try_call(&check).or_else(|| completions.submit(&limiter, &check, "first"));
+/// if answer.is_none() {
 ///     while completions.pending() > 0 && woken.recv().is_ok() {
 ///         completions.drain(|tag, answer| println!("{tag}: {answer:?}"));
 ///     }
@@ -48,8 +46,8 @@ use crate::runtime::fork::ProcessGeneration;
 /// # }
 /// ```
 pub struct Completions<T> {
-    /// Always there; taken when it is dropped in a process that is not its own.
-    calls: Option<Parts<T>>,
+    /// `None` only while this is dropped in a forked child.
+    parts: Option<Parts<T>>,
     wake: Arc<WakeOnce>,
     waker: Waker,
     generation: ProcessGeneration,
@@ -62,139 +60,126 @@ struct Parts<T> {
 
 struct Calls<T> {
     running: FuturesUnordered<Running<T>>,
-    /// Finished while another call was started.
+    /// Calls that finished while another call was started.
     finished: Vec<Finished<T>>,
     started: u64,
 }
 
-/// A call under way.
 struct Running<T> {
     number: u64,
-    /// Not there any more once it is over.
-    rest: Option<(T, Answering)>,
-    /// Has it polled again.
+    /// `None` once the call has finished or was cancelled.
+    call: Option<(T, PendingCall)>,
+    /// Has the call polled again.
     waker: Option<Waker>,
 }
 
-struct Over<T> {
-    number: u64,
-    tag: T,
-    answer: Result<Answer, Error>,
-}
-
 impl<T: Unpin> Future for Running<T> {
-    /// Nothing for a call that was cancelled.
-    type Output = Option<Over<T>>;
+    /// The number of the call, its tag and its answer; `None` for a call that was cancelled.
+    type Output = Option<(u64, Finished<T>)>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some((_, answering)) = &mut self.rest else { return Poll::Ready(None) };
-        let Poll::Ready(answer) = answering.as_mut().poll(context) else {
+        let Some((_, pending)) = &mut self.call else { return Poll::Ready(None) };
+        let Poll::Ready(answer) = pending.as_mut().poll(context) else {
             if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                 self.waker = Some(context.waker().clone());
             }
             return Poll::Pending;
         };
         let number = self.number;
-        Poll::Ready(self.rest.take().map(|(tag, _)| Over { number, tag, answer }))
+        Poll::Ready(self.call.take().map(|(tag, _)| (number, (tag, answer))))
     }
 }
 
-/// So many times is polled what wakes while it is polled, before the loop has its turn.
+/// How often calls are polled again that are woken while they are polled, before the loop continues.
 const MAX_POLLS: usize = 3;
 
 impl<T: Unpin> Calls<T> {
-    /// Keeps a call until it is polled; gives its number.
-    fn add(&mut self, tag: T, answering: Answering) -> u64 {
+    /// Keeps a call until it is polled; returns its number.
+    fn add(&mut self, tag: T, pending: PendingCall) -> u64 {
         let number = self.started;
         self.started += 1;
-        self.running.push(Running { number, rest: Some((tag, answering)), waker: None });
+        self.running.push(Running { number, call: Some((tag, pending)), waker: None });
         number
     }
 
-    /// Polls what can go on.
-    fn poll(&mut self, waker: &Waker, polling: &Polling<'_>, mut each: impl FnMut(Over<T>)) {
+    /// Polls the calls that can progress and keeps the answers for the loop. Returns the answer to the call `added`, if it
+    /// has finished.
+    fn poll(
+        &mut self,
+        waker: &Waker,
+        polling: &Polling<'_>,
+        added: Option<u64>,
+    ) -> Option<Result<Answer, Error>> {
+        let mut known = None;
         let mut context = Context::from_waker(waker);
         for _ in 0..MAX_POLLS {
-            // Having polled every future once, it wakes and waits, so that others have a turn: here there are none.
+            // `FuturesUnordered` yields to other tasks after it has polled every future once. There are none here, so
+            // polling continues.
             while let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(&mut context) {
-                if let Some(finished) = finished {
-                    each(finished);
+                match finished {
+                    Some((number, (_, answer))) if Some(number) == added => known = Some(answer),
+                    Some((_, finished)) => self.finished.push(finished),
+                    None => {}
                 }
             }
             if !polling.again() {
-                return;
+                return known;
             }
         }
-        // It goes on when the loop comes.
+        // Polling continues when the loop comes.
         waker.wake_by_ref();
+        known
     }
 }
 
 impl<T: Send + Unpin + 'static> Completions<T> {
-    /// For a loop that `wake` wakes. It is called on any thread, and once until the loop has called
-    /// [`drain`](Self::drain); it must not call anything here.
+    /// `wake` wakes the event loop. It is called on any thread, once until the loop has called [`drain`](Self::drain), and
+    /// must not call these completions.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let wake = Arc::new(WakeOnce::new(wake));
+        let wake = Arc::new(WakeOnce { state: AtomicU8::new(0), wake: Box::new(wake) });
         let calls = Calls { running: FuturesUnordered::new(), finished: Vec::new(), started: 0 };
         let waker = Waker::from(Arc::clone(&wake));
-        let parts = Parts { submitted: Mutex::new(calls), deferred: DeferredCalls::new(Arc::clone(&wake)) };
-        Self { calls: Some(parts), wake, waker, generation: ProcessGeneration::here() }
+        let parts = Parts { submitted: Mutex::new(calls), deferred: DeferredCalls::new(waker.clone()) };
+        Self { parts: Some(parts), wake, waker, generation: ProcessGeneration::here() }
     }
 
-    /// Starts a call. If its answer is known at once, that is returned; otherwise a [`drain`](Self::drain) hands it out.
-    /// When the limiter is closed meanwhile, it fails with [`Closed`](ErrorKind::Closed).
+    /// Starts a call that [`Limiter::try_call`] did not answer. Returns the answer if the call finishes without waiting;
+    /// otherwise [`drain`](Self::drain) hands it out. When the limiter is closed meanwhile, the call fails with
+    /// [`Closed`](ErrorKind::Closed).
     pub fn submit(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
-        if let Some(answer) = limiter.try_call(call) {
-            return Some(answer);
+        let started = self.parts().and_then(|parts| Ok((parts, start(limiter, OwnedCall::of(call))?)));
+        let (parts, pending) = match started {
+            Ok(started) => started,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut calls = parts.submitted.lock();
+        let added = calls.add(tag, pending);
+        self.poll_added(parts, &mut calls, Some(added))
+    }
+
+    /// Polls after a call was added, so that it is sent. Other calls that finish meanwhile wait for the loop.
+    fn poll_added(
+        &self,
+        parts: &Parts<T>,
+        calls: &mut Calls<T>,
+        added: Option<u64>,
+    ) -> Option<Result<Answer, Error>> {
+        let polling = self.wake.polling(false);
+        let known = calls.poll(&self.waker, &polling, added);
+        // A wake-up for one of the finished calls may have been taken for one of a call that was polled.
+        if !calls.finished.is_empty() || parts.deferred.has_finished() {
+            self.waker.wake_by_ref();
         }
-        let Parts { submitted, deferred } = match self.parts() {
-            Ok(parts) => parts,
-            Err(error) => return Some(Err(error)),
-        };
-        let answering = match answering(limiter, OwnedCall::of(call)) {
-            Ok(answering) => answering,
-            Err(error) => return Some(Err(error)),
-        };
-        let mut calls = submitted.lock();
-        let number = calls.add(tag, answering);
-        let mut known = None;
-        self.poll_started(&mut calls, deferred, |over| {
-            if over.number == number {
-                known = Some(over.answer);
-                None
-            } else {
-                Some((over.tag, over.answer))
-            }
-        });
         known
     }
 
-    /// Polls after a call was added, so that it is on its way. Those that have finished wait for the loop, as far as `each`
-    /// leaves them.
-    fn poll_started(
-        &self,
-        calls: &mut Calls<T>,
-        deferred: &DeferredCalls<T>,
-        mut each: impl FnMut(Over<T>) -> Option<Finished<T>>,
-    ) {
-        let mut finished = Vec::new();
-        let polling = self.wake.polling(false);
-        calls.poll(&self.waker, &polling, |over| finished.extend(each(over)));
-        calls.finished.append(&mut finished);
-        // A wake-up for one of these may have been taken for one of what is polled.
-        if !calls.finished.is_empty() || deferred.has_finished() {
-            self.waker.wake_by_ref();
-        }
-    }
-
-    /// As [`submit`](Self::submit), but a call that has to wait is started by [`flush`](Self::flush), together
-    /// with all others that are deferred: for loops that know when they have no more for the moment. Many are started without
-    /// that. Several run on the thread that drives the limiter's connections, which is woken once for all of them, and
-    /// cannot be cancelled. An acquire is better submitted: mostly it needs no waiting, which is seen only when it is started.
+    /// As [`submit`](Self::submit), but [`flush`](Self::flush) starts the call, together with all others that are deferred:
+    /// for loops that know when they have no more calls for the moment. Many calls are started without that. Several calls
+    /// run on the thread that drives the limiter's connections, which is woken once for all of them, and cannot be
+    /// cancelled. An acquire is better submitted: most of them need no waiting, which shows only when they are started.
+    ///
+    /// Returns an error if the call cannot be deferred.
     pub fn defer(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
-        if let Some(answer) = limiter.try_call(call) {
-            return Some(answer);
-        }
         match self.parts() {
             Ok(parts) => parts.deferred.defer(limiter, OwnedCall::of(call), tag),
             Err(error) => return Some(Err(error)),
@@ -202,33 +187,33 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         None
     }
 
-    /// Starts what is deferred.
+    /// Starts the deferred calls.
     pub fn flush(&self) {
-        let Ok(Parts { submitted, deferred }) = self.parts() else { return };
-        // Under the lock it is pending all the time.
-        let mut calls = submitted.lock();
-        let Some((limiter, tag, call)) = deferred.take_single() else {
+        let Ok(parts) = self.parts() else { return };
+        // Under the lock the call is pending all the time.
+        let mut calls = parts.submitted.lock();
+        let Some((limiter, tag, call)) = parts.deferred.take_single() else {
             drop(calls);
-            return deferred.start();
+            return parts.deferred.start();
         };
-        // Nothing goes along with it, and waking another thread takes longer than starting it here.
-        match answering(&limiter, call) {
-            Ok(answering) => _ = calls.add(tag, answering),
+        // Waking another thread takes longer than starting a single call here.
+        match start(&limiter, call) {
+            Ok(pending) => _ = calls.add(tag, pending),
             Err(error) => calls.finished.push((tag, Err(error))),
         }
-        self.poll_started(&mut calls, deferred, |Over { tag, answer, .. }| Some((tag, answer)));
+        self.poll_added(parts, &mut calls, None);
     }
 
-    /// Hands out what has finished, each with its tag.
+    /// Hands out the answers to finished calls, each with its tag.
     pub fn drain(&self, mut each: impl FnMut(T, Result<Answer, Error>)) {
         let Ok(parts) = self.parts() else { return };
         let mut finished;
         {
             let mut calls = parts.submitted.lock();
-            // What finishes from here on wakes again.
+            // A call that finishes from here on wakes the loop again.
             let polling = self.wake.polling(true);
+            calls.poll(&self.waker, &polling, None);
             finished = std::mem::take(&mut calls.finished);
-            calls.poll(&self.waker, &polling, |Over { tag, answer, .. }| finished.push((tag, answer)));
             parts.deferred.take_finished(&mut finished);
         }
         for (tag, answer) in finished {
@@ -236,9 +221,9 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         }
     }
 
-    /// Forgets the call with this tag, if it has not finished. A caller that waited in [`acquire`](Limiter::acquire) gives up
-    /// its place, and units that the store has spent for it are refunded; another operation may have been applied. Says
-    /// whether there was such a call.
+    /// Cancels the call with this tag, if it has not finished. An [`acquire`](Limiter::acquire) leaves the queue, and units
+    /// that the store has spent for it are refunded; another operation may have been applied. Returns whether there was
+    /// such a call.
     pub fn cancel(&self, tag: &T) -> bool
     where
         T: PartialEq,
@@ -248,12 +233,12 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         let cancelled = calls
             .running
             .iter_mut()
-            .find(|running| running.rest.as_ref().is_some_and(|(other, _)| other == tag))
-            .and_then(|running| running.rest.take().map(|rest| (rest, running.waker.take())));
-        // Neither may be dropped or called under the lock: others wake the loop from there.
+            .find(|running| running.call.as_ref().is_some_and(|(other, _)| other == tag))
+            .and_then(|running| running.call.take().map(|call| (call, running.waker.take())));
+        // Neither is dropped or called under the lock, because both may wake the loop.
         drop(calls);
-        let Some((rest, waker)) = cancelled else { return false };
-        drop(rest);
+        let Some((call, waker)) = cancelled else { return false };
+        drop(call);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -268,16 +253,16 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         })
     }
 
-    /// Whether this is the process that they were made in: one that was forked from it has to make others.
+    /// Whether this process has made these completions: a forked child has to make others.
     pub fn is_here(&self) -> bool {
         self.generation.is_here()
     }
 
     fn parts(&self) -> Result<&Parts<T>, Error> {
-        self.calls.as_ref().filter(|_| self.is_here()).ok_or_else(|| {
+        self.parts.as_ref().filter(|_| self.is_here()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Internal,
-                "these completions belong to the process that this one was forked from: make others",
+                "these completions belong to the parent process: make others in a forked child",
             )
         })
     }
@@ -286,8 +271,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
 impl<T> Drop for Completions<T> {
     fn drop(&mut self) {
         if !self.generation.is_here() {
-            // What they wait for is in another process; a thread that is not here may hold a lock.
-            crate::runtime::fork::leave(self.calls.take());
+            // A thread that does not exist in this process may hold a lock.
+            fork::leave(self.parts.take());
         }
     }
 }
@@ -295,5 +280,63 @@ impl<T> Drop for Completions<T> {
 impl<T> std::fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Completions").finish_non_exhaustive()
+    }
+}
+
+/// Wakes the loop once until the loop has come.
+struct WakeOnce {
+    /// [`WOKEN`], [`POLLING`] or both.
+    state: AtomicU8,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The loop was woken and has not come yet. Together with [`POLLING`]: a call has to be polled again.
+const WOKEN: u8 = 1;
+/// A thread polls the calls. A wake-up meanwhile sets [`WOKEN`] and does not wake the loop.
+const POLLING: u8 = 2;
+
+impl Wake for WakeOnce {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 {
+            (self.wake)();
+        }
+    }
+}
+
+impl WakeOnce {
+    /// `is_loop` says that the loop polls, and takes all results for which it was woken.
+    fn polling(&self, is_loop: bool) -> Polling<'_> {
+        let before = self.state.swap(POLLING, Ordering::AcqRel);
+        Polling { wake: self, was_woken: !is_loop && before & WOKEN != 0 }
+    }
+}
+
+/// Exists while calls are polled.
+struct Polling<'a> {
+    wake: &'a WakeOnce,
+    /// Whether the loop was woken before and comes anyway.
+    was_woken: bool,
+}
+
+impl Polling<'_> {
+    /// Whether a call was woken since this was asked last.
+    fn again(&self) -> bool {
+        self.wake.state.swap(POLLING, Ordering::AcqRel) & WOKEN != 0
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        let end = if self.was_woken { WOKEN } else { 0 };
+        if self.wake.state.compare_exchange(POLLING, end, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            self.wake.state.store(WOKEN, Ordering::Release);
+            if !self.was_woken {
+                (self.wake.wake)();
+            }
+        }
     }
 }

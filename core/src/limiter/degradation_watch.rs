@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, ReentrantMutex};
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::limiter::event::{DegradedEvent, Hook};
 use crate::rules::decision::{Decision, Degradation, Source};
+use crate::runtime::close_signal::CloseSignal;
 use crate::runtime::monotonic;
 use crate::store::finding::Severity;
 use crate::store::redis::doctor::DoctorForAll;
+use crate::units::micros;
 
 /// The limiter decides without the store, or did so less than [`DegradedEvent::CALM`] ago.
 const DEGRADED: u8 = 1;
@@ -30,7 +31,6 @@ const MAX_EVENTS: usize = 64;
 /// How long the doctor may take.
 const DOCTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
 pub(crate) struct DegradationWatch {
     /// The flags [`DEGRADED`] and [`UNEXAMINED`]; 0 while nothing needs attention.
     attention: AtomicU8,
@@ -48,8 +48,7 @@ pub(crate) struct DegradationWatch {
     hook: ReentrantMutex<RefCell<Option<Hook>>>,
     kept: Mutex<VecDeque<DegradedEvent>>,
     keeps_any: AtomicBool,
-    /// Has no permits; closed together with the limiter.
-    open: Arc<Semaphore>,
+    closing: Arc<CloseSignal>,
 }
 
 impl DegradationWatch {
@@ -66,7 +65,7 @@ impl DegradationWatch {
             hook: ReentrantMutex::new(RefCell::new(hook)),
             kept: Mutex::default(),
             keeps_any: AtomicBool::new(false),
-            open: Arc::new(Semaphore::new(0)),
+            closing: Arc::default(),
         })
     }
 
@@ -107,13 +106,13 @@ impl DegradationWatch {
             return;
         }
         *self.began.lock() = (now_us, Some(reason));
-        self.tell(DegradedEvent::Started { reason });
+        self.publish(DegradedEvent::Started { reason });
     }
 
     /// Takes note of a decision by the store.
     fn went_with(&self, now_us: u64) {
         let last_us = self.last_us.load(Ordering::Relaxed);
-        let is_calm = now_us.saturating_sub(last_us) >= CALM_US;
+        let is_calm = now_us.saturating_sub(last_us) >= micros(DegradedEvent::CALM);
         if !self.is(DEGRADED) || !is_calm {
             return;
         }
@@ -122,7 +121,7 @@ impl DegradationWatch {
             // `None` only while the thread of the first such decision has not written it yet.
             let (began_us, Some(reason)) = std::mem::take(&mut *self.began.lock()) else { return };
             let lasted = Duration::from_micros(last_us.saturating_sub(began_us));
-            self.tell(DegradedEvent::Ended { reason, lasted, decisions });
+            self.publish(DegradedEvent::Ended { reason, lasted, decisions });
         }
     }
 
@@ -132,14 +131,14 @@ impl DegradationWatch {
             Ok(_) => now_us,
             Err(first_us) => first_us,
         };
-        let is_time = u128::from(now_us.saturating_sub(first_us)) >= after.as_micros();
+        let is_time = now_us.saturating_sub(first_us) >= micros(after);
         is_time && self.attention.fetch_and(!UNEXAMINED, Ordering::Relaxed) & UNEXAMINED != 0
     }
 
     /// Has the doctor examine the store, on a thread that ends afterwards.
     #[cold]
     pub(crate) fn examine(self: &Arc<Self>, mut doctor: DoctorForAll) {
-        let (open, watch) = (Arc::clone(&self.open), Arc::downgrade(self));
+        let (closing, watch) = (Arc::clone(&self.closing), Arc::downgrade(self));
         let examine = move || {
             let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
                 if let Some(watch) = watch.upgrade() {
@@ -149,29 +148,23 @@ impl DegradationWatch {
             };
             let findings = runtime.block_on(async {
                 tokio::select! {
-                    _ = open.acquire() => None,
+                    () = closing.closed() => None,
                     findings = timeout(DOCTOR_TIMEOUT, doctor.examine()) => findings.ok(),
                 }
             });
             runtime.shutdown_background();
-            let mut told = Vec::new();
-            for finding in findings.into_iter().flatten() {
+            let (Some(findings), Some(watch)) = (findings, watch.upgrade()) else { return };
+            for (at, finding) in findings.iter().enumerate() {
                 // The store was reachable for the first decision. If it no longer is, the decisions report that
-                // themselves.
-                let is_told = finding.severity >= Severity::Problem && finding.subject != "connection";
-                // The nodes of a cluster may report the same finding.
-                if is_told && !told.contains(&finding) {
-                    told.push(finding);
-                }
-            }
-            if let Some(watch) = watch.upgrade() {
-                for finding in told {
-                    watch.tell(DegradedEvent::Finding(finding));
+                // themselves. The nodes of a cluster may report the same finding.
+                let is_problem = finding.severity >= Severity::Problem && finding.subject != "connection";
+                if is_problem && !findings[..at].contains(finding) {
+                    watch.publish(DegradedEvent::Finding(finding.clone()));
                 }
             }
         };
-        let started = std::thread::Builder::new().name("polylimit-doctor".to_owned()).spawn(examine);
-        if started.is_err() {
+        let thread = std::thread::Builder::new().name("polylimit-doctor".to_owned());
+        if thread.spawn(examine).is_err() {
             self.put_off();
         }
     }
@@ -185,7 +178,7 @@ impl DegradationWatch {
 
     /// Ends an examination that is under way, and removes the hook.
     pub(crate) fn close(&self) {
-        self.open.close();
+        self.closing.close();
         self.set_hook(None);
     }
 
@@ -210,7 +203,7 @@ impl DegradationWatch {
         kept.drain(..).collect()
     }
 
-    fn tell(&self, event: DegradedEvent) {
+    fn publish(&self, event: DegradedEvent) {
         #[cfg(feature = "tracing")]
         tracing::warn!(target: "polylimit", event = event.name(), "{event}");
         {
@@ -235,9 +228,7 @@ impl DegradationWatch {
 
     /// Microseconds since this watch was made; never 0.
     fn now_us(&self) -> u64 {
-        u64::try_from(monotonic::now().saturating_duration_since(self.made).as_micros())
-            .unwrap_or(u64::MAX)
-            .max(1)
+        micros(monotonic::now().saturating_duration_since(self.made)).max(1)
     }
 }
 
@@ -246,9 +237,6 @@ impl Drop for DegradationWatch {
         self.close();
     }
 }
-
-#[expect(clippy::cast_possible_truncation, reason = "it is 3 seconds")]
-const CALM_US: u64 = DegradedEvent::CALM.as_micros() as u64;
 
 #[cfg(test)]
 mod tests {
@@ -271,36 +259,36 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_now_and_then_is_told_of_once() {
-        let watch = DegradationWatch::new(None, None);
+    fn store_that_fails_now_and_then_causes_one_event() {
+        let (watch, calm_us) = (DegradationWatch::new(None, None), micros(DegradedEvent::CALM));
         let started = DegradedEvent::Started { reason: Degradation::Late };
         // One decision in ten, ten times a second, for a minute.
         for tenth in 1..=600 {
             watch.look(&if tenth % 10 == 0 { without() } else { by_store() }, tenth * SECOND_US / 10);
         }
         assert_eq!(watch.take(), [started]);
-        watch.look(&by_store(), 60 * SECOND_US + CALM_US - 1);
+        watch.look(&by_store(), 60 * SECOND_US + calm_us - 1);
         assert!(!watch.keeps_any());
         // A decision by a cache says nothing about the store.
         watch.look(&decision(Source::DenialCache, None), 70 * SECOND_US);
         assert!(!watch.keeps_any());
-        watch.look(&by_store(), 60 * SECOND_US + CALM_US);
+        watch.look(&by_store(), 60 * SECOND_US + calm_us);
         let (reason, lasted) = (Degradation::Late, Duration::from_secs(59));
         assert_eq!(watch.take(), [DegradedEvent::Ended { reason, lasted, decisions: 60 }]);
         assert!(!watch.see(&by_store()) && watch.take().is_empty());
     }
 
     #[test]
-    fn the_next_time_is_counted_anew() {
+    fn next_outage_is_counted_from_zero() {
         let watch = DegradationWatch::new(None, None);
         for round in 1..=3 {
             let start_us = round * 100 * SECOND_US;
             watch.look(&without(), start_us);
             watch.look(&without(), start_us + 5 * SECOND_US);
             watch.look(&by_store(), start_us + 9 * SECOND_US);
-            let told = watch.take();
-            assert_eq!(told.iter().map(DegradedEvent::name).collect::<Vec<_>>(), ["started", "ended"]);
-            assert_eq!((told[1].lasted(), told[1].decisions()), (Duration::from_secs(5), 2));
+            let events = watch.take();
+            assert_eq!(events.iter().map(DegradedEvent::name).collect::<Vec<_>>(), ["started", "ended"]);
+            assert_eq!((events[1].lasted(), events[1].decisions()), (Duration::from_secs(5), 2));
         }
     }
 
@@ -311,8 +299,8 @@ mod tests {
             watch.look(&without(), round * 100 * SECOND_US);
             watch.look(&by_store(), (round * 100 + 50) * SECOND_US);
         }
-        let told = watch.take();
-        assert_eq!((told.len(), told[MAX_EVENTS - 1].name()), (MAX_EVENTS, "ended"));
+        let events = watch.take();
+        assert_eq!((events.len(), events[MAX_EVENTS - 1].name()), (MAX_EVENTS, "ended"));
     }
 
     #[test]

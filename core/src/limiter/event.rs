@@ -61,26 +61,17 @@ impl DegradedEvent {
 
     /// From the first decision without the store to the last one; zero unless this is an end.
     pub const fn lasted(&self) -> Duration {
-        match self {
-            Self::Ended { lasted, .. } => *lasted,
-            Self::Started { .. } | Self::Finding(_) => Duration::ZERO,
-        }
+        if let Self::Ended { lasted, .. } = self { *lasted } else { Duration::ZERO }
     }
 
     /// How many decisions were made without the store; 0 unless this is an end.
     pub const fn decisions(&self) -> u64 {
-        match self {
-            Self::Ended { decisions, .. } => *decisions,
-            Self::Started { .. } | Self::Finding(_) => 0,
-        }
+        if let Self::Ended { decisions, .. } = self { *decisions } else { 0 }
     }
 
     /// The doctor's finding; `None` for other events.
     pub const fn finding(&self) -> Option<&Finding> {
-        match self {
-            Self::Finding(finding) => Some(finding),
-            Self::Started { .. } | Self::Ended { .. } => None,
-        }
+        if let Self::Finding(finding) = self { Some(finding) } else { None }
     }
 
     /// The severity: an end is [`Fine`](Severity::Fine), and a start a [`Problem`](Severity::Problem).
@@ -136,12 +127,6 @@ impl Hook {
     /// Calls the hook; a panic of the hook does not disturb the decision.
     pub(crate) fn call(&self, event: &DegradedEvent) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(event)));
-    }
-}
-
-impl fmt::Debug for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
     }
 }
 

@@ -5,14 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::degradation_watch::DegradationWatch;
-use crate::limiter::event::Hook;
 use crate::limiter::registry::Registry;
 use crate::limiter::wait_queue::WaitQueues;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
-use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::Driver;
 use crate::runtime::fork::{self, ProcessGeneration};
@@ -39,12 +37,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Store, hook: Option<Hook>) -> Self {
-        let watch = DegradationWatch::new(store.doctor_after(), hook);
-        Self::watched(store, watch)
-    }
-
-    fn watched(store: Store, watch: Arc<DegradationWatch>) -> Self {
+    pub(crate) fn new(store: Store, watch: Arc<DegradationWatch>) -> Self {
         Self {
             registry: Registry::default(),
             store,
@@ -70,7 +63,7 @@ impl Shared {
         let after_fork = self.after_fork.get().unwrap_or_else(|| {
             let store = self.store.after_fork(&self.registry.policies());
             let registry = self.registry.after_fork();
-            let made = Box::new(Self { registry, ..Self::watched(store, self.watch.after_fork()) });
+            let made = Box::new(Self { registry, ..Self::new(store, self.watch.after_fork()) });
             self.after_fork.get_or_init(|| made)
         });
         // The replacement may itself belong to the parent, when this process is a grandchild.
@@ -118,10 +111,6 @@ impl Shared {
         Ok(driver)
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closing.is_closed()
-    }
-
     /// Closes the limiter: callers that wait get an error, and its resources are released.
     pub(crate) fn close(&self) {
         if !self.registry.close() {
@@ -139,16 +128,6 @@ impl Shared {
         &self.store
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        self.store.clock()
-    }
-
-    /// Finds a policy by its name, or makes one of quotas.
-    pub(crate) fn policy_for(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
-        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
-        self.registry.policy_for(policy, scope, tell)
-    }
-
     /// Checks a request's bounds and finds its policy.
     #[inline]
     pub(crate) fn request<'a>(
@@ -157,36 +136,45 @@ impl Shared {
         request: Request<'a>,
     ) -> Result<StoreRequest<'a>, Error> {
         let request = request.checked()?;
-        let tell = |id, policy: &Policy| self.store.set_policy(id, policy, PolicyOptions::default());
-        let id = self.registry.id(request.policy, tell)?;
+        let id = self.registry.id(request.policy, &self.store)?;
         Ok(StoreRequest { id, key: request.key, action, cost: request.cost })
     }
 
     /// Answers a request that need not wait.
     #[inline]
     pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
-        let request = self.request(action, request)?;
+        self.try_store(self.request(action, request)?)
+    }
+
+    /// The answer of a store in this process or on this host; `None` for Redis.
+    #[inline]
+    pub(crate) fn try_store(&self, request: StoreRequest<'_>) -> Result<Option<Answer>, Error> {
         let answer = self.store.answer_here(request).transpose()?;
-        if let Some((decision, _)) = &answer {
-            self.see(decision);
-            self.answered(request);
+        if let Some(answer) = &answer {
+            self.answered(request, answer);
         }
         Ok(answer)
     }
 
     #[inline]
     pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let request = self.request(action, request)?;
-        let answer = self.ask_store(request).await?;
-        self.answered(request);
-        Ok(answer)
+        self.ask_store(self.request(action, request)?).await
     }
 
     #[inline]
     pub(crate) async fn ask_store(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let answer = self.store.ask(request).await?;
-        self.see(&answer.0);
+        self.answered(request, &answer);
         Ok(answer)
+    }
+
+    /// Takes note of an answer of the store. A refund or a reset may admit waiting callers sooner, so it wakes them.
+    #[inline]
+    fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
+        self.see(&answer.0);
+        if let Action::Apply(Operation::Refund) | Action::Reset = request.action {
+            self.wait_queues.wake(request.id, request.key);
+        }
     }
 
     /// Takes note of whether the store decided, and starts the doctor when it is time.
@@ -211,10 +199,11 @@ impl Shared {
             return None;
         }
         let Request { key, policy, cost } = request;
-        let id = self.registry.known_id(policy)?;
+        let id = self.registry.known_id(policy);
         match &self.store {
-            Store::Memory(store) => store.check_known(id, key, cost),
+            Store::Memory(store) => store.check_known(id?, key, cost),
             Store::Redis(store) => {
+                let id = id.or_else(|| self.registry.find(policy))?;
                 let (decision, _) = store.ask_caches(StoreRequest { id, key, action: CHECK, cost })?;
                 Some(decision.by_fields())
             }
@@ -242,60 +231,47 @@ impl Shared {
     pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
         let request = self.request(action, request)?;
         let answer = self.store.ask_blocking(request)?;
-        self.see(&answer.0);
-        self.answered(request);
+        self.answered(request, &answer);
         Ok(answer)
-    }
-
-    pub(crate) async fn check_many<'a, R: Into<Request<'a>>>(
-        &self,
-        requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<Decision, Error>> {
-        let checks = self.checks(requests);
-        let (cached, asked) = self.split(&checks);
-        let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.store.ask_many(&asked).await };
-        self.decisions(checks, cached, answers)
     }
 
     pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        let checks = self.checks(requests);
-        let (cached, asked) = self.split(&checks);
+        let (cached, asked) = self.ask_caches(requests);
         let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.store.ask_many_blocking(&asked) };
-        self.decisions(checks, cached, answers)
+        self.decisions(cached, answers)
     }
 
-    /// The answers of the caches to valid checks, and the remaining checks for the store, in their order.
-    fn split<'a>(
+    /// The caches' answer to each check, and the checks that they do not answer, for the store.
+    pub(crate) fn ask_caches<'a, R: Into<Request<'a>>>(
         &self,
-        checks: &[Result<StoreRequest<'a>, Error>],
-    ) -> (Vec<Option<Answer>>, Vec<StoreRequest<'a>>) {
-        let mut asked = Vec::with_capacity(checks.len());
-        let look_up = |check: &Result<StoreRequest<'a>, Error>| {
-            let request = *check.as_ref().ok()?;
+        requests: impl IntoIterator<Item = R>,
+    ) -> (Vec<Result<Option<Answer>, Error>>, Vec<StoreRequest<'a>>) {
+        let requests = requests.into_iter();
+        let mut asked = Vec::with_capacity(requests.size_hint().0);
+        let ask = |request: R| {
+            let request = self.request(CHECK, request.into())?;
             let cached = self.store.ask_caches(request);
             if cached.is_none() {
                 asked.push(request);
             }
-            cached
+            Ok(cached)
         };
-        (checks.iter().map(look_up).collect(), asked)
+        (requests.map(ask).collect(), asked)
     }
 
     /// The decision on each check: the answer of a cache, or the next one of the store.
-    fn decisions(
+    pub(crate) fn decisions(
         &self,
-        checks: Vec<Result<StoreRequest<'_>, Error>>,
-        cached: Vec<Option<Answer>>,
+        cached: Vec<Result<Option<Answer>, Error>>,
         answers: Result<Vec<Answer>, Error>,
     ) -> Vec<Result<Decision, Error>> {
         let mut answers = answers.map(Vec::into_iter);
         let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
-        let decide = |(check, cached): (Result<StoreRequest<'_>, Error>, Option<Answer>)| {
-            check?;
-            let answer = match cached {
+        let decide = |cached: Result<Option<Answer>, Error>| {
+            let answer = match cached? {
                 Some(answer) => Some(answer),
                 None => answers.as_mut().map_err(|error| error.clone())?.next(),
             };
@@ -303,27 +279,12 @@ impl Shared {
             self.see(&decision);
             Ok(decision)
         };
-        checks.into_iter().zip(cached).map(decide).collect()
-    }
-
-    fn checks<'a, R: Into<Request<'a>>>(
-        &self,
-        requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<StoreRequest<'a>, Error>> {
-        requests.into_iter().map(|request| self.request(CHECK, request.into())).collect()
-    }
-
-    /// A refund or a reset may admit waiting callers sooner, so it wakes them.
-    #[inline]
-    pub(crate) fn answered(&self, request: StoreRequest<'_>) {
-        if let Action::Apply(Operation::Refund) | Action::Reset = request.action {
-            self.wait_queues.wake(request.id, request.key);
-        }
+        cached.into_iter().map(decide).collect()
     }
 
     pub(crate) fn set_policy(&self, policy: Policy, options: PolicyOptions) -> Result<(), Error> {
         self.registry.check_open()?;
-        let id = self.registry.set(policy, |id, policy| self.store.set_policy(id, policy, options))?;
+        let id = self.registry.set(policy, options, &self.store)?;
         self.wait_queues.wake_all(id);
         Ok(())
     }

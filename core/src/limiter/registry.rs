@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use crate::error::{Error, ErrorKind, excerpt};
 use crate::rules::policy::Policy;
 use crate::runtime::close_signal::closed;
-use crate::store::request::PolicyId;
+use crate::store::Store;
+use crate::store::request::{PolicyId, PolicyOptions};
 
 const MAX_POLICIES: usize = 1 << 16;
 /// How many names and texts of policies are kept.
@@ -43,14 +44,6 @@ struct Policies {
     closed: bool,
 }
 
-/// Where a policy's name comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
-    ByCaller,
-    /// The name is made of the quotas, which therefore never change.
-    ByQuotas,
-}
-
 impl Registry {
     /// The same policies under the same ids, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
@@ -77,14 +70,10 @@ impl Registry {
         few.find(|(known, _)| ***known == *name).map(|(_, id)| PolicyId(id))
     }
 
-    /// The id of the policy with this name, of the only policy, or of the quotas in this text. `tell` is called for a
-    /// policy that is added.
+    /// The id of the policy with this name, of the only policy, or of the quotas in this text, which become a policy of the
+    /// store.
     #[inline]
-    pub(crate) fn id(
-        &self,
-        name: Option<&str>,
-        tell: impl FnOnce(PolicyId, &Policy),
-    ) -> Result<PolicyId, Error> {
+    pub(crate) fn id(&self, name: Option<&str>, store: &Store) -> Result<PolicyId, Error> {
         if let Some(id) = self.known_id(name) {
             return Ok(id);
         }
@@ -93,14 +82,19 @@ impl Registry {
             return Ok(id);
         }
         match name.filter(|text| Policy::is_quotas(text) && !policies.closed) {
-            Some(quotas) => self.add_one_off(quotas, None, tell),
+            Some(quotas) => self.add_one_off(quotas, None, store),
             None => Err(policies.refusal(name)),
         }
     }
 
+    /// The id of a policy that a request may name.
+    #[inline(never)]
+    pub(crate) fn find(&self, name: Option<&str>) -> Option<PolicyId> {
+        self.policies.load().find(name)
+    }
+
     pub(crate) fn policy(&self, name: &str) -> Option<Policy> {
-        let policies = self.policies.load();
-        policies.list.get(policies.find(Some(name))?.0 as usize).cloned()
+        self.policy_of(self.find(Some(name))?)
     }
 
     /// The policy with this name, the only policy, or the policy of these quotas in this scope.
@@ -108,14 +102,14 @@ impl Registry {
         &self,
         name: Option<&str>,
         scope: Option<&str>,
-        tell: impl FnOnce(PolicyId, &Policy),
+        store: &Store,
     ) -> Result<Policy, Error> {
         let id = match (name, scope) {
             (Some(quotas), Some(_)) if Policy::is_quotas(quotas) => {
                 self.check_open()?;
-                self.add_one_off(quotas, scope, tell)?
+                self.add_one_off(quotas, scope, store)?
             }
-            _ => self.id(name, tell)?,
+            _ => self.id(name, store)?,
         };
         self.policy_of(id)
             .ok_or_else(|| Error::new(ErrorKind::Internal, "a policy is not known to its limiter"))
@@ -129,14 +123,15 @@ impl Registry {
         self.policies.load().list.clone()
     }
 
-    /// Adds or changes a policy. `tell` informs the store before a request can use the policy.
+    /// Adds or changes a policy, in the store before a request can use it.
     pub(crate) fn set(
         &self,
         policy: Policy,
-        tell: impl FnOnce(PolicyId, &Policy),
+        options: PolicyOptions,
+        store: &Store,
     ) -> Result<PolicyId, Error> {
         let _changing = self.changing.lock();
-        self.put(policy, None, Named::ByCaller, tell)
+        self.put(policy, None, options, store)
     }
 
     /// Refuses all further requests. Returns whether the registry was open.
@@ -156,25 +151,21 @@ impl Registry {
     }
 
     #[cold]
-    fn add_one_off(
-        &self,
-        quotas: &str,
-        scope: Option<&str>,
-        tell: impl FnOnce(PolicyId, &Policy),
-    ) -> Result<PolicyId, Error> {
+    fn add_one_off(&self, quotas: &str, scope: Option<&str>, store: &Store) -> Result<PolicyId, Error> {
         let policy = Policy::one_off(quotas, scope)?;
         let _changing = self.changing.lock();
         // A policy with a scope is found by its name alone.
         let text = if scope.is_none() { quotas } else { &*policy.name().to_owned() };
-        self.put(policy, Some(text), Named::ByQuotas, tell)
+        self.put(policy, Some(text), PolicyOptions::default(), store)
     }
 
+    /// `quotas` is the text of a policy whose name is made of its quotas, which therefore never change.
     fn put(
         &self,
         policy: Policy,
-        text: Option<&str>,
-        named: Named,
-        tell: impl FnOnce(PolicyId, &Policy),
+        quotas: Option<&str>,
+        options: PolicyOptions,
+        store: &Store,
     ) -> Result<PolicyId, Error> {
         let mut policies = Policies::clone(&self.policies.load());
         if policies.list.len() >= MAX_POLICIES && !policies.ids.contains_key(policy.name()) {
@@ -182,20 +173,20 @@ impl Registry {
         }
         let id = match policies.ids.get(policy.name()).copied() {
             Some(id) if policies.list[id.0 as usize] == policy => id,
-            Some(_) if named == Named::ByQuotas => {
+            Some(_) if quotas.is_some() => {
                 return Err(Error::invalid_argument(format!(
                     "a policy with other quotas is named {}: give that one another name",
                     policy.name()
                 )));
             }
             Some(id) => {
-                tell(id, &policy);
+                store.set_policy(id, &policy, options);
                 policies.list[id.0 as usize] = policy;
                 id
             }
             None => {
                 let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
-                tell(id, &policy);
+                store.set_policy(id, &policy, options);
                 policies.ids.insert(policy.name().into(), id);
                 if let Some(name) = self.few.get(policies.list.len()) {
                     name.get_or_init(|| policy.name().into());
@@ -204,7 +195,7 @@ impl Registry {
                 id
             }
         };
-        if let Some(text) = text {
+        if let Some(text) = quotas {
             // A text that is not kept is parsed again for each request.
             if policies.ids.len() >= MAX_NAMES {
                 return Ok(id);

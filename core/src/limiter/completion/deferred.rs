@@ -1,8 +1,8 @@
-//! Calls that are deferred until their loop has no more of them, and then started together, on the thread that drives the
-//! connections; one alone is started by its loop.
+//! Calls that are deferred until their event loop has no more of them, and are then started together, on the thread that
+//! drives the connections. The loop itself starts a single one.
 //!
-//! Waking that thread takes longer than a decision, and what waits together goes together: so it is woken once for all, and
-//! finds all of them. It hands their answers back in the same way.
+//! Waking that thread takes longer than a decision, and calls that are started together share a batch. So the thread is
+//! woken once for all of them, and hands their answers back in the same way.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,88 +15,92 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
-use crate::limiter::call::Answer;
-use crate::limiter::completion::answering::panicked;
-use crate::limiter::completion::owned_call::OwnedCall;
-use crate::limiter::completion::wake_once::WakeOnce;
+use crate::limiter::call::OwnedCall;
+use crate::limiter::completion::pending_call::{CallResult, panicked};
 use crate::runtime::close_signal::{CloseSignal, closed};
 
-/// The tag of a call and what it came to.
-pub(crate) type Finished<T> = (T, Result<Answer, Error>);
+/// The tag of a call and its answer.
+pub(crate) type Finished<T> = (T, CallResult);
 
-/// So many are started without waiting for more: the server then works on them while their loop goes on asking.
+/// So many calls are started without waiting for more: the server works on them while the loop makes other calls.
 const MAX_DEFERRED: usize = 16;
 
 pub(crate) struct DeferredCalls<T> {
     waiting: Mutex<Vec<(Limiter, DeferredCall<T>)>>,
-    home: Arc<Home<T>>,
-    /// How many were deferred and not handed out yet.
+    results: Arc<Results<T>>,
+    /// How many calls were deferred and not handed out yet.
     pending: AtomicUsize,
 }
 
-/// Where answers are handed out.
-struct Home<T> {
+/// The answers for the loop.
+struct Results<T> {
     finished: Mutex<Vec<Finished<T>>>,
-    wake: Arc<WakeOnce>,
+    waker: Waker,
     /// Closed when the loop is gone.
     left: CloseSignal,
 }
 
-impl<T> Home<T> {
-    fn take_in(&self, finished: impl IntoIterator<Item = Finished<T>>) {
+impl<T> Results<T> {
+    fn add(&self, finished: impl IntoIterator<Item = Finished<T>>) {
         self.finished.lock().extend(finished);
-        self.wake.wake_once();
+        self.waker.wake_by_ref();
     }
 }
 
 impl<T: Send + 'static> DeferredCalls<T> {
-    pub(crate) fn new(wake: Arc<WakeOnce>) -> Self {
-        let home = Arc::new(Home { finished: Mutex::default(), wake, left: CloseSignal::default() });
-        Self { waiting: Mutex::default(), home, pending: AtomicUsize::new(0) }
+    /// `waker` wakes the loop.
+    pub(crate) fn new(waker: Waker) -> Self {
+        let results = Arc::new(Results { finished: Mutex::default(), waker, left: CloseSignal::default() });
+        Self { waiting: Mutex::default(), results, pending: AtomicUsize::new(0) }
     }
 
     pub(crate) fn defer(&self, limiter: &Limiter, call: OwnedCall, tag: T) {
         self.pending.fetch_add(1, Ordering::Relaxed);
-        let owed = DeferredCall { call: Some((tag, call)), home: Arc::clone(&self.home) };
-        let deferred = {
+        let deferred = DeferredCall { call: Some((tag, call)), results: Arc::clone(&self.results) };
+        let count = {
             let mut waiting = self.waiting.lock();
-            waiting.push((limiter.clone(), owed));
+            waiting.push((limiter.clone(), deferred));
             waiting.len()
         };
-        if deferred >= MAX_DEFERRED {
+        if count >= MAX_DEFERRED {
             self.start();
         }
     }
 
-    /// The only one that is deferred, if no other was started that has not been handed out either.
+    /// The only deferred call, if no other one was started and not handed out yet.
     pub(crate) fn take_single(&self) -> Option<(Limiter, T, OwnedCall)> {
         if self.pending() != 1 {
             return None;
         }
-        let (limiter, mut owed) = self.waiting.lock().pop()?;
-        let (tag, call) = owed.call.take()?;
+        let (limiter, mut deferred) = self.waiting.lock().pop()?;
+        let (tag, call) = deferred.call.take()?;
         self.pending.fetch_sub(1, Ordering::Relaxed);
         Some((limiter, tag, call))
     }
 
-    /// Starts them, those of one limiter in the order in which they were deferred.
+    /// Starts the calls, those of one limiter in the order in which they were deferred.
     pub(crate) fn start(&self) {
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
         while let Some((limiter, _)) = waiting.first() {
             let limiter = limiter.clone();
             let is_its = |(other, _): &(Limiter, _)| std::ptr::eq(other.shared(), limiter.shared());
             let (its, others): (Vec<_>, _) = waiting.into_iter().partition(is_its);
-            start(&limiter, its.into_iter().map(|(_, owed)| owed).collect(), &self.home);
+            let calls = its.into_iter().map(|(_, deferred)| deferred).collect();
+            match limiter.shared().driver() {
+                // A closed driver drops the calls, which answers them.
+                Ok(driver) => driver.spawn(run(limiter, calls, Arc::clone(&self.results))),
+                Err(error) => start_without_thread(&limiter, calls, &self.results, &error),
+            }
             waiting = others;
         }
     }
 
     pub(crate) fn has_finished(&self) -> bool {
-        !self.home.finished.lock().is_empty()
+        !self.results.finished.lock().is_empty()
     }
 
     pub(crate) fn take_finished(&self, into: &mut Vec<Finished<T>>) {
-        let mut finished = self.home.finished.lock();
+        let mut finished = self.results.finished.lock();
         self.pending.fetch_sub(finished.len(), Ordering::Relaxed);
         into.append(&mut finished);
     }
@@ -108,19 +112,18 @@ impl<T: Send + 'static> DeferredCalls<T> {
 
 impl<T> Drop for DeferredCalls<T> {
     fn drop(&mut self) {
-        self.home.left.close();
+        self.results.left.close();
     }
 }
 
-/// A call that is owed an answer: it has one even if it is dropped.
+/// A call that gets an answer even if it is dropped.
 struct DeferredCall<T> {
-    /// Not there any more once it is answered.
+    /// `None` once the call is answered.
     call: Option<(T, OwnedCall)>,
-    home: Arc<Home<T>>,
+    results: Arc<Results<T>>,
 }
 
 impl<T> DeferredCall<T> {
-    /// Does what is asked.
     async fn run(mut self, limiter: &Limiter) -> Option<Finished<T>> {
         let (_, call) = self.call.as_ref()?;
         let answer = call.run(limiter).await;
@@ -132,50 +135,42 @@ impl<T> Drop for DeferredCall<T> {
     fn drop(&mut self) {
         if let Some((tag, _)) = self.call.take() {
             let error = if std::thread::panicking() { panicked() } else { closed() };
-            self.home.take_in([(tag, Err(error))]);
+            self.results.add([(tag, Err(error))]);
         }
     }
 }
 
-fn start<T: Send + 'static>(limiter: &Limiter, calls: Vec<DeferredCall<T>>, home: &Arc<Home<T>>) {
-    match limiter.shared().driver() {
-        // Where it does not run, the calls are dropped, which answers them.
-        Ok(driver) => driver.spawn(run(limiter.clone(), calls, Arc::clone(home))),
-        Err(error) => start_without_thread(limiter, calls, home, &error),
-    }
-}
-
-/// Where the system gives no thread to work on them, the outage policy answers at once what waits for the store alone.
+/// The system has no thread to work on the calls: the outage policy answers those that need only the store.
 #[cold]
 fn start_without_thread<T: Send + 'static>(
     limiter: &Limiter,
     calls: Vec<DeferredCall<T>>,
-    home: &Arc<Home<T>>,
+    results: &Arc<Results<T>>,
     error: &Error,
 ) {
-    let is_refused = |owed: &DeferredCall<T>| {
-        let needs_timer = owed.call.as_ref().is_some_and(|(_, call)| call.needs_timer());
+    let is_refused = |deferred: &DeferredCall<T>| {
+        let needs_timer = deferred.call.as_ref().is_some_and(|(_, call)| call.needs_timer());
         error.kind() != ErrorKind::StoreUnavailable || needs_timer
     };
     let (refused, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_refused);
-    let told = |mut owed: DeferredCall<T>| Some((owed.call.take()?.0, Err(error.clone())));
-    home.take_in(refused.into_iter().filter_map(told));
-    let mut running = Box::pin(run(limiter.clone(), calls, Arc::clone(home)));
+    let refuse = |mut deferred: DeferredCall<T>| Some((deferred.call.take()?.0, Err(error.clone())));
+    results.add(refused.into_iter().filter_map(refuse));
+    let mut running = Box::pin(run(limiter.clone(), calls, Arc::clone(results)));
     if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
         && let Ok(driver) = limiter.shared().driver()
     {
-        // There is one by now, and the store was asked.
+        // By now the system has a thread, and the calls were sent to the store.
         driver.spawn(running);
     }
 }
 
-/// Does all of them, and hands over together what is answered at the same time.
-async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<DeferredCall<T>>, home: Arc<Home<T>>) {
-    let mut left = pin!(home.left.closed());
-    let mut running: FuturesUnordered<_> = calls.into_iter().map(|owed| owed.run(&limiter)).collect();
+/// Performs all calls, and hands over together the answers that arrive at the same time.
+async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<DeferredCall<T>>, results: Arc<Results<T>>) {
+    let mut left = pin!(results.left.closed());
+    let mut running: FuturesUnordered<_> = calls.into_iter().map(|call| call.run(&limiter)).collect();
     poll_fn(|cx| {
         let mut finished = Vec::new();
-        let over = loop {
+        let is_over = loop {
             match running.poll_next_unpin(cx) {
                 Poll::Ready(Some(one)) => finished.extend(one),
                 Poll::Ready(None) => break true,
@@ -183,10 +178,10 @@ async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<DeferredCall<T>>, h
             }
         };
         if !finished.is_empty() {
-            home.take_in(finished);
+            results.add(finished);
         }
-        // What has no loop to hear of it is dropped.
-        if over { Poll::Ready(()) } else { left.as_mut().poll(cx) }
+        // Without a loop the calls are dropped.
+        if is_over { Poll::Ready(()) } else { left.as_mut().poll(cx) }
     })
     .await;
 }

@@ -1,9 +1,13 @@
 //! The denial cache gives only denials that the store would give. A limiter with the cache is compared with one without,
 //! while both refund, reset and change policies.
 
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Source};
+use polylimit::{
+    Answer, Call, Completions, Decision, Limiter, LimiterBuilder, ManualClock, Outage, Policy, Request,
+    Source,
+};
 use polylimit_test_servers::{Kind, Server};
 
 use super::generators::{Random, random_policy_of};
@@ -208,6 +212,61 @@ fn own_refund_invalidates_the_denial_at_once() {
     assert!(!here.check("user").unwrap().allowed());
     let _ = here.refund(Request::new("user")).unwrap();
     assert!(here.check("user").unwrap().allowed());
+}
+
+/// Checks until the cache answers: it is cleared once, when the subscription is established.
+fn until_cached(limiter: &polylimit::blocking::Limiter, request: Request<'_>) {
+    let start = Instant::now();
+    while limiter.check(request).unwrap().source() != Source::DenialCache {
+        assert!(start.elapsed() < Duration::from_secs(10), "{request:?}");
+    }
+}
+
+#[test]
+fn check_under_any_of_many_policies_is_answered_by_the_cache() {
+    let server = Server::start(Kind::Redis, &[]);
+    let names: Vec<_> = (0..8).map(|number| format!("p{number}")).collect();
+    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = options.deadline(Duration::from_secs(30)).denial_cache_max(LONG);
+    let policies = names.iter().map(|name| Policy::parse(name, "1/day").unwrap());
+    let builder = policies.fold(Limiter::builder().redis(options), LimiterBuilder::policy);
+    let limiter = builder.build().unwrap().blocking();
+    for name in &names {
+        until_cached(&limiter, Request::new("user").policy(name));
+    }
+    until_cached(&limiter, Request::new("user").policy("2/day"));
+}
+
+#[test]
+fn submitted_and_deferred_checks_do_not_ask_the_cache_again() {
+    let server = Server::start(Kind::Redis, &[]);
+    let blocking = limiter_with_cache(&server, "3/day", LONG);
+    let limiter = blocking.asynchronous();
+    let _ = blocking.charge(Request::new("user").cost(3)).unwrap();
+    until_cached(&blocking, Request::new("user"));
+    until_subscribed(&server, 1);
+    // The reply to SUBSCRIBE, which clears the cache, comes before this message.
+    server.command(&["PUBLISH", CHANNEL, "nothing"]);
+    until_received(&blocking, 1);
+    until_cached(&blocking, Request::new("user"));
+    let check = Call::Check(Request::new("user"));
+    let answer = limiter.try_call(&check).unwrap().unwrap();
+    assert!(matches!(answer, Answer::Decision(decision) if decision.source() == Source::DenialCache));
+    let hits = limiter.stats().denial_cache;
+    let (wake, woken) = channel();
+    let completions = Completions::new(move || _ = wake.send(()));
+    let mut answers = Vec::from_iter(completions.submit(limiter, &check, ()));
+    assert!([(); 2].iter().all(|()| completions.defer(limiter, &check, ()).is_none()));
+    completions.flush();
+    while answers.len() < 3 {
+        woken.recv_timeout(Duration::from_secs(30)).unwrap();
+        completions.drain(|(), answer| answers.push(answer));
+    }
+    for answer in answers {
+        let Ok(Answer::Decision(decision)) = answer else { panic!("{answer:?}") };
+        assert_eq!((decision.allowed(), decision.source()), (false, Source::Store));
+    }
+    assert_eq!(limiter.stats().denial_cache, hits);
 }
 
 #[test]

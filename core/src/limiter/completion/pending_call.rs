@@ -1,0 +1,161 @@
+//! A started call, as a future that any thread and any executor can poll.
+
+use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use futures_util::future::{Either, FutureExt};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot::{self, Receiver, Sender};
+
+use crate::error::{Error, ErrorKind};
+use crate::limiter::call::{Answer, Call, OwnedCall, OwnedRequest};
+use crate::limiter::{CHECK, Limiter};
+use crate::runtime::close_signal::closed;
+
+pub(crate) type CallResult = Result<Answer, Error>;
+pub(crate) type PendingCall = Pin<Box<dyn Future<Output = CallResult> + Send>>;
+
+/// Starts a call that [`Limiter::try_call`] did not answer.
+pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<PendingCall, Error> {
+    let runtime = match limiter.shared().driver().and_then(|driver| driver.running()) {
+        Ok(running) => Some(running.handle().clone()),
+        // The outage policy answers.
+        Err(error) if error.kind() == ErrorKind::StoreUnavailable && !call.needs_timer() => None,
+        Err(error) => return Err(error),
+    };
+    let queued = match &call {
+        OwnedCall::Acquire(request, _) => Some(request.clone()),
+        _ => None,
+    };
+    let owner = limiter.clone();
+    let pending: PendingCall = Box::pin(async move {
+        let is_closed = || owner.shared().closing.is_closed();
+        let mut answer = pin!(AssertUnwindSafe(call.run(&owner)).catch_unwind());
+        poll_fn(|cx| {
+            if is_closed() {
+                // The runtime may have ended, and its timers cannot be used any more.
+                return Poll::Ready(Err(closed()));
+            }
+            let _entered = runtime.as_ref().map(Handle::enter);
+            let answer = answer.as_mut().poll(cx);
+            answer
+                .map(|answer| answer.unwrap_or_else(|_| Err(if is_closed() { closed() } else { panicked() })))
+        })
+        .await
+    });
+    Ok(match queued {
+        Some(request) => {
+            let (limiter, pending) = (limiter.clone(), Mutex::new(Some(pending)));
+            let state = Arc::new(QueuedState { limiter, request, pending });
+            Box::pin(QueuedCall { state, answer: None })
+        }
+        None => pending,
+    })
+}
+
+pub(crate) fn panicked() -> Error {
+    Error::new(ErrorKind::Internal, "polylimit panicked: this is a defect in it")
+}
+
+impl Limiter {
+    /// The call as a future that any executor can poll, inside or outside of a tokio runtime, and that owns its arguments. A
+    /// call that needs no waiting is answered before this returns. A dropped future leaves the queue, as with
+    /// [`acquire`](Self::acquire). When the limiter is closed meanwhile, the call fails with [`Closed`](ErrorKind::Closed).
+    pub fn start(
+        &self,
+        call: &Call<'_>,
+    ) -> impl Future<Output = Result<Answer, Error>> + Send + Unpin + 'static + use<> {
+        match self.try_call(call).map_or_else(|| start(self, OwnedCall::of(call)).map_err(Err), Err) {
+            Ok(pending) => Either::Left(pending),
+            Err(answer) => Either::Right(std::future::ready(answer)),
+        }
+    }
+}
+
+/// An acquire. It may hold the turn on which the callers behind it wait. So it waits on the thread that drives the limiter,
+/// and its caller only receives the answer: an event loop that is blocked or stopped delays no other caller.
+struct QueuedCall {
+    state: Arc<QueuedState>,
+    /// Receives the answer; `None` before the first poll, because most acquires need no waiting.
+    answer: Option<Receiver<CallResult>>,
+}
+
+struct QueuedState {
+    limiter: Limiter,
+    request: OwnedRequest,
+    /// `None` once the call has finished or was cancelled.
+    pending: Mutex<Option<PendingCall>>,
+}
+
+impl Future for QueuedCall {
+    type Output = CallResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
+        let Self { state, answer } = &mut *self;
+        let receiver = if let Some(receiver) = answer {
+            receiver
+        } else {
+            // The limiter's thread polls the call again first of all, so no wake-up is lost.
+            if let Poll::Ready(answer) = state.poll(&mut Context::from_waker(Waker::noop())) {
+                state.leave();
+                return Poll::Ready(answer);
+            }
+            let (sender, receiver) = oneshot::channel();
+            state.limiter.shared().driver()?.spawn(Arc::clone(state).wait(sender));
+            answer.insert(receiver)
+        };
+        Pin::new(receiver).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(closed())))
+    }
+}
+
+impl Drop for QueuedCall {
+    fn drop(&mut self) {
+        // The place in the queue is free at once. The task ends when it finds the channel closed.
+        self.state.leave();
+        if let Some(receiver) = &mut self.answer {
+            receiver.close();
+            if let Ok(unused) = receiver.try_recv() {
+                self.state.refund(&unused);
+            }
+        }
+    }
+}
+
+impl QueuedState {
+    async fn wait(self: Arc<Self>, mut sender: Sender<CallResult>) {
+        let answer = tokio::select! {
+            biased;
+            () = sender.closed() => return,
+            answer = poll_fn(|cx| self.poll(cx)) => answer,
+        };
+        self.leave();
+        if let Err(unused) = sender.send(answer) {
+            self.refund(&unused);
+        }
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<CallResult> {
+        match &mut *self.pending.lock() {
+            Some(pending) => pending.as_mut().poll(cx),
+            None => Poll::Ready(Err(closed())),
+        }
+    }
+
+    fn leave(&self) {
+        let pending = self.pending.lock().take();
+        // Dropped after the lock is released: the next caller in the queue may be woken here.
+        drop(pending);
+    }
+
+    /// Refunds an admission that the caller does not receive.
+    fn refund(&self, answer: &CallResult) {
+        let request = self.limiter.shared().request(CHECK, self.request.request());
+        if let (Ok(Answer::Decision(decision)), Ok(request)) = (answer, request) {
+            self.limiter.refund_unused(request, decision);
+        }
+    }
+}
