@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
+use tokio::time::{sleep, timeout};
 
 use crate::error::Error;
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::{Driver, InUse};
-use crate::runtime::monotonic;
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::server::Context;
@@ -93,15 +93,12 @@ impl Runtimes {
         let topology = self.of(running.handle())?;
         if !topology.is_healthy() {
             let topology = Arc::clone(&topology);
-            driver.run_until(async move {
-                let started = monotonic::now();
-                while !topology.is_healthy()
-                    && !topology.is_dead()
-                    && monotonic::now().saturating_duration_since(started) < RECOVERY_TIMEOUT
-                {
-                    tokio::time::sleep(LOOK_EVERY).await;
+            let recovered = async move {
+                while !topology.is_healthy() && !topology.is_dead() {
+                    sleep(LOOK_EVERY).await;
                 }
-            });
+            };
+            driver.run_until(async { drop(timeout(RECOVERY_TIMEOUT, recovered).await) });
         }
         Ok((running, topology))
     }
@@ -169,7 +166,7 @@ impl Runtimes {
 /// Refuses a runtime without timers or sockets. Tokio reports that only by panicking.
 fn check_drivers() -> Result<(), Error> {
     let has = |use_driver: fn()| std::panic::catch_unwind(use_driver).is_ok();
-    let has_timers = has(|| drop(tokio::time::sleep(Duration::ZERO)));
+    let has_timers = has(|| drop(sleep(Duration::ZERO)));
     // Opened and closed at once; whether the system provides a socket does not matter here.
     #[cfg(unix)]
     let has_sockets = has(|| drop(tokio::net::UnixDatagram::unbound()));
