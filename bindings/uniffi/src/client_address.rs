@@ -10,6 +10,12 @@ pub struct ClientAddressRules {
     rules: polylimit::ClientAddressRules,
 }
 
+impl ClientAddressRules {
+    pub(crate) fn core(&self) -> &polylimit::ClientAddressRules {
+        &self.rules
+    }
+}
+
 #[uniffi::export]
 impl ClientAddressRules {
     /// `trust` has networks such as `10.0.0.0/8`, addresses, and the names `loopback`, `link-local` and `private`.

@@ -1,9 +1,9 @@
 //! Answers of operations: decisions, usages and findings.
 
-use polylimit::{Answer, DecisionParts, Degradation, Source};
+use polylimit::Answer;
 
 use crate::error::{PolylimitError, Result};
-use crate::number::{Span, signed, unsigned};
+use crate::number::{Span, signed};
 
 /// The state of a key under one quota, after the operation.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
@@ -145,39 +145,6 @@ impl From<polylimit::Finding> for Finding {
     }
 }
 
-impl Decision {
-    /// The core's decision of these parts.
-    pub(crate) fn core(&self) -> Result<polylimit::Decision> {
-        let unknown =
-            |what: &str, name: &str| PolylimitError::InvalidArgument(format!("{what} {name:?} is not known"));
-        let source = Source::ALL.into_iter().find(|source| source.name() == self.source);
-        let find = |name: &String| {
-            let found = Degradation::ALL.into_iter().find(|degradation| degradation.name() == name);
-            found.ok_or_else(|| unknown("degraded", name))
-        };
-        let quotas: Vec<_> = self.quotas.iter().map(QuotaUsage::core).collect::<Result<_>>()?;
-        let wait = if self.allowed { Some(self.delay) } else { self.retry_after };
-        let parts = DecisionParts {
-            allowed: self.allowed,
-            wait_us: wait.map(|wait| wait.us("retry_after")).transpose()?,
-            source: source.ok_or_else(|| unknown("source", &self.source))?,
-            degraded: self.degraded.as_ref().map(find).transpose()?,
-            quotas: &quotas,
-        };
-        Ok(polylimit::Decision::from_parts(parts)?)
-    }
-}
-
-impl QuotaUsage {
-    fn core(&self) -> Result<polylimit::QuotaUsage> {
-        Ok(polylimit::QuotaUsage {
-            limit: unsigned("limit", self.limit)?,
-            remaining: unsigned("remaining", self.remaining)?,
-            reset_after_us: self.reset_after.us("reset_after")?,
-        })
-    }
-}
-
 fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
     let one = |usage: &polylimit::QuotaUsage| QuotaUsage {
         limit: signed(usage.limit),
@@ -185,23 +152,6 @@ fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
         reset_after: Span::of_us(usage.reset_after_us),
     };
     each.iter().map(one).collect()
-}
-
-/// What a decision says after its units were given back: what is left then, unless an outage policy told that in the store's
-/// place.
-#[uniffi::export]
-pub fn refunded(decision: Decision, left: Usage) -> Decision {
-    if left.is_outage && !decision.is_outage {
-        return decision;
-    }
-    let delay = if decision.allowed { Span::of_us(0) } else { decision.delay };
-    Decision {
-        remaining: left.remaining,
-        reset_after: left.reset_after,
-        quotas: left.quotas,
-        delay,
-        ..decision
-    }
 }
 
 pub(crate) type AnswerResult = std::result::Result<Answer, polylimit::Error>;
@@ -241,31 +191,4 @@ pub(crate) fn findings(answer: AnswerResult) -> Result<Vec<Finding>> {
 
 fn unexpected(answer: &Answer) -> PolylimitError {
     PolylimitError::Internal(format!("unexpected answer to an operation: {answer:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refunded_decision_equals_that_of_the_core() {
-        let policy = polylimit::Policy::parse("api", "2/minute; 3/hour leaky_bucket").unwrap();
-        let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
-        assert!(limiter.check("key").unwrap().allowed());
-        let decision = limiter.check("key").unwrap();
-        assert!(decision.delay_us() > 0);
-        let left = limiter.refund("key").unwrap();
-        let shown = refunded((&decision).into(), (&left).into());
-        assert_eq!(shown, Decision::from(&decision.refunded(left)));
-    }
-
-    #[test]
-    fn decision_survives_the_conversion_to_core_and_back() {
-        let policy = polylimit::Policy::parse("api", "2/minute; 3/hour leaky_bucket").unwrap();
-        let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
-        for cost in [1, 1, 1, 99] {
-            let decision = limiter.check(polylimit::Request::new("key").cost(cost)).unwrap();
-            assert_eq!(Decision::from(&decision).core(), Ok(decision));
-        }
-    }
 }

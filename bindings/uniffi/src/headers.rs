@@ -1,12 +1,8 @@
-//! HTTP header fields and problem documents of decisions.
+//! Parts of an HTTP response that describe its limits.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use polylimit::headers::{self, HeaderSettings};
+use polylimit::headers;
 
 use crate::decision::Decision;
-use crate::error::{Result, guarded};
-use crate::number::unsigned;
 use crate::request::Policy;
 
 /// A policy, and what it decided about a request. Where several are applied to one request they have different names.
@@ -27,68 +23,37 @@ pub struct HeaderField {
     pub value: String,
 }
 
-/// The response to a denied request.
+impl From<headers::HeaderField> for HeaderField {
+    fn from(field: headers::HeaderField) -> Self {
+        Self { name: field.name.to_string(), value: field.value }
+    }
+}
+
+/// The response to a request that does not proceed, besides the fields of its limits.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Problem {
-    /// The status of the response: 429, or 503 when the denial comes from an outage.
+    /// The status of the response: 429 or the guard's own for a request over its limit, 503 for an outage, 400 for a request
+    /// without a key.
     pub status: i32,
     /// One sentence for a person about this denial.
     pub detail: String,
     /// The quotas that were exceeded, by their names in `ratelimit-policy`.
     pub violated: Vec<String>,
-    /// The body's content type.
-    pub content_type: String,
+    /// The fields `content-type` and `vary`.
+    pub fields: Vec<HeaderField>,
     /// The body: a problem document (RFC 9457), or text for clients that prefer it.
     pub body: String,
 }
 
-/// The parts of a response that describe its limits.
-#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
-pub struct Response {
-    /// The fields, in a fixed order.
-    pub fields: Vec<HeaderField>,
-    /// The response, if the request was denied.
-    pub problem: Option<Problem>,
-}
-
-/// The parts of a response that describe its limits.
-///
-/// `cost` is the number of units that the request asked for, 1 by default, `style` one of `ietf`, `legacy`, `both` and `none`,
-/// `reset_form` how `x-ratelimit-reset` tells a time, `seconds` or `epoch`, and `accept` the request's field of that name.
-#[uniffi::export]
-pub fn respond(
-    outcomes: Vec<Outcome>,
-    cost: Option<i64>,
-    style: Option<String>,
-    reset_form: Option<String>,
-    accept: Option<String>,
-) -> Result<Response> {
-    guarded(|| {
-        let mut settings = HeaderSettings::default();
-        if let Some(style) = style {
-            settings = settings.style(style.parse()?);
+impl Problem {
+    pub(crate) fn of(problem: &headers::Problem, accept: Option<&str>) -> Self {
+        let response = problem.response(accept);
+        Self {
+            status: response.status.into(),
+            detail: problem.detail().to_owned(),
+            violated: problem.violated().to_vec(),
+            fields: response.fields.into_iter().map(Into::into).collect(),
+            body: response.body,
         }
-        if let Some(form) = reset_form {
-            settings = settings.reset_form(form.parse()?);
-        }
-        let each = outcomes.iter().map(|outcome| Ok((outcome.policy.parsed()?, outcome.decision.core()?)));
-        let each: Vec<_> = each.collect::<Result<_>>()?;
-        let each: Vec<_> = each.iter().map(|(policy, decision)| (policy, decision)).collect();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let fields = headers::fields(&each, &settings, u64::try_from(now.as_micros()).unwrap_or(u64::MAX));
-        let cost = cost.map_or(Ok(1), |cost| unsigned("cost", cost))?;
-        let problem = headers::problem(&each, cost).map(|problem| {
-            let (content_type, body) = problem.body(accept.as_deref());
-            Problem {
-                status: problem.status().into(),
-                detail: problem.detail().to_owned(),
-                violated: problem.violated().to_vec(),
-                content_type: content_type.to_owned(),
-                body,
-            }
-        });
-        let field =
-            |field: headers::HeaderField| HeaderField { name: field.name.into_owned(), value: field.value };
-        Ok(Response { fields: fields.into_iter().map(field).collect(), problem })
-    })
+    }
 }

@@ -11,6 +11,7 @@ use crate::decision::{
 };
 use crate::error::{PolylimitError, Result, guarded, guarded_async};
 use crate::event;
+use crate::guard::{Guard, GuardOptions};
 use crate::number::Span;
 use crate::number::signed;
 use crate::pending_call::PendingCall;
@@ -50,6 +51,11 @@ impl Limiter {
     /// The asynchronous face of the same limiter.
     pub fn asynchronous(&self) -> Arc<AsyncLimiter> {
         Arc::new(AsyncLimiter { limiter: self.limiter.asynchronous().clone() })
+    }
+
+    /// Makes a guard, which limits the requests of a web framework.
+    pub fn guard(&self, options: GuardOptions) -> Result<Arc<Guard>> {
+        guarded(|| Guard::new(self.limiter.asynchronous(), options))
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.

@@ -189,7 +189,10 @@ class LimiterTest < Minitest::Test
 
   def test_every_blocking_operation_has_an_asynchronous_one
     blocking = Polylimit::BlockingCalls::METHODS
-    native = { 'limiter' => PolylimitNative::Limiter, 'pendingcall' => PolylimitNative::PendingCall }
+    native = {
+      'limiter' => PolylimitNative::Limiter, 'pendingcall' => PolylimitNative::PendingCall,
+      'guard' => PolylimitNative::Guard, 'guardcheck' => PolylimitNative::GuardCheck
+    }
     blocking.each { |type, methods| assert_empty methods - native.fetch(type).instance_methods(false).map(&:to_s) }
     in_steps = native['limiter'].instance_methods(false).filter_map { |name| name.to_s[/\Astart_(\w+)/, 1] }
     assert_equal (blocking['limiter'] - ['shut_down'] + in_steps).sort,

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require 'delegate'
 require 'minitest/autorun'
 require 'net/http'
 require 'puma'
@@ -43,7 +42,7 @@ class RackTest < Minitest::Test
         answers.each { |answer| assert_equal '20', answer['x-ratelimit-limit'] }
         assert(passed.none? { |answer| answer['retry-after'] })
         assert(denied.all? { |answer| answer['retry-after'].to_i.between?(1, 3600) })
-        assert_equal ['application/problem+json', 'Accept'], [denied[0]['content-type'], denied[0]['vary']]
+        assert_equal ['application/problem+json', 'accept'], [denied[0]['content-type'], denied[0]['vary']]
         assert_includes denied[0].body, "\"violated-policies\":[\"#{name}\"]"
         assert_equal 'text/plain; charset=utf-8', get.call('/', 'accept' => 'text/plain')['content-type']
       end
@@ -87,12 +86,12 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_outage_responds_with_503_unless_on_outage_allows_the_request
+  def test_outage_responds_with_503_unless_on_outage_admits_the_request
     limiter = limiter('redis://127.0.0.1:1?deadline=50ms', api: { quotas: '1/hour', outage: 'deny' })
     heard = Queue.new
     listen = lambda do |env, outage|
       heard << outage.rate_limit.decision.source
-      :allow if env['PATH_INFO'] == '/important'
+      :admit if env['PATH_INFO'] == '/important'
     end
     serve({ limiter: limiter, on_outage: listen }) do |get|
       assert_equal '503', get.call('/').code
@@ -110,20 +109,20 @@ class RackTest < Minitest::Test
 
   def test_overruled_outage_denial_spends_and_refunds_nothing
     limiter = lost(api: { quotas: '1/hour', outage: 'fallback' })
-    options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(*) { false }, on_outage: ->(*) { :allow } }
+    options = { limiter: limiter, key: ->(_) { 'k' }, count: ->(*) { false }, on_outage: ->(*) { :admit } }
     serve(options) do |get|
       assert_equal '200', get.call('/').code
       assert_equal 0, limiter.peek('k').remaining
     end
   end
 
-  def test_overruled_denial_is_hidden_from_inner_middlewares_and_the_client
+  def test_overruled_denial_is_in_the_decisions_and_hidden_from_the_client
     lost = lost(out: { quotas: '1/hour', outage: 'fallback' })
-    outer = { limiter: lost, key: ->(_) { 'k' }, on_outage: ->(*) { :allow } }
+    outer = { limiter: lost, key: ->(_) { 'k' }, on_outage: ->(*) { :admit } }
     inner = limiter(in: '3/hour')
     serve(outer, { limiter: inner }) do |get|
       answer = get.call('/')
-      assert_equal %w[200 2], [answer.code, answer.body]
+      assert_equal %w[200 0 on_outage], [answer.code, answer.body, answer['x-ratelimit-outage']]
       assert_equal ['"in";q=3;w=3600', nil], [answer['ratelimit-policy'], answer['retry-after']]
       assert_equal 2, inner.peek('127.0.0.1').remaining
     end
@@ -152,7 +151,7 @@ class RackTest < Minitest::Test
       heard = Queue.new
       listen = lambda do |_, outage|
         heard << outage.rate_limit.outcomes.map { |outcome| outcome.decision.source }
-        :allow
+        :admit
       end
       serve({ limiter: limiter, policy: %w[a b], on_outage: listen }) do |get|
         assert_equal 'store', limiter.check('127.0.0.1', policy: 'a').source
@@ -163,17 +162,24 @@ class RackTest < Minitest::Test
     end
   end
 
-  def test_outer_middleware_refunds_once_when_an_inner_one_denies_or_fails
-    { '0/hour' => '429', '1/hour' => '500' }.each do |quotas, code|
-      inner = limiter(in: quotas)
-      limiter = limiter(out: '9/hour', between: '9/hour')
-      %w[out between].each { |policy| limiter.check('127.0.0.1', policy: policy, cost: 5) }
-      outer = { limiter: limiter, policy: 'out', count: ->(*) { false } }
-      serve(outer, { limiter: limiter, policy: 'between', cost: 2 }, { limiter: inner }) do |get|
-        inner.close if code == '500'
-        assert_equal code, get.call('/').code
-        assert_equal([4, 4], %w[out between].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining })
-      end
+  def test_outer_middlewares_refund_once_when_an_inner_one_denies
+    limiter = limiter(out: '9/hour', between: '9/hour')
+    %w[out between].each { |policy| limiter.check('127.0.0.1', policy: policy, cost: 5) }
+    outer = { limiter: limiter, policy: 'out', count: ->(*) { false } }
+    serve(outer, { limiter: limiter, policy: 'between', cost: 2 }, { limiter: limiter(in: '0/hour') }) do |get|
+      assert_equal '429', get.call('/').code
+      assert_equal([4, 4], %w[out between].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining })
+    end
+  end
+
+  def test_error_of_an_inner_middleware_is_a_response_of_status_500_which_count_decides_about
+    inner = limiter(in: '1/hour')
+    limiter = limiter(out: '9/hour', between: '9/hour')
+    outer = { limiter: limiter, policy: 'out', count: ->(_, status, _) { status < 500 } }
+    serve(outer, { limiter: limiter, policy: 'between', cost: 2 }, { limiter: inner }) do |get|
+      inner.close
+      assert_equal '500', get.call('/').code
+      assert_equal([9, 7], %w[out between].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining })
     end
   end
 
@@ -210,26 +216,13 @@ class RackTest < Minitest::Test
     assert_equal 6, limiter.peek('127.0.0.1').remaining
   end
 
-  # Fails to give back under one policy.
-  class Failing < SimpleDelegator
-    def refund(key, policy:, cost:)
-      raise Polylimit::Closed, 'not given back' if policy == 'a'
-
-      super
-    end
-  end
-
-  def test_failed_refund_of_one_policy_does_not_stop_the_others
-    limiter = limiter(a: '9/hour', b: '9/hour', c: '9/hour')
-    heard = Queue.new
-    options = {
-      limiter: Failing.new(limiter), policy: %w[a b c], key: ->(_) { 'k' }, count: ->(*) { false },
-      on_outage: ->(_, outage) { heard << outage.error.message }
-    }
-    serve(options) do |get|
-      assert_equal '200', get.call('/').code
-      assert_equal([8, 9, 9], %w[a b c].map { |policy| limiter.peek('k', policy: policy).remaining })
-      assert_equal ['not given back'], Array.new(heard.size) { heard.pop }
+  def test_failed_refund_of_one_middleware_does_not_stop_the_others
+    limiters = { a: limiter(a: '9/hour'), b: limiter(b: '9/hour'), c: limiter(c: '0/hour') }
+    closing = ->(_) { limiters[:a].close && 'k' }
+    options = limiters.map { |name, one| { limiter: one, key: name == :c ? closing : ->(_) { 'k' } } }
+    serve(*options) do |get|
+      assert_equal '429', get.call('/').code
+      assert_equal 9, limiters[:b].peek('k').remaining
     end
   end
 
@@ -277,11 +270,16 @@ class RackTest < Minitest::Test
       { scope: 5 } => /\Ascope is 5/,
       { limiter: nil } => /\Alimiter is nil: allowed is a Polylimit::Limiter/,
       { limiter: 'redis://localhost' } => /\Alimiter is of the class String/,
-      { key: 'HTTP_USER' } => /\Akey is of the class String: allowed is what can be called/,
+      { key: 'HTTP_USER' } => /\Akey part "HTTP_USER" cannot be read: allowed are address, user/,
+      { key: 5 } => /\Akey is of the class Integer: allowed is what can be called/,
+      { missing_key: 'no' } => /\Amissing key "no" is not known/, { status: '429' } => /\Astatus is "429"/,
+      { status: 200 } => /\Astatus is 200: allowed is 400 to 599/, { dry_run: 1 } => /\Adry_run is 1/,
+      { header_names: 'x' } => /\Aheader_names is of the class String/, { message: 5 } => /\Amessage is 5/,
+      { methods: 5 } => /\Amethods is 5/,
       { skip: true } => /\Askip is of the class TrueClass/,
       { count: 1 } => /\Acount is of the class Integer/,
       { on_denied: 'no' } => /\Aon_denied is of the class String/,
-      { on_outage: :allow } => /\Aon_outage is of the class Symbol/,
+      { on_outage: :admit } => /\Aon_outage is of the class Symbol/,
       { client_address: ['10.0.0.0/8'] } => /\Aclient_address is of the class Array/,
       { cost: -1 } => /\Acost is -1/, { cost: 0.5 } => /\Acost is 0.5/, { cost: 10**13 } => /\Acost is 10000000000000/,
       { limit: 5 } => /\Aunknown keyword: limit: use policy, with quotas such as/,
@@ -354,11 +352,12 @@ class RackTest < Minitest::Test
     inner = { limiter: limiter.asynchronous, policy: %w[b a], count: ->(*) { false } }
     serve(outer, inner, { limiter: limiter, policy: '5 per 60m', cost: 4 }) do |get|
       answer = get.call('/')
-      assert_equal %w[200 4], [answer.code, answer.body]
-      assert_equal ['"b";r=9', '"a";r=8', '"5|hour";r=4'].sort, answer['ratelimit'].gsub(/;t=\d+/, '').split(', ').sort
+      assert_equal %w[200 1], [answer.code, answer.body]
+      assert_equal ['"b";r=9', '"a";r=8', '"5|hour";r=1'].sort, answer['ratelimit'].gsub(/;t=\d+/, '').split(', ').sort
       left = %w[a b 5/hour].map { |policy| limiter.peek('127.0.0.1', policy: policy).remaining }
-      # A request that does not count further in was not charged there, and the fields tell it.
-      assert_equal [8, 9, 4], left
+      # Of several costs the highest is charged. What only the middleware relied on that does not count is refunded, and the
+      # fields tell it.
+      assert_equal [8, 9, 1], left
     end
     serve({ limiter: limiter, policy: 'a' }, { limiter: limiter, policy: 'a', key: ->(_) { 'another' } }) do |get|
       assert_equal '200', get.call('/').code
@@ -395,5 +394,32 @@ class RackTest < Minitest::Test
       assert_equal '429', denied.code
       assert_match(/"out";r=2/, denied['ratelimit'])
     end
+  end
+
+  def test_key_has_the_parts_of_the_request
+    limiter = limiter(api: '5/hour')
+    part = Polylimit::KeyPart
+    env = { 'REMOTE_ADDR' => '192.0.2.1', 'REMOTE_USER' => 'ann', 'HTTP_COOKIE' => 'c=d; a=b', 'PATH_INFO' => '/',
+            'action_dispatch.request.path_parameters' => { team: 7 }, 'HTTP_X_TAG' => 'one, two', 'CONTENT_TYPE' => 'a/b' }
+    {
+      part.address => '192.0.2.1', [part.user, part.address] => 'user:ann|192.0.2.1', :user => 'user:ann',
+      [part.path('team'), part.cookie('a')] => 'path:team:7|cookie:a:b', 'header:X-Tag' => 'x-tag:one, two',
+      part.header('Content-Type') => 'content-type:a/b'
+    }.each do |key, expected|
+      limiter.reset(expected)
+      assert_equal 200, Polylimit::Rack.new(LEFT, limiter: limiter, key: key).call(env.dup).first
+      assert_equal 4, limiter.peek(expected).remaining, expected
+    end
+    strict = Polylimit::Rack.new(LEFT, limiter: limiter, key: :user, missing_key: 'refuse')
+    assert_equal([400, 400, 200], ['', nil, 'bob'].map { |user| strict.call(env.merge('REMOTE_USER' => user)).first })
+  end
+
+  def test_denial_of_an_inner_middleware_removes_the_field_of_an_outage
+    lost = limiter('redis://127.0.0.1:1?deadline=50ms', out: { quotas: '1/hour', outage: 'allow' })
+    serve({ limiter: lost }, { limiter: limiter(in: '0/hour') }) do |get|
+      denied = get.call('/')
+      assert_equal ['429', nil], [denied.code, denied['x-ratelimit-outage']]
+    end
+    serve({ limiter: lost }) { |get| assert_equal 'allow', get.call('/')['x-ratelimit-outage'] }
   end
 end

@@ -1109,6 +1109,301 @@ public func FfiConverterTypeClientAddressRules_lower(_ value: ClientAddressRules
 
 
 /**
+ * A limit on the requests of a web framework. It waits for the store on the caller's thread.
+ */
+public protocol GuardProtocol: AnyObject, Sendable {
+
+    /**
+     * Decides about a request, and refunds what outer guards have spent when this one denies it.
+     */
+    func decide(facts: GuardFacts) throws  -> GuardAnswer
+
+    /**
+     * The parts of the key as text, with the names of headers in lower case.
+     */
+    func keyParts()  -> [String]
+
+}
+/**
+ * A limit on the requests of a web framework. It waits for the store on the caller's thread.
+ */
+open class Guard: GuardProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_guard(self.handle, $0) }
+    }
+    // No primary constructor declared for this class.
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_guard(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * Decides about a request, and refunds what outer guards have spent when this one denies it.
+     */
+open func decide(facts: GuardFacts)throws  -> GuardAnswer  {
+    return try  FfiConverterTypeGuardAnswer_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_decide(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeGuardFacts_lower(facts),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The parts of the key as text, with the names of headers in lower case.
+     */
+open func keyParts() -> [String]  {
+    return try!  FfiConverterSequenceString.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_key_parts(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeGuard: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = Guard
+
+    public static func lift(_ handle: UInt64) throws -> Guard {
+        return Guard(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: Guard) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Guard {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: Guard, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuard_lift(_ handle: UInt64) throws -> Guard {
+    return try FfiConverterTypeGuard.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuard_lower(_ value: Guard) -> UInt64 {
+    return FfiConverterTypeGuard.lower(value)
+}
+
+
+
+
+
+
+/**
+ * A guard's decision about one request.
+ */
+public protocol GuardCheckProtocol: AnyObject, Sendable {
+
+    /**
+     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+     */
+    func finish(counts: Bool) throws  -> [HeaderField]
+
+    /**
+     * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
+     */
+    func overrule(admit: Bool?) throws  -> GuardAnswer
+
+}
+/**
+ * A guard's decision about one request.
+ */
+open class GuardCheck: GuardCheckProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_guardcheck(self.handle, $0) }
+    }
+    // No primary constructor declared for this class.
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_guardcheck(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+     */
+open func finish(counts: Bool)throws  -> [HeaderField]  {
+    return try  FfiConverterSequenceTypeHeaderField.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardcheck_finish(
+            self.uniffiCloneHandle(),
+        FfiConverterBool.lower(counts),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
+     */
+open func overrule(admit: Bool? = nil)throws  -> GuardAnswer  {
+    return try  FfiConverterTypeGuardAnswer_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionBool.lower(admit),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeGuardCheck: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = GuardCheck
+
+    public static func lift(_ handle: UInt64) throws -> GuardCheck {
+        return GuardCheck(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: GuardCheck) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> GuardCheck {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: GuardCheck, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardCheck_lift(_ handle: UInt64) throws -> GuardCheck {
+    return try FfiConverterTypeGuardCheck.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardCheck_lower(_ value: GuardCheck) -> UInt64 {
+    return FfiConverterTypeGuardCheck.lower(value)
+}
+
+
+
+
+
+
+/**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
  */
 public protocol LimiterProtocol: AnyObject, Sendable {
@@ -1148,6 +1443,11 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      * Examines the store for an operator.
      */
     func doctor() throws  -> [Finding]
+
+    /**
+     * Makes a guard, which limits the requests of a web framework.
+     */
+    func `guard`(options: GuardOptions) throws  -> Guard
 
     /**
      * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
@@ -1377,6 +1677,19 @@ open func doctor()throws  -> [Finding]  {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_limiter_doctor(
             self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Makes a guard, which limits the requests of a web framework.
+     */
+open func `guard`(options: GuardOptions)throws  -> Guard  {
+    return try  FfiConverterTypeGuard_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_guard(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeGuardOptions_lower(options),uniffiCallStatus
     )
 })
 }
@@ -2280,6 +2593,503 @@ public func FfiConverterTypeFinding_lower(_ value: Finding) -> RustBuffer {
 
 
 /**
+ * What happens with a request: without a `problem` it proceeds.
+ */
+public struct GuardAnswer {
+    /**
+     * The fields of the response, for all guards of the request so far.
+     */
+    public var fields: [HeaderField]
+    /**
+     * The policies that were applied to the request so far, each with its newest decision.
+     */
+    public var outcomes: [Outcome]
+    /**
+     * The response to a request that does not proceed.
+     */
+    public var problem: Problem?
+    /**
+     * The outage that the program has to hear of before there is an answer.
+     */
+    public var outage: GuardOutage?
+    /**
+     * What inner guards and the end of the request refer to; nothing where the request does not proceed.
+     */
+    public var check: GuardCheck?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The fields of the response, for all guards of the request so far.
+         */fields: [HeaderField],
+        /**
+         * The policies that were applied to the request so far, each with its newest decision.
+         */outcomes: [Outcome],
+        /**
+         * The response to a request that does not proceed.
+         */problem: Problem?,
+        /**
+         * The outage that the program has to hear of before there is an answer.
+         */outage: GuardOutage?,
+        /**
+         * What inner guards and the end of the request refer to; nothing where the request does not proceed.
+         */check: GuardCheck?) {
+        self.fields = fields
+        self.outcomes = outcomes
+        self.problem = problem
+        self.outage = outage
+        self.check = check
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension GuardAnswer: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeGuardAnswer: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> GuardAnswer {
+        return
+            try GuardAnswer(
+                fields: FfiConverterSequenceTypeHeaderField.read(from: &buf),
+                outcomes: FfiConverterSequenceTypeOutcome.read(from: &buf),
+                problem: FfiConverterOptionTypeProblem.read(from: &buf),
+                outage: FfiConverterOptionTypeGuardOutage.read(from: &buf),
+                check: FfiConverterOptionTypeGuardCheck.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: GuardAnswer, into buf: inout [UInt8]) {
+        FfiConverterSequenceTypeHeaderField.write(value.fields, into: &buf)
+        FfiConverterSequenceTypeOutcome.write(value.outcomes, into: &buf)
+        FfiConverterOptionTypeProblem.write(value.problem, into: &buf)
+        FfiConverterOptionTypeGuardOutage.write(value.outage, into: &buf)
+        FfiConverterOptionTypeGuardCheck.write(value.check, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardAnswer_lift(_ buf: RustBuffer) throws -> GuardAnswer {
+    return try FfiConverterTypeGuardAnswer.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardAnswer_lower(_ value: GuardAnswer) -> RustBuffer {
+    return FfiConverterTypeGuardAnswer.lower(value)
+}
+
+
+/**
+ * What is known about a request.
+ */
+public struct GuardFacts: CustomDebugStringConvertible {
+    /**
+     * The key, where the program finds it.
+     */
+    public var key: Data?
+    /**
+     * The values of the parts of the key, in order; the value of the address is not read.
+     */
+    public var parts: [Data?]
+    /**
+     * The other end of the socket.
+     */
+    public var peer: String
+    /**
+     * The values of all lines of the header that `ClientAddressRules` name, in the order they were received.
+     */
+    public var forwarded: [String]
+    /**
+     * The units that the request spends, where they are not the guard's.
+     */
+    public var cost: Int64?
+    /**
+     * The policies of this request, in place of the guard's; with none in the list the request is not limited.
+     */
+    public var policies: [String]?
+    /**
+     * The request's `accept` field.
+     */
+    public var accept: String?
+    /**
+     * The check of the guard around this one, on the same request.
+     */
+    public var outer: GuardCheck?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The key, where the program finds it.
+         */key: Data? = nil,
+        /**
+         * The values of the parts of the key, in order; the value of the address is not read.
+         */parts: [Data?] = [],
+        /**
+         * The other end of the socket.
+         */peer: String,
+        /**
+         * The values of all lines of the header that `ClientAddressRules` name, in the order they were received.
+         */forwarded: [String] = [],
+        /**
+         * The units that the request spends, where they are not the guard's.
+         */cost: Int64? = nil,
+        /**
+         * The policies of this request, in place of the guard's; with none in the list the request is not limited.
+         */policies: [String]? = nil,
+        /**
+         * The request's `accept` field.
+         */accept: String? = nil,
+        /**
+         * The check of the guard around this one, on the same request.
+         */outer: GuardCheck? = nil) {
+        self.key = key
+        self.parts = parts
+        self.peer = peer
+        self.forwarded = forwarded
+        self.cost = cost
+        self.policies = policies
+        self.accept = accept
+        self.outer = outer
+    }
+
+    
+
+    
+// The local Rust `Debug` implementation.
+public var debugDescription: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug(
+            FfiConverterTypeGuardFacts_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+}
+
+#if compiler(>=6)
+extension GuardFacts: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> GuardFacts {
+        return
+            try GuardFacts(
+                key: FfiConverterOptionData.read(from: &buf),
+                parts: FfiConverterSequenceOptionData.read(from: &buf),
+                peer: FfiConverterString.read(from: &buf),
+                forwarded: FfiConverterSequenceString.read(from: &buf),
+                cost: FfiConverterOptionInt64.read(from: &buf),
+                policies: FfiConverterOptionSequenceString.read(from: &buf),
+                accept: FfiConverterOptionString.read(from: &buf),
+                outer: FfiConverterOptionTypeGuardCheck.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: GuardFacts, into buf: inout [UInt8]) {
+        FfiConverterOptionData.write(value.key, into: &buf)
+        FfiConverterSequenceOptionData.write(value.parts, into: &buf)
+        FfiConverterString.write(value.peer, into: &buf)
+        FfiConverterSequenceString.write(value.forwarded, into: &buf)
+        FfiConverterOptionInt64.write(value.cost, into: &buf)
+        FfiConverterOptionSequenceString.write(value.policies, into: &buf)
+        FfiConverterOptionString.write(value.accept, into: &buf)
+        FfiConverterOptionTypeGuardCheck.write(value.outer, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardFacts_lift(_ buf: RustBuffer) throws -> GuardFacts {
+    return try FfiConverterTypeGuardFacts.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardFacts_lower(_ value: GuardFacts) -> RustBuffer {
+    return FfiConverterTypeGuardFacts.lower(value)
+}
+
+
+/**
+ * The options of a guard; those that are left out have the same defaults in every language.
+ */
+public struct GuardOptions {
+    /**
+     * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+     */
+    public var policies: [String]?
+    /**
+     * Whether each request brings its policies.
+     */
+    public var perRequest: Bool
+    /**
+     * The budget of quotas without a name, 1 to 256 bytes.
+     */
+    public var scope: String?
+    /**
+     * The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
+     */
+    public var keyParts: [String]
+    /**
+     * How a request without a key counts: `address`, `share` or `refuse`.
+     */
+    public var missingKey: String?
+    /**
+     * The units that each request spends, 0 to 10^12; 1 by default.
+     */
+    public var cost: Int64?
+    /**
+     * Which fields the response has: `ietf`, `legacy`, `both` or `none`.
+     */
+    public var headers: String?
+    /**
+     * The form of `x-ratelimit-reset`: `seconds` or `epoch`.
+     */
+    public var resetForm: String?
+    /**
+     * Other names of fields by their default names; an empty name turns a field off.
+     */
+    public var headerNames: [String: String]
+    /**
+     * The status of a request that is over its limit, 400 to 599; 429 by default.
+     */
+    public var status: Int32?
+    /**
+     * The sentence in the body of a request that is over its limit.
+     */
+    public var message: String?
+    /**
+     * Whether the guard decides, spends and reports without ever denying.
+     */
+    public var dryRun: Bool
+    /**
+     * Whether the program hears of outages: then an answer may have an `outage`, which `overrule` concludes.
+     */
+    public var hearsOutages: Bool
+    /**
+     * The proxies that may name the client's address; none by default.
+     */
+    public var clientAddress: ClientAddressRules?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+         */policies: [String]? = nil,
+        /**
+         * Whether each request brings its policies.
+         */perRequest: Bool = false,
+        /**
+         * The budget of quotas without a name, 1 to 256 bytes.
+         */scope: String? = nil,
+        /**
+         * The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
+         */keyParts: [String] = [],
+        /**
+         * How a request without a key counts: `address`, `share` or `refuse`.
+         */missingKey: String? = nil,
+        /**
+         * The units that each request spends, 0 to 10^12; 1 by default.
+         */cost: Int64? = nil,
+        /**
+         * Which fields the response has: `ietf`, `legacy`, `both` or `none`.
+         */headers: String? = nil,
+        /**
+         * The form of `x-ratelimit-reset`: `seconds` or `epoch`.
+         */resetForm: String? = nil,
+        /**
+         * Other names of fields by their default names; an empty name turns a field off.
+         */headerNames: [String: String] = [:],
+        /**
+         * The status of a request that is over its limit, 400 to 599; 429 by default.
+         */status: Int32? = nil,
+        /**
+         * The sentence in the body of a request that is over its limit.
+         */message: String? = nil,
+        /**
+         * Whether the guard decides, spends and reports without ever denying.
+         */dryRun: Bool = false,
+        /**
+         * Whether the program hears of outages: then an answer may have an `outage`, which `overrule` concludes.
+         */hearsOutages: Bool = false,
+        /**
+         * The proxies that may name the client's address; none by default.
+         */clientAddress: ClientAddressRules? = nil) {
+        self.policies = policies
+        self.perRequest = perRequest
+        self.scope = scope
+        self.keyParts = keyParts
+        self.missingKey = missingKey
+        self.cost = cost
+        self.headers = headers
+        self.resetForm = resetForm
+        self.headerNames = headerNames
+        self.status = status
+        self.message = message
+        self.dryRun = dryRun
+        self.hearsOutages = hearsOutages
+        self.clientAddress = clientAddress
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension GuardOptions: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> GuardOptions {
+        return
+            try GuardOptions(
+                policies: FfiConverterOptionSequenceString.read(from: &buf),
+                perRequest: FfiConverterBool.read(from: &buf),
+                scope: FfiConverterOptionString.read(from: &buf),
+                keyParts: FfiConverterSequenceString.read(from: &buf),
+                missingKey: FfiConverterOptionString.read(from: &buf),
+                cost: FfiConverterOptionInt64.read(from: &buf),
+                headers: FfiConverterOptionString.read(from: &buf),
+                resetForm: FfiConverterOptionString.read(from: &buf),
+                headerNames: FfiConverterDictionaryStringString.read(from: &buf),
+                status: FfiConverterOptionInt32.read(from: &buf),
+                message: FfiConverterOptionString.read(from: &buf),
+                dryRun: FfiConverterBool.read(from: &buf),
+                hearsOutages: FfiConverterBool.read(from: &buf),
+                clientAddress: FfiConverterOptionTypeClientAddressRules.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: GuardOptions, into buf: inout [UInt8]) {
+        FfiConverterOptionSequenceString.write(value.policies, into: &buf)
+        FfiConverterBool.write(value.perRequest, into: &buf)
+        FfiConverterOptionString.write(value.scope, into: &buf)
+        FfiConverterSequenceString.write(value.keyParts, into: &buf)
+        FfiConverterOptionString.write(value.missingKey, into: &buf)
+        FfiConverterOptionInt64.write(value.cost, into: &buf)
+        FfiConverterOptionString.write(value.headers, into: &buf)
+        FfiConverterOptionString.write(value.resetForm, into: &buf)
+        FfiConverterDictionaryStringString.write(value.headerNames, into: &buf)
+        FfiConverterOptionInt32.write(value.status, into: &buf)
+        FfiConverterOptionString.write(value.message, into: &buf)
+        FfiConverterBool.write(value.dryRun, into: &buf)
+        FfiConverterBool.write(value.hearsOutages, into: &buf)
+        FfiConverterOptionTypeClientAddressRules.write(value.clientAddress, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardOptions_lift(_ buf: RustBuffer) throws -> GuardOptions {
+    return try FfiConverterTypeGuardOptions.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardOptions_lower(_ value: GuardOptions) -> RustBuffer {
+    return FfiConverterTypeGuardOptions.lower(value)
+}
+
+
+/**
+ * An outage of the store: the outage policy decided, or nothing could because of an error.
+ */
+public struct GuardOutage: Equatable, Hashable {
+    /**
+     * The code of the error, such as `store_failed`.
+     */
+    public var errorCode: String?
+    /**
+     * The error's message.
+     */
+    public var errorMessage: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The code of the error, such as `store_failed`.
+         */errorCode: String?,
+        /**
+         * The error's message.
+         */errorMessage: String?) {
+        self.errorCode = errorCode
+        self.errorMessage = errorMessage
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension GuardOutage: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeGuardOutage: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> GuardOutage {
+        return
+            try GuardOutage(
+                errorCode: FfiConverterOptionString.read(from: &buf),
+                errorMessage: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: GuardOutage, into buf: inout [UInt8]) {
+        FfiConverterOptionString.write(value.errorCode, into: &buf)
+        FfiConverterOptionString.write(value.errorMessage, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardOutage_lift(_ buf: RustBuffer) throws -> GuardOutage {
+    return try FfiConverterTypeGuardOutage.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeGuardOutage_lower(_ value: GuardOutage) -> RustBuffer {
+    return FfiConverterTypeGuardOutage.lower(value)
+}
+
+
+/**
  * One field of a response.
  */
 public struct HeaderField: Equatable, Hashable {
@@ -2509,11 +3319,12 @@ public func FfiConverterTypePolicy_lower(_ value: Policy) -> RustBuffer {
 
 
 /**
- * The response to a denied request.
+ * The response to a request that does not proceed, besides the fields of its limits.
  */
 public struct Problem: Equatable, Hashable {
     /**
-     * The status of the response: 429, or 503 when the denial comes from an outage.
+     * The status of the response: 429 or the guard's own for a request over its limit, 503 for an outage, 400 for a request
+     * without a key.
      */
     public var status: Int32
     /**
@@ -2525,9 +3336,9 @@ public struct Problem: Equatable, Hashable {
      */
     public var violated: [String]
     /**
-     * The body's content type.
+     * The fields `content-type` and `vary`.
      */
-    public var contentType: String
+    public var fields: [HeaderField]
     /**
      * The body: a problem document (RFC 9457), or text for clients that prefer it.
      */
@@ -2537,7 +3348,8 @@ public struct Problem: Equatable, Hashable {
     // declare one manually.
     public init(
         /**
-         * The status of the response: 429, or 503 when the denial comes from an outage.
+         * The status of the response: 429 or the guard's own for a request over its limit, 503 for an outage, 400 for a request
+         * without a key.
          */status: Int32,
         /**
          * One sentence for a person about this denial.
@@ -2546,15 +3358,15 @@ public struct Problem: Equatable, Hashable {
          * The quotas that were exceeded, by their names in `ratelimit-policy`.
          */violated: [String],
         /**
-         * The body's content type.
-         */contentType: String,
+         * The fields `content-type` and `vary`.
+         */fields: [HeaderField],
         /**
          * The body: a problem document (RFC 9457), or text for clients that prefer it.
          */body: String) {
         self.status = status
         self.detail = detail
         self.violated = violated
-        self.contentType = contentType
+        self.fields = fields
         self.body = body
     }
 
@@ -2577,7 +3389,7 @@ public struct FfiConverterTypeProblem: FfiConverterRustBuffer {
                 status: FfiConverterInt32.read(from: &buf),
                 detail: FfiConverterString.read(from: &buf),
                 violated: FfiConverterSequenceString.read(from: &buf),
-                contentType: FfiConverterString.read(from: &buf),
+                fields: FfiConverterSequenceTypeHeaderField.read(from: &buf),
                 body: FfiConverterString.read(from: &buf)
         )
     }
@@ -2586,7 +3398,7 @@ public struct FfiConverterTypeProblem: FfiConverterRustBuffer {
         FfiConverterInt32.write(value.status, into: &buf)
         FfiConverterString.write(value.detail, into: &buf)
         FfiConverterSequenceString.write(value.violated, into: &buf)
-        FfiConverterString.write(value.contentType, into: &buf)
+        FfiConverterSequenceTypeHeaderField.write(value.fields, into: &buf)
         FfiConverterString.write(value.body, into: &buf)
     }
 }
@@ -2913,75 +3725,6 @@ public func FfiConverterTypeRequest_lift(_ buf: RustBuffer) throws -> Request {
 #endif
 public func FfiConverterTypeRequest_lower(_ value: Request) -> RustBuffer {
     return FfiConverterTypeRequest.lower(value)
-}
-
-
-/**
- * The parts of a response that describe its limits.
- */
-public struct Response: Equatable, Hashable {
-    /**
-     * The fields, in a fixed order.
-     */
-    public var fields: [HeaderField]
-    /**
-     * The response, if the request was denied.
-     */
-    public var problem: Problem?
-
-    // Default memberwise initializers are never public by default, so we
-    // declare one manually.
-    public init(
-        /**
-         * The fields, in a fixed order.
-         */fields: [HeaderField],
-        /**
-         * The response, if the request was denied.
-         */problem: Problem?) {
-        self.fields = fields
-        self.problem = problem
-    }
-
-    
-
-    
-}
-
-#if compiler(>=6)
-extension Response: Sendable {}
-#endif
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public struct FfiConverterTypeResponse: FfiConverterRustBuffer {
-    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Response {
-        return
-            try Response(
-                fields: FfiConverterSequenceTypeHeaderField.read(from: &buf),
-                problem: FfiConverterOptionTypeProblem.read(from: &buf)
-        )
-    }
-
-    public static func write(_ value: Response, into buf: inout [UInt8]) {
-        FfiConverterSequenceTypeHeaderField.write(value.fields, into: &buf)
-        FfiConverterOptionTypeProblem.write(value.problem, into: &buf)
-    }
-}
-
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public func FfiConverterTypeResponse_lift(_ buf: RustBuffer) throws -> Response {
-    return try FfiConverterTypeResponse.lift(buf)
-}
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public func FfiConverterTypeResponse_lower(_ value: Response) -> RustBuffer {
-    return FfiConverterTypeResponse.lower(value)
 }
 
 
@@ -3537,6 +4280,78 @@ fileprivate struct FfiConverterOptionString: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionData: FfiConverterRustBuffer {
+    typealias SwiftType = Data?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterData.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterData.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypeClientAddressRules: FfiConverterRustBuffer {
+    typealias SwiftType = ClientAddressRules?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeClientAddressRules.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeClientAddressRules.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypeGuardCheck: FfiConverterRustBuffer {
+    typealias SwiftType = GuardCheck?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeGuardCheck.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeGuardCheck.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypeManualClock: FfiConverterRustBuffer {
     typealias SwiftType = ManualClock?
 
@@ -3609,6 +4424,30 @@ fileprivate struct FfiConverterOptionTypeFinding: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeGuardOutage: FfiConverterRustBuffer {
+    typealias SwiftType = GuardOutage?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeGuardOutage.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeGuardOutage.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypePolicy: FfiConverterRustBuffer {
     typealias SwiftType = Policy?
 
@@ -3649,6 +4488,30 @@ fileprivate struct FfiConverterOptionTypeProblem: FfiConverterRustBuffer {
         switch try readInt(&buf) as Int8 {
         case 0: return nil
         case 1: return try FfiConverterTypeProblem.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionSequenceString: FfiConverterRustBuffer {
+    typealias SwiftType = [String]?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterSequenceString.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterSequenceString.read(from: &buf)
         default: throw UniffiInternalError.unexpectedOptionalTag
         }
     }
@@ -3981,6 +4844,31 @@ fileprivate struct FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterSequenceOptionData: FfiConverterRustBuffer {
+    typealias SwiftType = [Data?]
+
+    public static func write(_ value: [Data?], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterOptionData.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [Data?] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [Data?]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterOptionData.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterDictionaryStringInt64: FfiConverterRustBuffer {
     public static func write(_ value: [String: Int64], into buf: inout [UInt8]) {
         let len = Int32(value.count)
@@ -4125,19 +5013,6 @@ fileprivate func uniffiFutureContinuationCallback(handle: UInt64, pollResult: In
     }
 }
 /**
- * What a decision says after its units were given back: what is left then, unless an outage policy told that in the store's
- * place.
- */
-public func refunded(decision: Decision, left: Usage) -> Decision  {
-    return try!  FfiConverterTypeDecision_lift(try! rustCall() {
-        uniffiCallStatus in
-    uniffi_polylimit_uniffi_fn_func_refunded(
-        FfiConverterTypeDecision_lower(decision),
-        FfiConverterTypeUsage_lower(left),uniffiCallStatus
-    )
-})
-}
-/**
  * Every kind of error, in the order of their numbers.
  */
 public func errorTable() -> [ErrorRow]  {
@@ -4165,24 +5040,6 @@ public func waitForEvents() -> [DegradedEvent]  {
     return try!  FfiConverterSequenceTypeDegradedEvent.lift(try! rustCall() {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_func_wait_for_events(uniffiCallStatus
-    )
-})
-}
-/**
- * The parts of a response that describe its limits.
- *
- * `cost` is the number of units that the request asked for, 1 by default, `style` one of `ietf`, `legacy`, `both` and `none`,
- * `reset_form` how `x-ratelimit-reset` tells a time, `seconds` or `epoch`, and `accept` the request's field of that name.
- */
-public func respond(outcomes: [Outcome], cost: Int64?, style: String?, resetForm: String?, accept: String?)throws  -> Response  {
-    return try  FfiConverterTypeResponse_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
-        uniffiCallStatus in
-    uniffi_polylimit_uniffi_fn_func_respond(
-        FfiConverterSequenceTypeOutcome.lower(outcomes),
-        FfiConverterOptionInt64.lower(cost),
-        FfiConverterOptionString.lower(style),
-        FfiConverterOptionString.lower(resetForm),
-        FfiConverterOptionString.lower(accept),uniffiCallStatus
     )
 })
 }
@@ -4223,9 +5080,6 @@ private let initializationResult: InitializationResult = {
     if bindings_contract_version != scaffolding_contract_version {
         return InitializationResult.contractVersionMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_func_refunded() != 8634) {
-        return InitializationResult.apiChecksumMismatch
-    }
     if (uniffi_polylimit_uniffi_checksum_func_error_table() != 50630) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -4233,9 +5087,6 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 20957) {
-        return InitializationResult.apiChecksumMismatch
-    }
-    if (uniffi_polylimit_uniffi_checksum_func_respond() != 47037) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_quota() != 62509) {
@@ -4248,6 +5099,18 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 31611) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_decide() != 27255) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_key_parts() != 23092) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 45295) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() != 23276) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() != 21069) {
@@ -4299,6 +5162,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 64552) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_guard() != 22782) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() != 23854) {

@@ -268,6 +268,46 @@ RustBuffer uniffi_polylimit_uniffi_fn_method_clientaddressrules_header(uint64_t 
 RustBuffer uniffi_polylimit_uniffi_fn_method_clientaddressrules_resolve(uint64_t ptr, RustBuffer peer, RustBuffer lines, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_GUARD
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_GUARD
+uint64_t uniffi_polylimit_uniffi_fn_clone_guard(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_GUARD
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_GUARD
+void uniffi_polylimit_uniffi_fn_free_guard(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_DECIDE
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_DECIDE
+RustBuffer uniffi_polylimit_uniffi_fn_method_guard_decide(uint64_t ptr, RustBuffer facts, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_KEY_PARTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_KEY_PARTS
+RustBuffer uniffi_polylimit_uniffi_fn_method_guard_key_parts(uint64_t ptr, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_GUARDCHECK
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_GUARDCHECK
+uint64_t uniffi_polylimit_uniffi_fn_clone_guardcheck(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_GUARDCHECK
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_GUARDCHECK
+void uniffi_polylimit_uniffi_fn_free_guardcheck(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_FINISH
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_FINISH
+RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_finish(uint64_t ptr, int8_t counts, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OVERRULE
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OVERRULE
+RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(uint64_t ptr, RustBuffer admit, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_ASYNCLIMITER
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_ASYNCLIMITER
 uint64_t uniffi_polylimit_uniffi_fn_clone_asynclimiter(uint64_t handle, RustCallStatus *_Nonnull out_status
@@ -378,6 +418,11 @@ RustBuffer uniffi_polylimit_uniffi_fn_method_limiter_check_together(uint64_t ptr
 RustBuffer uniffi_polylimit_uniffi_fn_method_limiter_doctor(uint64_t ptr, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_GUARD
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_GUARD
+uint64_t uniffi_polylimit_uniffi_fn_method_limiter_guard(uint64_t ptr, RustBuffer options, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_KEEP_EVENTS
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_LIMITER_KEEP_EVENTS
 int64_t uniffi_polylimit_uniffi_fn_method_limiter_keep_events(uint64_t ptr, RustCallStatus *_Nonnull out_status
@@ -478,6 +523,11 @@ int64_t uniffi_polylimit_uniffi_fn_method_manualclock_now_us(uint64_t ptr, RustC
 void uniffi_polylimit_uniffi_fn_method_manualclock_set(uint64_t ptr, int64_t now_us, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDFACTS_UNIFFI_TRAIT_DEBUG
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDFACTS_UNIFFI_TRAIT_DEBUG
+RustBuffer uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug(RustBuffer ptr, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_REQUEST_UNIFFI_TRAIT_DEBUG
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_REQUEST_UNIFFI_TRAIT_DEBUG
 RustBuffer uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug(RustBuffer ptr, RustCallStatus *_Nonnull out_status
@@ -498,11 +548,6 @@ RustBuffer uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(RustBuf
 RustBuffer uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(RustBuffer ptr, RustCallStatus *_Nonnull out_status
 );
 #endif
-#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_REFUNDED
-#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_REFUNDED
-RustBuffer uniffi_polylimit_uniffi_fn_func_refunded(RustBuffer decision, RustBuffer left, RustCallStatus *_Nonnull out_status
-);
-#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_ERROR_TABLE
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_ERROR_TABLE
 RustBuffer uniffi_polylimit_uniffi_fn_func_error_table(RustCallStatus *_Nonnull out_status
@@ -519,11 +564,6 @@ RustBuffer uniffi_polylimit_uniffi_fn_func_take_events(RustCallStatus *_Nonnull 
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_WAIT_FOR_EVENTS
 RustBuffer uniffi_polylimit_uniffi_fn_func_wait_for_events(RustCallStatus *_Nonnull out_status
 
-);
-#endif
-#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_RESPOND
-#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_RESPOND
-RustBuffer uniffi_polylimit_uniffi_fn_func_respond(RustBuffer outcomes, RustBuffer cost, RustBuffer style, RustBuffer reset_form, RustBuffer accept, RustCallStatus *_Nonnull out_status
 );
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_QUOTA
@@ -797,12 +837,6 @@ void ffi_polylimit_uniffi_rust_future_free_void(uint64_t handle
 void ffi_polylimit_uniffi_rust_future_complete_void(uint64_t handle, RustCallStatus *_Nonnull out_status
 );
 #endif
-#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_REFUNDED
-#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_REFUNDED
-uint16_t uniffi_polylimit_uniffi_checksum_func_refunded(void
-
-);
-#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_ERROR_TABLE
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_ERROR_TABLE
 uint16_t uniffi_polylimit_uniffi_checksum_func_error_table(void
@@ -818,12 +852,6 @@ uint16_t uniffi_polylimit_uniffi_checksum_func_take_events(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_WAIT_FOR_EVENTS
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_WAIT_FOR_EVENTS
 uint16_t uniffi_polylimit_uniffi_checksum_func_wait_for_events(void
-
-);
-#endif
-#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_RESPOND
-#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_RESPOND
-uint16_t uniffi_polylimit_uniffi_checksum_func_respond(void
 
 );
 #endif
@@ -848,6 +876,30 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_CLIENTADDRESSRULES_RESOLVE
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_CLIENTADDRESSRULES_RESOLVE
 uint16_t uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_DECIDE
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_DECIDE
+uint16_t uniffi_polylimit_uniffi_checksum_method_guard_decide(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_KEY_PARTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_KEY_PARTS
+uint16_t uniffi_polylimit_uniffi_checksum_method_guard_key_parts(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_FINISH
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_FINISH
+uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_finish(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_OVERRULE
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_OVERRULE
+uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule(void
 
 );
 #endif
@@ -950,6 +1002,12 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_limiter_check_together(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_DOCTOR
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_DOCTOR
 uint16_t uniffi_polylimit_uniffi_checksum_method_limiter_doctor(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_GUARD
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_LIMITER_GUARD
+uint16_t uniffi_polylimit_uniffi_checksum_method_limiter_guard(void
 
 );
 #endif

@@ -14,10 +14,21 @@ module Polylimit
     BLOCKING = %i[check check_many check_together peek take charge refund reset acquire ready doctor close].freeze
 
     # Operations that never block.
-    def_delegators :@limiter, :policy, :policy_for, :policies, :set_policy, :set_credentials, :keys, :stats
+    def_delegators :@limiter, :policy, :policy_for, :policies, :set_policy, :set_credentials, :keys, :stats,
+                   :guard
 
     # The limiter that made it.
     attr_reader :limiter
+
+    # What the block returns on a thread of its own.
+    def self.on_thread(&block)
+      thread = Thread.new(&block)
+      # `value` raises the exception in the caller.
+      thread.report_on_exception = false
+      thread.value
+    ensure
+      thread&.kill
+    end
 
     def initialize(limiter)
       @limiter = limiter
@@ -30,12 +41,7 @@ module Polylimit
 
     BLOCKING.each do |operation|
       define_method(operation) do |*arguments, **named|
-        thread = Thread.new { @limiter.public_send(operation, *arguments, **named) }
-        # `value` raises the exception in the caller.
-        thread.report_on_exception = false
-        thread.value
-      ensure
-        thread&.kill
+        Asynchronous.on_thread { @limiter.public_send(operation, *arguments, **named) }
       end
     end
   end

@@ -7,6 +7,8 @@ module Polylimit
     # Methods of the native classes that may block.
     METHODS = {
       'limiter' => %w[check check_many check_together peek take charge refund reset shut_down],
+      'guard' => %w[decide],
+      'guardcheck' => %w[overrule finish],
       'pendingcall' => %w[wait cancel]
     }.freeze
     FUNCTIONS = METHODS.flat_map { |type, methods| methods.map { |method| "#{PREFIX}#{type}_#{method}" } }.freeze

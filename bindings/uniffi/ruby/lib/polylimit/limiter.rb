@@ -41,6 +41,11 @@ module Polylimit
       '#<Polylimit::Limiter>'
     end
 
+    # The guard of a middleware with these options.
+    def guard(options)
+      @native.guard(options)
+    end
+
     # Decides, and spends the cost from every quota of the policy when all admit it.
     def check(key, policy: nil, cost: nil)
       deliver @native.check(Argument.request(key, policy, cost))

@@ -18,10 +18,11 @@ module Polylimit
   # forwarded request: `new(trust, header, ipv4_prefix, ipv6_prefix)`; DegradedEvent, what a limiter tells its operators (#kind, #reason,
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
-    ClientAddressRules Decision DegradedEvent ErrorRow Finding HeaderField ManualClock Outcome PendingCall Policy Problem QuotaNumbers
-    QuotaUsage Request Response Settings StoreOption Usage
+    ClientAddressRules Decision DegradedEvent ErrorRow Finding Guard GuardAnswer GuardCheck GuardFacts GuardOptions GuardOutage
+    HeaderField ManualClock Outcome PendingCall Policy Problem QuotaNumbers QuotaUsage Request Settings StoreOption Usage
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
-  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :PendingCall
+  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :PendingCall, :Guard, :GuardAnswer, :GuardCheck,
+                   :GuardFacts, :GuardOptions, :GuardOutage
 
   # Gives the generated module these classes.
   def self.name_classes(generated)

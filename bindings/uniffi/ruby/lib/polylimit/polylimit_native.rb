@@ -284,6 +284,107 @@ end
     end
   end
 
+  # The Record type GuardAnswer.
+
+  def self.check_lower_TypeGuardAnswer(v)
+    RustBuffer.check_lower_SequenceTypeHeaderField(v.fields)
+    RustBuffer.check_lower_SequenceTypeOutcome(v.outcomes)
+    RustBuffer.check_lower_OptionalTypeProblem(v.problem)
+    RustBuffer.check_lower_OptionalTypeGuardOutage(v.outage)
+    RustBuffer.check_lower_OptionalTypeGuardCheck(v.check)
+  end
+
+  def self.alloc_from_TypeGuardAnswer(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeGuardAnswer(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeGuardAnswer
+    consumeWithStream do |stream|
+      return stream.read_TypeGuardAnswer
+    end
+  end
+
+  # The Record type GuardFacts.
+
+  def self.check_lower_TypeGuardFacts(v)
+    RustBuffer.check_lower_Optionalbytes(v.key)
+    RustBuffer.check_lower_SequenceOptionalbytes(v.parts)
+
+    RustBuffer.check_lower_Sequencestring(v.forwarded)
+    RustBuffer.check_lower_Optionali64(v.cost)
+    RustBuffer.check_lower_OptionalSequencestring(v.policies)
+    RustBuffer.check_lower_Optionalstring(v.accept)
+    RustBuffer.check_lower_OptionalTypeGuardCheck(v.outer)
+  end
+
+  def self.alloc_from_TypeGuardFacts(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeGuardFacts(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeGuardFacts
+    consumeWithStream do |stream|
+      return stream.read_TypeGuardFacts
+    end
+  end
+
+  # The Record type GuardOptions.
+
+  def self.check_lower_TypeGuardOptions(v)
+    RustBuffer.check_lower_OptionalSequencestring(v.policies)
+
+    RustBuffer.check_lower_Optionalstring(v.scope)
+    RustBuffer.check_lower_Sequencestring(v.key_parts)
+    RustBuffer.check_lower_Optionalstring(v.missing_key)
+    RustBuffer.check_lower_Optionali64(v.cost)
+    RustBuffer.check_lower_Optionalstring(v.headers)
+    RustBuffer.check_lower_Optionalstring(v.reset_form)
+    RustBuffer.check_lower_MapStringString(v.header_names)
+    RustBuffer.check_lower_Optionali32(v.status)
+    RustBuffer.check_lower_Optionalstring(v.message)
+
+    
+    RustBuffer.check_lower_OptionalTypeClientAddressRules(v.client_address)
+  end
+
+  def self.alloc_from_TypeGuardOptions(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeGuardOptions(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeGuardOptions
+    consumeWithStream do |stream|
+      return stream.read_TypeGuardOptions
+    end
+  end
+
+  # The Record type GuardOutage.
+
+  def self.check_lower_TypeGuardOutage(v)
+    RustBuffer.check_lower_Optionalstring(v.error_code)
+    RustBuffer.check_lower_Optionalstring(v.error_message)
+  end
+
+  def self.alloc_from_TypeGuardOutage(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeGuardOutage(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeGuardOutage
+    consumeWithStream do |stream|
+      return stream.read_TypeGuardOutage
+    end
+  end
+
   # The Record type HeaderField.
 
   def self.check_lower_TypeHeaderField(v)
@@ -352,8 +453,8 @@ end
 
     
     RustBuffer.check_lower_Sequencestring(v.violated)
+    RustBuffer.check_lower_SequenceTypeHeaderField(v.fields)
 
-    
   end
 
   def self.alloc_from_TypeProblem(v)
@@ -434,26 +535,6 @@ end
   def consume_into_TypeRequest
     consumeWithStream do |stream|
       return stream.read_TypeRequest
-    end
-  end
-
-  # The Record type Response.
-
-  def self.check_lower_TypeResponse(v)
-    RustBuffer.check_lower_SequenceTypeHeaderField(v.fields)
-    RustBuffer.check_lower_OptionalTypeProblem(v.problem)
-  end
-
-  def self.alloc_from_TypeResponse(v)
-    RustBuffer.allocWithBuilder do |builder|
-      builder.write_TypeResponse(v)
-      return builder.finalize
-    end
-  end
-
-  def consume_into_TypeResponse
-    consumeWithStream do |stream|
-      return stream.read_TypeResponse
     end
   end
 
@@ -627,6 +708,69 @@ end
     end
   end
 
+  # The Optional<T> type for bytes.
+
+  def self.check_lower_Optionalbytes(v)
+    if !v.nil?
+
+    end
+  end
+
+  def self.alloc_from_Optionalbytes(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_Optionalbytes(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_Optionalbytes
+    consumeWithStream do |stream|
+      return stream.read_Optionalbytes
+    end
+  end
+
+  # The Optional<T> type for TypeClientAddressRules.
+
+  def self.check_lower_OptionalTypeClientAddressRules(v)
+    if !v.nil?
+      (ClientAddressRules.uniffi_check_lower v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeClientAddressRules(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeClientAddressRules(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeClientAddressRules
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeClientAddressRules
+    end
+  end
+
+  # The Optional<T> type for TypeGuardCheck.
+
+  def self.check_lower_OptionalTypeGuardCheck(v)
+    if !v.nil?
+      (GuardCheck.uniffi_check_lower v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeGuardCheck(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeGuardCheck(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeGuardCheck
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeGuardCheck
+    end
+  end
+
   # The Optional<T> type for TypeManualClock.
 
   def self.check_lower_OptionalTypeManualClock(v)
@@ -690,6 +834,27 @@ end
     end
   end
 
+  # The Optional<T> type for TypeGuardOutage.
+
+  def self.check_lower_OptionalTypeGuardOutage(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeGuardOutage(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeGuardOutage(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeGuardOutage(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeGuardOutage
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeGuardOutage
+    end
+  end
+
   # The Optional<T> type for TypePolicy.
 
   def self.check_lower_OptionalTypePolicy(v)
@@ -729,6 +894,27 @@ end
   def consume_into_OptionalTypeProblem
     consumeWithStream do |stream|
       return stream.read_OptionalTypeProblem
+    end
+  end
+
+  # The Optional<T> type for Sequencestring.
+
+  def self.check_lower_OptionalSequencestring(v)
+    if !v.nil?
+      RustBuffer.check_lower_Sequencestring(v)
+    end
+  end
+
+  def self.alloc_from_OptionalSequencestring(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalSequencestring(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalSequencestring
+    consumeWithStream do |stream|
+      return stream.read_OptionalSequencestring
     end
   end
 
@@ -1005,6 +1191,27 @@ end
     end
   end
 
+  # The Sequence<T> type for Optionalbytes.
+
+  def self.check_lower_SequenceOptionalbytes(v)
+    v.each do |item|
+      RustBuffer.check_lower_Optionalbytes(item)
+    end
+  end
+
+  def self.alloc_from_SequenceOptionalbytes(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceOptionalbytes(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceOptionalbytes
+    consumeWithStream do |stream|
+      return stream.read_SequenceOptionalbytes
+    end
+  end
+
   
   # The Map<T> type for MapStringI64.
 
@@ -1133,6 +1340,20 @@ class RustBufferStream
     return ClientAddressRules.uniffi_lift(handle)
   end
 
+  # The Object type Guard.
+
+  def read_TypeGuard
+    handle = unpack_from 8, 'Q>'
+    return Guard.uniffi_lift(handle)
+  end
+
+  # The Object type GuardCheck.
+
+  def read_TypeGuardCheck
+    handle = unpack_from 8, 'Q>'
+    return GuardCheck.uniffi_lift(handle)
+  end
+
   # The Object type Limiter.
 
   def read_TypeLimiter
@@ -1214,6 +1435,63 @@ class RustBufferStream
     )
   end
 
+  # The Record type GuardAnswer.
+
+  def read_TypeGuardAnswer
+    GuardAnswer.new(
+      fields: read_SequenceTypeHeaderField,
+      outcomes: read_SequenceTypeOutcome,
+      problem: read_OptionalTypeProblem,
+      outage: read_OptionalTypeGuardOutage,
+      check: read_OptionalTypeGuardCheck
+    )
+  end
+
+  # The Record type GuardFacts.
+
+  def read_TypeGuardFacts
+    GuardFacts.new(
+      key: read_Optionalbytes,
+      parts: read_SequenceOptionalbytes,
+      peer: read_string,
+      forwarded: read_Sequencestring,
+      cost: read_Optionali64,
+      policies: read_OptionalSequencestring,
+      accept: read_Optionalstring,
+      outer: read_OptionalTypeGuardCheck
+    )
+  end
+
+  # The Record type GuardOptions.
+
+  def read_TypeGuardOptions
+    GuardOptions.new(
+      policies: read_OptionalSequencestring,
+      per_request: read_bool,
+      scope: read_Optionalstring,
+      key_parts: read_Sequencestring,
+      missing_key: read_Optionalstring,
+      cost: read_Optionali64,
+      headers: read_Optionalstring,
+      reset_form: read_Optionalstring,
+      header_names: read_MapStringString,
+      status: read_Optionali32,
+      message: read_Optionalstring,
+      dry_run: read_bool,
+      hears_outages: read_bool,
+      client_address: read_OptionalTypeClientAddressRules
+    )
+  end
+
+  # The Record type GuardOutage.
+
+  def read_TypeGuardOutage
+    GuardOutage.new(
+      error_code: read_Optionalstring,
+      error_message: read_Optionalstring
+    )
+  end
+
   # The Record type HeaderField.
 
   def read_TypeHeaderField
@@ -1250,7 +1528,7 @@ class RustBufferStream
       status: read_i32,
       detail: read_string,
       violated: read_Sequencestring,
-      content_type: read_string,
+      fields: read_SequenceTypeHeaderField,
       body: read_string
     )
   end
@@ -1287,15 +1565,6 @@ class RustBufferStream
       key: read_bytes,
       policy: read_Optionalstring,
       cost: read_Optionali64
-    )
-  end
-
-  # The Record type Response.
-
-  def read_TypeResponse
-    Response.new(
-      fields: read_SequenceTypeHeaderField,
-      problem: read_OptionalTypeProblem
     )
   end
 
@@ -1436,6 +1705,51 @@ class RustBufferStream
   end
 
   
+  # The Optional<T> type for bytes.
+
+  def read_Optionalbytes
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_bytes
+    else
+      raise InternalError, 'Unexpected flag byte for Optionalbytes'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeClientAddressRules.
+
+  def read_OptionalTypeClientAddressRules
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeClientAddressRules
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeClientAddressRules'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeGuardCheck.
+
+  def read_OptionalTypeGuardCheck
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeGuardCheck
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeGuardCheck'
+    end
+  end
+
+  
   # The Optional<T> type for TypeManualClock.
 
   def read_OptionalTypeManualClock
@@ -1481,6 +1795,21 @@ class RustBufferStream
   end
 
   
+  # The Optional<T> type for TypeGuardOutage.
+
+  def read_OptionalTypeGuardOutage
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeGuardOutage
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeGuardOutage'
+    end
+  end
+
+  
   # The Optional<T> type for TypePolicy.
 
   def read_OptionalTypePolicy
@@ -1507,6 +1836,21 @@ class RustBufferStream
       return read_TypeProblem
     else
       raise InternalError, 'Unexpected flag byte for OptionalTypeProblem'
+    end
+  end
+
+  
+  # The Optional<T> type for Sequencestring.
+
+  def read_OptionalSequencestring
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_Sequencestring
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalSequencestring'
     end
   end
 
@@ -1717,6 +2061,22 @@ class RustBufferStream
     items
   end
 
+  # The Sequence<T> type for Optionalbytes.
+
+  def read_SequenceOptionalbytes
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_Optionalbytes
+    end
+
+    items
+  end
+
   # The Map<T> type for MapStringI64.
 
   def read_MapStringI64
@@ -1833,6 +2193,20 @@ class RustBufferBuilder
     pack_into(8, 'Q>', handle)
   end
 
+  # The Object type Guard.
+
+  def write_TypeGuard(obj)
+    handle = Guard.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
+  # The Object type GuardCheck.
+
+  def write_TypeGuardCheck(obj)
+    handle = GuardCheck.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
   # The Object type Limiter.
 
   def write_TypeLimiter(obj)
@@ -1904,6 +2278,55 @@ class RustBufferBuilder
     self.write_string(v.message)
   end
 
+  # The Record type GuardAnswer.
+
+  def write_TypeGuardAnswer(v)
+    self.write_SequenceTypeHeaderField(v.fields)
+    self.write_SequenceTypeOutcome(v.outcomes)
+    self.write_OptionalTypeProblem(v.problem)
+    self.write_OptionalTypeGuardOutage(v.outage)
+    self.write_OptionalTypeGuardCheck(v.check)
+  end
+
+  # The Record type GuardFacts.
+
+  def write_TypeGuardFacts(v)
+    self.write_Optionalbytes(v.key)
+    self.write_SequenceOptionalbytes(v.parts)
+    self.write_string(v.peer)
+    self.write_Sequencestring(v.forwarded)
+    self.write_Optionali64(v.cost)
+    self.write_OptionalSequencestring(v.policies)
+    self.write_Optionalstring(v.accept)
+    self.write_OptionalTypeGuardCheck(v.outer)
+  end
+
+  # The Record type GuardOptions.
+
+  def write_TypeGuardOptions(v)
+    self.write_OptionalSequencestring(v.policies)
+    self.write_bool(v.per_request)
+    self.write_Optionalstring(v.scope)
+    self.write_Sequencestring(v.key_parts)
+    self.write_Optionalstring(v.missing_key)
+    self.write_Optionali64(v.cost)
+    self.write_Optionalstring(v.headers)
+    self.write_Optionalstring(v.reset_form)
+    self.write_MapStringString(v.header_names)
+    self.write_Optionali32(v.status)
+    self.write_Optionalstring(v.message)
+    self.write_bool(v.dry_run)
+    self.write_bool(v.hears_outages)
+    self.write_OptionalTypeClientAddressRules(v.client_address)
+  end
+
+  # The Record type GuardOutage.
+
+  def write_TypeGuardOutage(v)
+    self.write_Optionalstring(v.error_code)
+    self.write_Optionalstring(v.error_message)
+  end
+
   # The Record type HeaderField.
 
   def write_TypeHeaderField(v)
@@ -1933,7 +2356,7 @@ class RustBufferBuilder
     self.write_i32(v.status)
     self.write_string(v.detail)
     self.write_Sequencestring(v.violated)
-    self.write_string(v.content_type)
+    self.write_SequenceTypeHeaderField(v.fields)
     self.write_string(v.body)
   end
 
@@ -1964,13 +2387,6 @@ class RustBufferBuilder
     self.write_bytes(v.key)
     self.write_Optionalstring(v.policy)
     self.write_Optionali64(v.cost)
-  end
-
-  # The Record type Response.
-
-  def write_TypeResponse(v)
-    self.write_SequenceTypeHeaderField(v.fields)
-    self.write_OptionalTypeProblem(v.problem)
   end
 
   # The Record type Settings.
@@ -2074,6 +2490,39 @@ class RustBufferBuilder
     end
   end
 
+  # The Optional<T> type for bytes.
+
+  def write_Optionalbytes(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_bytes(v)
+    end
+  end
+
+  # The Optional<T> type for TypeClientAddressRules.
+
+  def write_OptionalTypeClientAddressRules(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeClientAddressRules(v)
+    end
+  end
+
+  # The Optional<T> type for TypeGuardCheck.
+
+  def write_OptionalTypeGuardCheck(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeGuardCheck(v)
+    end
+  end
+
   # The Optional<T> type for TypeManualClock.
 
   def write_OptionalTypeManualClock(v)
@@ -2107,6 +2556,17 @@ class RustBufferBuilder
     end
   end
 
+  # The Optional<T> type for TypeGuardOutage.
+
+  def write_OptionalTypeGuardOutage(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeGuardOutage(v)
+    end
+  end
+
   # The Optional<T> type for TypePolicy.
 
   def write_OptionalTypePolicy(v)
@@ -2126,6 +2586,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypeProblem(v)
+    end
+  end
+
+  # The Optional<T> type for Sequencestring.
+
+  def write_OptionalSequencestring(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_Sequencestring(v)
     end
   end
 
@@ -2257,6 +2728,16 @@ class RustBufferBuilder
 
     items.each do |item|
       self.write_TypeStoreOption(item)
+    end
+  end
+
+  # The Sequence<T> type for Optionalbytes.
+
+  def write_SequenceOptionalbytes(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_Optionalbytes(item)
     end
   end
 
@@ -2595,6 +3076,38 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
+  attach_function :uniffi_polylimit_uniffi_fn_clone_guard,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_guard,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_decide,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_key_parts,
+    [:uint64, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_clone_guardcheck,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_guardcheck,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_finish,
+    [:uint64, :int8, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_overrule,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
   attach_function :uniffi_polylimit_uniffi_fn_clone_limiter,
     [:uint64, RustCallStatus.by_ref],
     :uint64
@@ -2622,6 +3135,10 @@ module UniFFILib
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_check_together,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_guard,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    :uint64
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_keep_events,
     [:uint64, RustCallStatus.by_ref],
@@ -2739,6 +3256,10 @@ module UniFFILib
     [:uint64, :int64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
   attach_function :uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug,
     [RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -2755,20 +3276,12 @@ module UniFFILib
     [RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
-  attach_function :uniffi_polylimit_uniffi_fn_func_refunded,
-    [RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
-    RustBuffer.by_value
-
   attach_function :uniffi_polylimit_uniffi_fn_func_error_table,
     [RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_take_events,
     [RustCallStatus.by_ref],
-    RustBuffer.by_value
-
-  attach_function :uniffi_polylimit_uniffi_fn_func_respond,
-    [RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_quota,
@@ -2991,19 +3504,11 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
-  attach_function :uniffi_polylimit_uniffi_checksum_func_refunded,
-    [],
-    :uint16
-
   attach_function :uniffi_polylimit_uniffi_checksum_func_error_table,
     [],
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_func_take_events,
-    [],
-    :uint16
-
-  attach_function :uniffi_polylimit_uniffi_checksum_func_respond,
     [],
     :uint16
 
@@ -3027,6 +3532,22 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_decide,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_key_parts,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_finish,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_charge,
     [],
     :uint16
@@ -3040,6 +3561,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_check_together,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_guard,
     [],
     :uint16
 
@@ -3405,6 +3930,186 @@ class DegradedEvent
 
 end
 
+  # Record type GuardAnswer
+class GuardAnswer
+  attr_reader :fields, :outcomes, :problem, :outage, :check
+
+  def initialize(fields:, outcomes:, problem:, outage:, check:)
+    @fields = fields
+    @outcomes = outcomes
+    @problem = problem
+    @outage = outage
+    @check = check
+  end
+
+  def ==(other)
+    if @fields != other.fields
+      return false
+    end
+    if @outcomes != other.outcomes
+      return false
+    end
+    if @problem != other.problem
+      return false
+    end
+    if @outage != other.outage
+      return false
+    end
+    if @check != other.check
+      return false
+    end
+
+    true
+  end
+
+end
+
+  # Record type GuardFacts
+class GuardFacts
+  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :outer
+
+  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, outer: nil)
+    @key = key
+    @parts = parts
+    @peer = peer
+    @forwarded = forwarded
+    @cost = cost
+    @policies = policies
+    @accept = accept
+    @outer = outer
+  end
+
+  def ==(other)
+    if @key != other.key
+      return false
+    end
+    if @parts != other.parts
+      return false
+    end
+    if @peer != other.peer
+      return false
+    end
+    if @forwarded != other.forwarded
+      return false
+    end
+    if @cost != other.cost
+      return false
+    end
+    if @policies != other.policies
+      return false
+    end
+    if @accept != other.accept
+      return false
+    end
+    if @outer != other.outer
+      return false
+    end
+
+    true
+  end
+
+# The Rust `Debug::fmt` implementation.
+def inspect
+  result = ::PolylimitNative.rust_call(
+    :uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug,
+    RustBuffer.alloc_from_TypeGuardFacts(self)
+  )
+  result.consume_into_string
+end
+end
+
+  # Record type GuardOptions
+class GuardOptions
+  attr_reader :policies, :per_request, :scope, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address
+
+  def initialize(policies: nil, per_request: false, scope: nil, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil)
+    @policies = policies
+    @per_request = per_request
+    @scope = scope
+    @key_parts = key_parts
+    @missing_key = missing_key
+    @cost = cost
+    @headers = headers
+    @reset_form = reset_form
+    @header_names = header_names
+    @status = status
+    @message = message
+    @dry_run = dry_run
+    @hears_outages = hears_outages
+    @client_address = client_address
+  end
+
+  def ==(other)
+    if @policies != other.policies
+      return false
+    end
+    if @per_request != other.per_request
+      return false
+    end
+    if @scope != other.scope
+      return false
+    end
+    if @key_parts != other.key_parts
+      return false
+    end
+    if @missing_key != other.missing_key
+      return false
+    end
+    if @cost != other.cost
+      return false
+    end
+    if @headers != other.headers
+      return false
+    end
+    if @reset_form != other.reset_form
+      return false
+    end
+    if @header_names != other.header_names
+      return false
+    end
+    if @status != other.status
+      return false
+    end
+    if @message != other.message
+      return false
+    end
+    if @dry_run != other.dry_run
+      return false
+    end
+    if @hears_outages != other.hears_outages
+      return false
+    end
+    if @client_address != other.client_address
+      return false
+    end
+
+    true
+  end
+
+end
+
+  # Record type GuardOutage
+class GuardOutage
+  attr_reader :error_code, :error_message
+
+  def initialize(error_code:, error_message:)
+    @error_code = error_code
+    @error_message = error_message
+  end
+
+  def ==(other)
+    if @error_code != other.error_code
+      return false
+    end
+    if @error_message != other.error_message
+      return false
+    end
+
+    true
+  end
+
+end
+
   # Record type HeaderField
 class HeaderField
   attr_reader :name, :value
@@ -3451,13 +4156,13 @@ end
 
   # Record type Problem
 class Problem
-  attr_reader :status, :detail, :violated, :content_type, :body
+  attr_reader :status, :detail, :violated, :fields, :body
 
-  def initialize(status:, detail:, violated:, content_type:, body:)
+  def initialize(status:, detail:, violated:, fields:, body:)
     @status = status
     @detail = detail
     @violated = violated
-    @content_type = content_type
+    @fields = fields
     @body = body
   end
 
@@ -3471,32 +4176,10 @@ class Problem
     if @violated != other.violated
       return false
     end
-    if @content_type != other.content_type
-      return false
-    end
-    if @body != other.body
-      return false
-    end
-
-    true
-  end
-
-end
-
-  # Record type Response
-class Response
-  attr_reader :fields, :problem
-
-  def initialize(fields:, problem:)
-    @fields = fields
-    @problem = problem
-  end
-
-  def ==(other)
     if @fields != other.fields
       return false
     end
-    if @problem != other.problem
+    if @body != other.body
       return false
     end
 
@@ -3707,21 +4390,6 @@ end
   
 
 
-def self.refunded(decision, left)
-    decision = decision
-    RustBuffer.check_lower_TypeDecision(decision)
-
-    left = left
-    RustBuffer.check_lower_TypeUsage(left)
-
-  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_refunded,RustBuffer.alloc_from_TypeDecision(decision),RustBuffer.alloc_from_TypeUsage(left))
-  return result.consume_into_TypeDecision
-end
-
-
-  
-
-
 def self.error_table()
   result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_error_table,)
   return result.consume_into_SequenceTypeErrorRow
@@ -3734,30 +4402,6 @@ end
 def self.take_events()
   result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_take_events,)
   return result.consume_into_SequenceTypeDegradedEvent
-end
-
-
-  
-
-
-def self.respond(outcomes, cost, style, reset_form, accept)
-    outcomes = outcomes
-    RustBuffer.check_lower_SequenceTypeOutcome(outcomes)
-
-    cost = (cost ? ::PolylimitNative::uniffi_in_range(cost, "i64", -2**63, 2**63) : nil)
-    RustBuffer.check_lower_Optionali64(cost)
-
-    style = (style ? ::PolylimitNative::uniffi_utf8(style) : nil)
-    RustBuffer.check_lower_Optionalstring(style)
-
-    reset_form = (reset_form ? ::PolylimitNative::uniffi_utf8(reset_form) : nil)
-    RustBuffer.check_lower_Optionalstring(reset_form)
-
-    accept = (accept ? ::PolylimitNative::uniffi_utf8(accept) : nil)
-    RustBuffer.check_lower_Optionalstring(accept)
-
-  result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_func_respond,RustBuffer.alloc_from_SequenceTypeOutcome(outcomes),RustBuffer.alloc_from_Optionali64(cost),RustBuffer.alloc_from_Optionalstring(style),RustBuffer.alloc_from_Optionalstring(reset_form),RustBuffer.alloc_from_Optionalstring(accept))
-  return result.consume_into_TypeResponse
 end
 
 
@@ -3873,6 +4517,130 @@ end
 
 end
 
+  class Guard
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_guard,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a Guard instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_guard,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+
+  
+
+  def decide(facts)
+        facts = facts
+        RustBuffer.check_lower_TypeGuardFacts(facts)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guard_decide,uniffi_clone_handle(),RustBuffer.alloc_from_TypeGuardFacts(facts))
+    return result.consume_into_TypeGuardAnswer
+  end
+  def key_parts()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_key_parts,uniffi_clone_handle(),)
+    return result.consume_into_Sequencestring
+  end
+
+end
+
+  class GuardCheck
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_guardcheck,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a GuardCheck instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_guardcheck,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+
+  
+
+  def finish(counts)
+        counts = counts ? true : false
+
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_finish,uniffi_clone_handle(),(counts ? 1 : 0))
+    return result.consume_into_SequenceTypeHeaderField
+  end
+  def overrule(admit = nil)
+        admit = (admit.nil? ? nil : admit ? true : false)
+        RustBuffer.check_lower_Optionalbool(admit)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_overrule,uniffi_clone_handle(),RustBuffer.alloc_from_Optionalbool(admit))
+    return result.consume_into_TypeGuardAnswer
+  end
+
+end
+
   class Limiter
 
   # A private helper for initializing instances of the class from a raw handle,
@@ -3951,6 +4719,12 @@ end
         RustBuffer.check_lower_SequenceTypeRequest(requests)
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_check_together,uniffi_clone_handle(),RustBuffer.alloc_from_SequenceTypeRequest(requests))
     return result.consume_into_SequenceTypeDecision
+  end
+  def guard(options)
+        options = options
+        RustBuffer.check_lower_TypeGuardOptions(options)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_guard,uniffi_clone_handle(),RustBuffer.alloc_from_TypeGuardOptions(options))
+    return Guard.uniffi_lift(result)
   end
   def keep_events()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_keep_events,uniffi_clone_handle(),)

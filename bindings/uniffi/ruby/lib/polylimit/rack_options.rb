@@ -3,7 +3,6 @@
 module Polylimit
   # Checks the options of the middleware when it is built, so that a mistake does not fail requests.
   module RackOptions
-    OPERATIONS = %i[check_together refund policy policy_for].freeze
     POLICY = "a policy's name or quotas, or a list of at least one of them"
     # The options of Rails' rate_limit and their replacements. The library knows those of rack-attack and others.
     RAILS = {
@@ -15,30 +14,52 @@ module Polylimit
     module_function
 
     def limiter(given)
-      return given if OPERATIONS.all? { |operation| given.respond_to?(operation) }
+      return given if given.is_a?(Limiter) || given.is_a?(Asynchronous)
 
       raise InvalidArgument, "limiter is #{Argument.described(given)}: allowed is a Polylimit::Limiter, or what its " \
                              '#asynchronous gives'
     end
 
-    # The names of the policies. Refuses what would limit nothing, or spend twice.
-    def policies(limiter, given, scope)
-      return [limiter.policy_for(nil, scope: scope).name] if given.nil?
+    # The policies as text; nil for the limiter's only one.
+    def policies(given)
+      return if given.nil?
 
-      texts = Array(given)
-      raise InvalidArgument, "policy is an empty list: allowed is #{POLICY}" if texts.empty?
-
-      names = texts.map { |text| name(limiter, text, scope) }
-      twice = names.index.with_index { |name, at| names.index(name) < at }
-      raise InvalidArgument, "policy #{texts[twice].to_s.inspect} is given twice: once is enough" if twice
-
-      names
+      Array(given).map do |text|
+        Argument.text('policy', text) || raise(InvalidArgument, "policy is nil: allowed is #{POLICY}")
+      end
     end
 
-    def name(limiter, text, scope)
-      raise InvalidArgument, "policy is nil: allowed is #{POLICY}" if text.nil?
+    # The parts of the key as text.
+    def key_parts(given)
+      parts = Array(given)
+      return parts.map(&:to_s) if parts.all? { |part| part.is_a?(String) || part.is_a?(Symbol) }
 
-      limiter.policy_for(text, scope: scope).name
+      raise InvalidArgument, "key is of the class #{given.class}: allowed is what can be called, such as a lambda, or " \
+                             'key parts such as Polylimit::KeyPart.user, one or a list'
+    end
+
+    # The names of methods in upper case; nil for all.
+    def methods(given)
+      given && Array(given).map { |name| Argument.text('methods', name).to_s.upcase }
+    end
+
+    def status(given)
+      return given if given.nil? || (given.is_a?(Integer) && given.between?(0, 999))
+
+      raise InvalidArgument, "status is #{given.inspect}: allowed is 400 to 599"
+    end
+
+    def flag(name, given)
+      return given if [true, false].include?(given)
+
+      raise InvalidArgument, "#{name} is #{given.inspect}: allowed are true and false"
+    end
+
+    def header_names(given)
+      return {} if given.nil?
+      raise InvalidArgument, "header_names is #{Argument.described(given)}: allowed is a hash" unless given.is_a?(Hash)
+
+      given.to_h { |field, name| [field, name].map { |text| Argument.text('header_names', text).to_s } }
     end
 
     def callable(name, given)
@@ -47,19 +68,8 @@ module Polylimit
       raise InvalidArgument, "#{name} is of the class #{given.class}: allowed is what can be called, such as a lambda"
     end
 
-    # Units, or what is called with the env.
-    def cost(given)
-      return given if given.nil? || given.respond_to?(:call)
-
-      # The library knows what is allowed. In memory it needs no store for that.
-      any = Limiter.new(policies: { any: '1/hour' })
-      any.peek('', cost: given)
-      any.close
-      given
-    end
-
     def rules(given)
-      return given || ClientAddressRules.new([]) if given.nil? || given.is_a?(ClientAddressRules)
+      return given if given.nil? || given.is_a?(ClientAddressRules)
 
       raise InvalidArgument, "client_address is of the class #{given.class}: allowed are Polylimit::ClientAddressRules"
     end
@@ -74,7 +84,8 @@ module Polylimit
     end
 
     KEYWORDS = %w[
-      limiter policy scope key cost count skip on_denied on_outage headers reset_form client_address
+      limiter policy scope key missing_key cost count skip methods dry_run status message on_denied on_outage headers
+      header_names reset_form client_address
     ].freeze
   end
   private_constant :RackOptions

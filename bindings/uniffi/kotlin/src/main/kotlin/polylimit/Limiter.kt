@@ -27,6 +27,10 @@ public class Limiter
         /** The face for coroutines, and for futures in Java. Shares everything with this one. */
         public val asynchronous: AsyncLimiter = AsyncLimiter(native.asynchronous(), listener)
 
+        /** Makes a guard, which limits the requests of a web framework; for servlets there is [polylimit.servlet.RateLimitFilter]. */
+        @Throws(PolylimitException::class)
+        public fun guard(options: GuardOptions): Guard = native.guard(options)
+
         /** Decides, and spends the cost from every quota of the policy when all admit it. */
         @JvmOverloads
         @Throws(PolylimitException::class)

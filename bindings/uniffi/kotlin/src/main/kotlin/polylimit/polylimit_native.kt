@@ -682,13 +682,9 @@ internal object IntegrityCheckingUniffiLib {
     }
 
     internal fun ensureInitialized() = Unit
-    external fun uniffi_polylimit_uniffi_checksum_func_refunded(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_error_table(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_wait_for_events(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_func_respond(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_quota(
     ): Int
@@ -697,6 +693,14 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_decide(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_key_parts(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_finish(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire(
     ): Int
@@ -727,6 +731,8 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_many(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_together(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_guard(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_keep_events(
     ): Int
@@ -796,6 +802,22 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_clientaddressrules_resolve(`ptr`: Long,`peer`: RustBuffer.ByValue,`lines`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_clone_guard(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_guard(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_guard_decide(`ptr`: Long,`facts`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_guard_key_parts(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_clone_guardcheck(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_guardcheck(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_guardcheck_finish(`ptr`: Long,`counts`: Byte,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(`ptr`: Long,`admit`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_clone_asynclimiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_asynclimiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -836,6 +858,8 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_check_together(`ptr`: Long,`requests`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_guard(`ptr`: Long,`options`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_keep_events(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_keys(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -874,6 +898,8 @@ internal object UniffiLib {
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_manualclock_set(`ptr`: Long,`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -882,13 +908,9 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_func_refunded(`decision`: RustBuffer.ByValue,`left`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_error_table(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_wait_for_events(uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_func_respond(`outcomes`: RustBuffer.ByValue,`cost`: RustBuffer.ByValue,`style`: RustBuffer.ByValue,`resetForm`: RustBuffer.ByValue,`accept`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_quota(`numbers`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1013,16 +1035,10 @@ private fun uniffiCheckContractApiVersion(lib: IntegrityCheckingUniffiLib) {
 }
 @Suppress("UNUSED_PARAMETER")
 private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
-    if ((lib.uniffi_polylimit_uniffi_checksum_func_refunded() and 0xFFFF) != 8634) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_error_table() and 0xFFFF) != 50630) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_wait_for_events() and 0xFFFF) != 20957) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_func_respond() and 0xFFFF) != 47037) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_quota() and 0xFFFF) != 62509) {
@@ -1035,6 +1051,18 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 31611) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_decide() and 0xFFFF) != 27255) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_key_parts() and 0xFFFF) != 23092) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() and 0xFFFF) != 45295) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() and 0xFFFF) != 23276) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() and 0xFFFF) != 21069) {
@@ -1080,6 +1108,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 2411) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_guard() and 0xFFFF) != 22782) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keep_events() and 0xFFFF) != 23854) {
@@ -1789,6 +1820,588 @@ public object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRule
     override fun allocationSize(value: ClientAddressRules) = 8UL
 
     override fun write(value: ClientAddressRules, buf: ByteBuffer) {
+        buf.putLong(lower(value))
+    }
+}
+
+
+// This template implements a class for working with a Rust struct via a handle
+// to the live Rust struct on the other side of the FFI.
+//
+// There's some subtlety here, because we have to be careful not to operate on a Rust
+// struct after it has been dropped, and because we must expose a public API for freeing
+// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
+//
+//   * Each instance holds an opaque handle to the underlying Rust struct.
+//     Method calls need to read this handle from the object's state and pass it in to
+//     the Rust FFI.
+//
+//   * When an instance is no longer needed, its handle should be passed to a
+//     special destructor function provided by the Rust FFI, which will drop the
+//     underlying Rust struct.
+//
+//   * Given an instance, calling code is expected to call the special
+//     `destroy` method in order to free it after use, either by calling it explicitly
+//     or by using a higher-level helper like the `use` method. Failing to do so risks
+//     leaking the underlying Rust struct.
+//
+//   * We can't assume that calling code will do the right thing, and must be prepared
+//     to handle Kotlin method calls executing concurrently with or even after a call to
+//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
+//
+//   * We must never allow Rust code to operate on the underlying Rust struct after
+//     the destructor has been called, and must never call the destructor more than once.
+//     Doing so may trigger memory unsafety.
+//
+//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
+//     is implemented to call the destructor when the Kotlin object becomes unreachable.
+//     This is done in a background thread. This is not a panacea, and client code should be aware that
+//      1. the thread may starve if some there are objects that have poorly performing
+//     `drop` methods or do significant work in their `drop` methods.
+//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
+//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
+//
+// If we try to implement this with mutual exclusion on access to the handle, there is the
+// possibility of a race between a method call and a concurrent call to `destroy`:
+//
+//    * Thread A starts a method call, reads the value of the handle, but is interrupted
+//      before it can pass the handle over the FFI to Rust.
+//    * Thread B calls `destroy` and frees the underlying Rust struct.
+//    * Thread A resumes, passing the already-read handle value to Rust and triggering
+//      a use-after-free.
+//
+// One possible solution would be to use a `ReadWriteLock`, with each method call taking
+// a read lock (and thus allowed to run concurrently) and the special `destroy` method
+// taking a write lock (and thus blocking on live method calls). However, we aim not to
+// generate methods with any hidden blocking semantics, and a `destroy` method that might
+// block if called incorrectly seems to meet that bar.
+//
+// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
+// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
+// has been called. These are updated according to the following rules:
+//
+//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
+//      The initial value for the flag is false.
+//
+//    * At the start of each method call, we atomically check the counter.
+//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
+//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
+//
+//    * At the end of each method call, we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+//    * When `destroy` is called, we atomically flip the flag from false to true.
+//      If the flag was already true we silently fail.
+//      Otherwise we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
+// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
+//
+// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
+// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
+// of the underlying Rust code.
+//
+// This makes a cleaner a better alternative to _not_ calling `destroy()` as
+// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
+// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
+// thread may be starved, and the app will leak memory.
+//
+// In this case, `destroy`ing manually may be a better solution.
+//
+// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
+// with Rust peers are reclaimed:
+//
+// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
+// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
+// 3. The memory is reclaimed when the process terminates.
+//
+// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
+//
+
+
+/**
+ * A limit on the requests of a web framework. It waits for the store on the caller's thread.
+ */
+public interface GuardInterface {
+
+    /**
+     * Decides about a request, and refunds what outer guards have spent when this one denies it.
+     */
+    fun `decide`(`facts`: GuardFacts): GuardAnswer
+
+    /**
+     * The parts of the key as text, with the names of headers in lower case.
+     */
+    fun `keyParts`(): List<kotlin.String>
+
+    companion object
+}
+
+/**
+ * A limit on the requests of a web framework. It waits for the store on the caller's thread.
+ */
+open class Guard: Disposable, AutoCloseable, GuardInterface
+{
+
+    @Suppress("UNUSED_PARAMETER")
+    /**
+     * @suppress
+     */
+    constructor(withHandle: UniffiWithHandle, handle: Long) {
+        this.handle = handle
+        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
+    }
+
+    /**
+     * @suppress
+     *
+     * This constructor can be used to instantiate a fake object. Only used for tests. Any
+     * attempt to actually use an object constructed this way will fail as there is no
+     * connected Rust object.
+     */
+    @Suppress("UNUSED_PARAMETER")
+    constructor(noHandle: NoHandle) {
+        this.handle = 0
+        this.cleanable = null
+    }
+
+    protected val handle: Long
+    protected val cleanable: UniffiCleaner.Cleanable?
+
+    private val wasDestroyed = AtomicBoolean(false)
+    private val callCounter = AtomicLong(1)
+
+    /**
+     * Whether the current object has been destroyed and its reference is gone in the Rust side.
+     */
+    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
+
+    override fun destroy() {
+        // Only allow a single call to this method.
+        // TODO: maybe we should log a warning if called more than once?
+        if (this.wasDestroyed.compareAndSet(false, true)) {
+            // This decrement always matches the initial count of 1 given at creation time.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    @Synchronized
+    override fun close() {
+        this.destroy()
+    }
+
+    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
+        // Check and increment the call counter, to keep the object alive.
+        // This needs a compare-and-set retry loop in case of concurrent updates.
+        do {
+            val c = this.callCounter.get()
+            if (c == 0L) {
+                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
+            }
+            if (c == Long.MAX_VALUE) {
+                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
+            }
+        } while (! this.callCounter.compareAndSet(c, c + 1L))
+        // Now we can safely do the method call without the handle being freed concurrently.
+        try {
+            return block(this.uniffiCloneHandle())
+        } finally {
+            // This decrement always matches the increment we performed above.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    // Use a static inner class instead of a closure so as not to accidentally
+    // capture `this` as part of the cleanable's action.
+    private class UniffiCleanAction(private val handle: Long) : Runnable {
+        override fun run() {
+            if (handle == 0.toLong()) {
+                // Fake object created with `NoHandle`, don't try to free.
+                return;
+            }
+            uniffiRustCall { status ->
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_guard(handle, status)
+            }
+        }
+    }
+
+    /**
+     * @suppress
+     */
+    fun uniffiCloneHandle(): Long {
+        if (handle == 0.toLong()) {
+            throw InternalException("uniffiCloneHandle() called on NoHandle object");
+        }
+        return uniffiRustCall() { status ->
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_guard(handle, status)
+        }
+    }
+
+    
+    /**
+     * Decides about a request, and refunds what outer guards have spent when this one denies it.
+     */
+    @Throws(PolylimitException::class)override fun `decide`(`facts`: GuardFacts): GuardAnswer {
+            return FfiConverterTypeGuardAnswer.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_decide(
+        it,
+
+        FfiConverterTypeGuardFacts.lower(`facts`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * The parts of the key as text, with the names of headers in lower case.
+     */override fun `keyParts`(): List<kotlin.String> {
+            return FfiConverterSequenceString.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_key_parts(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+
+    
+
+
+    
+
+    /**
+     * @suppress
+     */
+    companion object
+
+}
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeGuard: FfiConverter<Guard, Long> {
+    override fun lower(value: Guard): Long {
+        return value.uniffiCloneHandle()
+    }
+
+    override fun lift(value: Long): Guard {
+        return Guard(UniffiWithHandle, value)
+    }
+
+    override fun read(buf: ByteBuffer): Guard {
+        return lift(buf.getLong())
+    }
+
+    override fun allocationSize(value: Guard) = 8UL
+
+    override fun write(value: Guard, buf: ByteBuffer) {
+        buf.putLong(lower(value))
+    }
+}
+
+
+// This template implements a class for working with a Rust struct via a handle
+// to the live Rust struct on the other side of the FFI.
+//
+// There's some subtlety here, because we have to be careful not to operate on a Rust
+// struct after it has been dropped, and because we must expose a public API for freeing
+// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
+//
+//   * Each instance holds an opaque handle to the underlying Rust struct.
+//     Method calls need to read this handle from the object's state and pass it in to
+//     the Rust FFI.
+//
+//   * When an instance is no longer needed, its handle should be passed to a
+//     special destructor function provided by the Rust FFI, which will drop the
+//     underlying Rust struct.
+//
+//   * Given an instance, calling code is expected to call the special
+//     `destroy` method in order to free it after use, either by calling it explicitly
+//     or by using a higher-level helper like the `use` method. Failing to do so risks
+//     leaking the underlying Rust struct.
+//
+//   * We can't assume that calling code will do the right thing, and must be prepared
+//     to handle Kotlin method calls executing concurrently with or even after a call to
+//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
+//
+//   * We must never allow Rust code to operate on the underlying Rust struct after
+//     the destructor has been called, and must never call the destructor more than once.
+//     Doing so may trigger memory unsafety.
+//
+//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
+//     is implemented to call the destructor when the Kotlin object becomes unreachable.
+//     This is done in a background thread. This is not a panacea, and client code should be aware that
+//      1. the thread may starve if some there are objects that have poorly performing
+//     `drop` methods or do significant work in their `drop` methods.
+//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
+//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
+//
+// If we try to implement this with mutual exclusion on access to the handle, there is the
+// possibility of a race between a method call and a concurrent call to `destroy`:
+//
+//    * Thread A starts a method call, reads the value of the handle, but is interrupted
+//      before it can pass the handle over the FFI to Rust.
+//    * Thread B calls `destroy` and frees the underlying Rust struct.
+//    * Thread A resumes, passing the already-read handle value to Rust and triggering
+//      a use-after-free.
+//
+// One possible solution would be to use a `ReadWriteLock`, with each method call taking
+// a read lock (and thus allowed to run concurrently) and the special `destroy` method
+// taking a write lock (and thus blocking on live method calls). However, we aim not to
+// generate methods with any hidden blocking semantics, and a `destroy` method that might
+// block if called incorrectly seems to meet that bar.
+//
+// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
+// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
+// has been called. These are updated according to the following rules:
+//
+//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
+//      The initial value for the flag is false.
+//
+//    * At the start of each method call, we atomically check the counter.
+//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
+//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
+//
+//    * At the end of each method call, we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+//    * When `destroy` is called, we atomically flip the flag from false to true.
+//      If the flag was already true we silently fail.
+//      Otherwise we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
+// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
+//
+// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
+// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
+// of the underlying Rust code.
+//
+// This makes a cleaner a better alternative to _not_ calling `destroy()` as
+// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
+// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
+// thread may be starved, and the app will leak memory.
+//
+// In this case, `destroy`ing manually may be a better solution.
+//
+// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
+// with Rust peers are reclaimed:
+//
+// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
+// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
+// 3. The memory is reclaimed when the process terminates.
+//
+// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
+//
+
+
+/**
+ * A guard's decision about one request.
+ */
+public interface GuardCheckInterface {
+
+    /**
+     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+     */
+    fun `finish`(`counts`: kotlin.Boolean): List<HeaderField>
+
+    /**
+     * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
+     */
+    fun `overrule`(`admit`: kotlin.Boolean? = null): GuardAnswer
+
+    companion object
+}
+
+/**
+ * A guard's decision about one request.
+ */
+open class GuardCheck: Disposable, AutoCloseable, GuardCheckInterface
+{
+
+    @Suppress("UNUSED_PARAMETER")
+    /**
+     * @suppress
+     */
+    constructor(withHandle: UniffiWithHandle, handle: Long) {
+        this.handle = handle
+        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
+    }
+
+    /**
+     * @suppress
+     *
+     * This constructor can be used to instantiate a fake object. Only used for tests. Any
+     * attempt to actually use an object constructed this way will fail as there is no
+     * connected Rust object.
+     */
+    @Suppress("UNUSED_PARAMETER")
+    constructor(noHandle: NoHandle) {
+        this.handle = 0
+        this.cleanable = null
+    }
+
+    protected val handle: Long
+    protected val cleanable: UniffiCleaner.Cleanable?
+
+    private val wasDestroyed = AtomicBoolean(false)
+    private val callCounter = AtomicLong(1)
+
+    /**
+     * Whether the current object has been destroyed and its reference is gone in the Rust side.
+     */
+    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
+
+    override fun destroy() {
+        // Only allow a single call to this method.
+        // TODO: maybe we should log a warning if called more than once?
+        if (this.wasDestroyed.compareAndSet(false, true)) {
+            // This decrement always matches the initial count of 1 given at creation time.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    @Synchronized
+    override fun close() {
+        this.destroy()
+    }
+
+    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
+        // Check and increment the call counter, to keep the object alive.
+        // This needs a compare-and-set retry loop in case of concurrent updates.
+        do {
+            val c = this.callCounter.get()
+            if (c == 0L) {
+                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
+            }
+            if (c == Long.MAX_VALUE) {
+                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
+            }
+        } while (! this.callCounter.compareAndSet(c, c + 1L))
+        // Now we can safely do the method call without the handle being freed concurrently.
+        try {
+            return block(this.uniffiCloneHandle())
+        } finally {
+            // This decrement always matches the increment we performed above.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    // Use a static inner class instead of a closure so as not to accidentally
+    // capture `this` as part of the cleanable's action.
+    private class UniffiCleanAction(private val handle: Long) : Runnable {
+        override fun run() {
+            if (handle == 0.toLong()) {
+                // Fake object created with `NoHandle`, don't try to free.
+                return;
+            }
+            uniffiRustCall { status ->
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_guardcheck(handle, status)
+            }
+        }
+    }
+
+    /**
+     * @suppress
+     */
+    fun uniffiCloneHandle(): Long {
+        if (handle == 0.toLong()) {
+            throw InternalException("uniffiCloneHandle() called on NoHandle object");
+        }
+        return uniffiRustCall() { status ->
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_guardcheck(handle, status)
+        }
+    }
+
+    
+    /**
+     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+     */
+    @Throws(PolylimitException::class)override fun `finish`(`counts`: kotlin.Boolean): List<HeaderField> {
+            return FfiConverterSequenceTypeHeaderField.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_finish(
+        it,
+
+        FfiConverterBoolean.lower(`counts`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
+     */
+    @Throws(PolylimitException::class)override fun `overrule`(`admit`: kotlin.Boolean?): GuardAnswer {
+            return FfiConverterTypeGuardAnswer.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(
+        it,
+
+        FfiConverterOptionalBoolean.lower(`admit`),_status)
+}
+    }
+    )
+    }
+
+
+    
+
+    
+
+
+    
+
+    /**
+     * @suppress
+     */
+    companion object
+
+}
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeGuardCheck: FfiConverter<GuardCheck, Long> {
+    override fun lower(value: GuardCheck): Long {
+        return value.uniffiCloneHandle()
+    }
+
+    override fun lift(value: Long): GuardCheck {
+        return GuardCheck(UniffiWithHandle, value)
+    }
+
+    override fun read(buf: ByteBuffer): GuardCheck {
+        return lift(buf.getLong())
+    }
+
+    override fun allocationSize(value: GuardCheck) = 8UL
+
+    override fun write(value: GuardCheck, buf: ByteBuffer) {
         buf.putLong(lower(value))
     }
 }
@@ -2793,6 +3406,11 @@ public interface NativeLimiterInterface {
     fun `checkTogether`(`requests`: List<Request>): List<Decision>
 
     /**
+     * Makes a guard, which limits the requests of a web framework.
+     */
+    fun `guard`(`options`: GuardOptions): Guard
+
+    /**
      * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
      */
     fun `keepEvents`(): kotlin.Long
@@ -3061,6 +3679,24 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
         it,
 
         FfiConverterSequenceTypeRequest.lower(`requests`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * Makes a guard, which limits the requests of a web framework.
+     */
+    @Throws(PolylimitException::class)override fun `guard`(`options`: GuardOptions): Guard {
+            return FfiConverterTypeGuard.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_guard(
+        it,
+
+        FfiConverterTypeGuardOptions.lower(`options`),_status)
 }
     }
     )
@@ -3690,6 +4326,419 @@ public object FfiConverterTypeFinding: FfiConverterRustBuffer<Finding> {
 
 
 /**
+ * What happens with a request: without a `problem` it proceeds.
+ */
+data class GuardAnswer (
+    /**
+     * The fields of the response, for all guards of the request so far.
+     */
+    val `fields`: List<HeaderField>
+    ,
+    /**
+     * The policies that were applied to the request so far, each with its newest decision.
+     */
+    val `outcomes`: List<Outcome>
+    ,
+    /**
+     * The response to a request that does not proceed.
+     */
+    val `problem`: Problem?
+    ,
+    /**
+     * The outage that the program has to hear of before there is an answer.
+     */
+    val `outage`: GuardOutage?
+    ,
+    /**
+     * What inner guards and the end of the request refer to; nothing where the request does not proceed.
+     */
+    val `check`: GuardCheck?
+
+): Disposable{
+
+
+    
+
+    
+    @Suppress("UNNECESSARY_SAFE_CALL") // codegen is much simpler if we unconditionally emit safe calls here
+    override fun destroy() {
+
+    Disposable.destroy(
+        this.`fields`,
+        this.`outcomes`,
+        this.`problem`,
+        this.`outage`,
+        this.`check`
+    )
+    }
+
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeGuardAnswer: FfiConverterRustBuffer<GuardAnswer> {
+    override fun read(buf: ByteBuffer): GuardAnswer {
+        return GuardAnswer(
+            FfiConverterSequenceTypeHeaderField.read(buf),
+            FfiConverterSequenceTypeOutcome.read(buf),
+            FfiConverterOptionalTypeProblem.read(buf),
+            FfiConverterOptionalTypeGuardOutage.read(buf),
+            FfiConverterOptionalTypeGuardCheck.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: GuardAnswer) = (
+            FfiConverterSequenceTypeHeaderField.allocationSize(value.`fields`) +
+            FfiConverterSequenceTypeOutcome.allocationSize(value.`outcomes`) +
+            FfiConverterOptionalTypeProblem.allocationSize(value.`problem`) +
+            FfiConverterOptionalTypeGuardOutage.allocationSize(value.`outage`) +
+            FfiConverterOptionalTypeGuardCheck.allocationSize(value.`check`)
+    )
+
+    override fun write(value: GuardAnswer, buf: ByteBuffer) {
+            FfiConverterSequenceTypeHeaderField.write(value.`fields`, buf)
+            FfiConverterSequenceTypeOutcome.write(value.`outcomes`, buf)
+            FfiConverterOptionalTypeProblem.write(value.`problem`, buf)
+            FfiConverterOptionalTypeGuardOutage.write(value.`outage`, buf)
+            FfiConverterOptionalTypeGuardCheck.write(value.`check`, buf)
+    }
+}
+
+
+
+/**
+ * What is known about a request.
+ */
+data class GuardFacts (
+    /**
+     * The key, where the program finds it.
+     */
+    val `key`: kotlin.ByteArray? = null
+    ,
+    /**
+     * The values of the parts of the key, in order; the value of the address is not read.
+     */
+    val `parts`: List<kotlin.ByteArray?> = listOf()
+    ,
+    /**
+     * The other end of the socket.
+     */
+    val `peer`: kotlin.String
+    ,
+    /**
+     * The values of all lines of the header that `ClientAddressRules` name, in the order they were received.
+     */
+    val `forwarded`: List<kotlin.String> = listOf()
+    ,
+    /**
+     * The units that the request spends, where they are not the guard's.
+     */
+    val `cost`: kotlin.Long? = null
+    ,
+    /**
+     * The policies of this request, in place of the guard's; with none in the list the request is not limited.
+     */
+    val `policies`: List<kotlin.String>? = null
+    ,
+    /**
+     * The request's `accept` field.
+     */
+    val `accept`: kotlin.String? = null
+    ,
+    /**
+     * The check of the guard around this one, on the same request.
+     */
+    val `outer`: GuardCheck? = null
+
+): Disposable{
+
+
+    
+
+    // The local Rust `Display`/`Debug` implementation.
+    override fun toString(): String {
+        return FfiConverterString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug(FfiConverterTypeGuardFacts.lower(this),
+        _status)
+}
+    )
+    }
+
+    @Suppress("UNNECESSARY_SAFE_CALL") // codegen is much simpler if we unconditionally emit safe calls here
+    override fun destroy() {
+
+    Disposable.destroy(
+        this.`key`,
+        this.`parts`,
+        this.`peer`,
+        this.`forwarded`,
+        this.`cost`,
+        this.`policies`,
+        this.`accept`,
+        this.`outer`
+    )
+    }
+
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeGuardFacts: FfiConverterRustBuffer<GuardFacts> {
+    override fun read(buf: ByteBuffer): GuardFacts {
+        return GuardFacts(
+            FfiConverterOptionalByteArray.read(buf),
+            FfiConverterSequenceOptionalByteArray.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterSequenceString.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterOptionalSequenceString.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalTypeGuardCheck.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: GuardFacts) = (
+            FfiConverterOptionalByteArray.allocationSize(value.`key`) +
+            FfiConverterSequenceOptionalByteArray.allocationSize(value.`parts`) +
+            FfiConverterString.allocationSize(value.`peer`) +
+            FfiConverterSequenceString.allocationSize(value.`forwarded`) +
+            FfiConverterOptionalLong.allocationSize(value.`cost`) +
+            FfiConverterOptionalSequenceString.allocationSize(value.`policies`) +
+            FfiConverterOptionalString.allocationSize(value.`accept`) +
+            FfiConverterOptionalTypeGuardCheck.allocationSize(value.`outer`)
+    )
+
+    override fun write(value: GuardFacts, buf: ByteBuffer) {
+            FfiConverterOptionalByteArray.write(value.`key`, buf)
+            FfiConverterSequenceOptionalByteArray.write(value.`parts`, buf)
+            FfiConverterString.write(value.`peer`, buf)
+            FfiConverterSequenceString.write(value.`forwarded`, buf)
+            FfiConverterOptionalLong.write(value.`cost`, buf)
+            FfiConverterOptionalSequenceString.write(value.`policies`, buf)
+            FfiConverterOptionalString.write(value.`accept`, buf)
+            FfiConverterOptionalTypeGuardCheck.write(value.`outer`, buf)
+    }
+}
+
+
+
+/**
+ * The options of a guard; those that are left out have the same defaults in every language.
+ */
+data class GuardOptions (
+    /**
+     * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+     */
+    val `policies`: List<kotlin.String>? = null
+    ,
+    /**
+     * Whether each request brings its policies.
+     */
+    val `perRequest`: kotlin.Boolean = false
+    ,
+    /**
+     * The budget of quotas without a name, 1 to 256 bytes.
+     */
+    val `scope`: kotlin.String? = null
+    ,
+    /**
+     * The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
+     */
+    val `keyParts`: List<kotlin.String> = listOf()
+    ,
+    /**
+     * How a request without a key counts: `address`, `share` or `refuse`.
+     */
+    val `missingKey`: kotlin.String? = null
+    ,
+    /**
+     * The units that each request spends, 0 to 10^12; 1 by default.
+     */
+    val `cost`: kotlin.Long? = null
+    ,
+    /**
+     * Which fields the response has: `ietf`, `legacy`, `both` or `none`.
+     */
+    val `headers`: kotlin.String? = null
+    ,
+    /**
+     * The form of `x-ratelimit-reset`: `seconds` or `epoch`.
+     */
+    val `resetForm`: kotlin.String? = null
+    ,
+    /**
+     * Other names of fields by their default names; an empty name turns a field off.
+     */
+    val `headerNames`: Map<kotlin.String, kotlin.String> = mapOf()
+    ,
+    /**
+     * The status of a request that is over its limit, 400 to 599; 429 by default.
+     */
+    val `status`: kotlin.Int? = null
+    ,
+    /**
+     * The sentence in the body of a request that is over its limit.
+     */
+    val `message`: kotlin.String? = null
+    ,
+    /**
+     * Whether the guard decides, spends and reports without ever denying.
+     */
+    val `dryRun`: kotlin.Boolean = false
+    ,
+    /**
+     * Whether the program hears of outages: then an answer may have an `outage`, which `overrule` concludes.
+     */
+    val `hearsOutages`: kotlin.Boolean = false
+    ,
+    /**
+     * The proxies that may name the client's address; none by default.
+     */
+    val `clientAddress`: ClientAddressRules? = null
+
+): Disposable{
+
+
+    
+
+    
+    @Suppress("UNNECESSARY_SAFE_CALL") // codegen is much simpler if we unconditionally emit safe calls here
+    override fun destroy() {
+
+    Disposable.destroy(
+        this.`policies`,
+        this.`perRequest`,
+        this.`scope`,
+        this.`keyParts`,
+        this.`missingKey`,
+        this.`cost`,
+        this.`headers`,
+        this.`resetForm`,
+        this.`headerNames`,
+        this.`status`,
+        this.`message`,
+        this.`dryRun`,
+        this.`hearsOutages`,
+        this.`clientAddress`
+    )
+    }
+
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions> {
+    override fun read(buf: ByteBuffer): GuardOptions {
+        return GuardOptions(
+            FfiConverterOptionalSequenceString.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterSequenceString.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterMapStringString.read(buf),
+            FfiConverterOptionalInt.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalTypeClientAddressRules.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: GuardOptions) = (
+            FfiConverterOptionalSequenceString.allocationSize(value.`policies`) +
+            FfiConverterBoolean.allocationSize(value.`perRequest`) +
+            FfiConverterOptionalString.allocationSize(value.`scope`) +
+            FfiConverterSequenceString.allocationSize(value.`keyParts`) +
+            FfiConverterOptionalString.allocationSize(value.`missingKey`) +
+            FfiConverterOptionalLong.allocationSize(value.`cost`) +
+            FfiConverterOptionalString.allocationSize(value.`headers`) +
+            FfiConverterOptionalString.allocationSize(value.`resetForm`) +
+            FfiConverterMapStringString.allocationSize(value.`headerNames`) +
+            FfiConverterOptionalInt.allocationSize(value.`status`) +
+            FfiConverterOptionalString.allocationSize(value.`message`) +
+            FfiConverterBoolean.allocationSize(value.`dryRun`) +
+            FfiConverterBoolean.allocationSize(value.`hearsOutages`) +
+            FfiConverterOptionalTypeClientAddressRules.allocationSize(value.`clientAddress`)
+    )
+
+    override fun write(value: GuardOptions, buf: ByteBuffer) {
+            FfiConverterOptionalSequenceString.write(value.`policies`, buf)
+            FfiConverterBoolean.write(value.`perRequest`, buf)
+            FfiConverterOptionalString.write(value.`scope`, buf)
+            FfiConverterSequenceString.write(value.`keyParts`, buf)
+            FfiConverterOptionalString.write(value.`missingKey`, buf)
+            FfiConverterOptionalLong.write(value.`cost`, buf)
+            FfiConverterOptionalString.write(value.`headers`, buf)
+            FfiConverterOptionalString.write(value.`resetForm`, buf)
+            FfiConverterMapStringString.write(value.`headerNames`, buf)
+            FfiConverterOptionalInt.write(value.`status`, buf)
+            FfiConverterOptionalString.write(value.`message`, buf)
+            FfiConverterBoolean.write(value.`dryRun`, buf)
+            FfiConverterBoolean.write(value.`hearsOutages`, buf)
+            FfiConverterOptionalTypeClientAddressRules.write(value.`clientAddress`, buf)
+    }
+}
+
+
+
+/**
+ * An outage of the store: the outage policy decided, or nothing could because of an error.
+ */
+data class GuardOutage (
+    /**
+     * The code of the error, such as `store_failed`.
+     */
+    val `errorCode`: kotlin.String?
+    ,
+    /**
+     * The error's message.
+     */
+    val `errorMessage`: kotlin.String?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeGuardOutage: FfiConverterRustBuffer<GuardOutage> {
+    override fun read(buf: ByteBuffer): GuardOutage {
+        return GuardOutage(
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: GuardOutage) = (
+            FfiConverterOptionalString.allocationSize(value.`errorCode`) +
+            FfiConverterOptionalString.allocationSize(value.`errorMessage`)
+    )
+
+    override fun write(value: GuardOutage, buf: ByteBuffer) {
+            FfiConverterOptionalString.write(value.`errorCode`, buf)
+            FfiConverterOptionalString.write(value.`errorMessage`, buf)
+    }
+}
+
+
+
+/**
  * One field of a response.
  */
 data class HeaderField (
@@ -3848,11 +4897,12 @@ public object FfiConverterTypePolicy: FfiConverterRustBuffer<Policy> {
 
 
 /**
- * The response to a denied request.
+ * The response to a request that does not proceed, besides the fields of its limits.
  */
 data class Problem (
     /**
-     * The status of the response: 429, or 503 when the denial comes from an outage.
+     * The status of the response: 429 or the guard's own for a request over its limit, 503 for an outage, 400 for a request
+     * without a key.
      */
     val `status`: kotlin.Int
     ,
@@ -3867,9 +4917,9 @@ data class Problem (
     val `violated`: List<kotlin.String>
     ,
     /**
-     * The body's content type.
+     * The fields `content-type` and `vary`.
      */
-    val `contentType`: kotlin.String
+    val `fields`: List<HeaderField>
     ,
     /**
      * The body: a problem document (RFC 9457), or text for clients that prefer it.
@@ -3894,7 +4944,7 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
             FfiConverterInt.read(buf),
             FfiConverterString.read(buf),
             FfiConverterSequenceString.read(buf),
-            FfiConverterString.read(buf),
+            FfiConverterSequenceTypeHeaderField.read(buf),
             FfiConverterString.read(buf),
         )
     }
@@ -3903,7 +4953,7 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
             FfiConverterInt.allocationSize(value.`status`) +
             FfiConverterString.allocationSize(value.`detail`) +
             FfiConverterSequenceString.allocationSize(value.`violated`) +
-            FfiConverterString.allocationSize(value.`contentType`) +
+            FfiConverterSequenceTypeHeaderField.allocationSize(value.`fields`) +
             FfiConverterString.allocationSize(value.`body`)
     )
 
@@ -3911,7 +4961,7 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
             FfiConverterInt.write(value.`status`, buf)
             FfiConverterString.write(value.`detail`, buf)
             FfiConverterSequenceString.write(value.`violated`, buf)
-            FfiConverterString.write(value.`contentType`, buf)
+            FfiConverterSequenceTypeHeaderField.write(value.`fields`, buf)
             FfiConverterString.write(value.`body`, buf)
     }
 }
@@ -4127,53 +5177,6 @@ public object FfiConverterTypeRequest: FfiConverterRustBuffer<Request> {
             FfiConverterByteArray.write(value.`key`, buf)
             FfiConverterOptionalString.write(value.`policy`, buf)
             FfiConverterOptionalLong.write(value.`cost`, buf)
-    }
-}
-
-
-
-/**
- * The parts of a response that describe its limits.
- */
-data class Response (
-    /**
-     * The fields, in a fixed order.
-     */
-    val `fields`: List<HeaderField>
-    ,
-    /**
-     * The response, if the request was denied.
-     */
-    val `problem`: Problem?
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeResponse: FfiConverterRustBuffer<Response> {
-    override fun read(buf: ByteBuffer): Response {
-        return Response(
-            FfiConverterSequenceTypeHeaderField.read(buf),
-            FfiConverterOptionalTypeProblem.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: Response) = (
-            FfiConverterSequenceTypeHeaderField.allocationSize(value.`fields`) +
-            FfiConverterOptionalTypeProblem.allocationSize(value.`problem`)
-    )
-
-    override fun write(value: Response, buf: ByteBuffer) {
-            FfiConverterSequenceTypeHeaderField.write(value.`fields`, buf)
-            FfiConverterOptionalTypeProblem.write(value.`problem`, buf)
     }
 }
 
@@ -4640,6 +5643,102 @@ public object FfiConverterOptionalString: FfiConverterRustBuffer<kotlin.String?>
 /**
  * @suppress
  */
+public object FfiConverterOptionalByteArray: FfiConverterRustBuffer<kotlin.ByteArray?> {
+    override fun read(buf: ByteBuffer): kotlin.ByteArray? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterByteArray.read(buf)
+    }
+
+    override fun allocationSize(value: kotlin.ByteArray?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterByteArray.allocationSize(value)
+        }
+    }
+
+    override fun write(value: kotlin.ByteArray?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterByteArray.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterOptionalTypeClientAddressRules: FfiConverterRustBuffer<ClientAddressRules?> {
+    override fun read(buf: ByteBuffer): ClientAddressRules? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeClientAddressRules.read(buf)
+    }
+
+    override fun allocationSize(value: ClientAddressRules?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeClientAddressRules.allocationSize(value)
+        }
+    }
+
+    override fun write(value: ClientAddressRules?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeClientAddressRules.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterOptionalTypeGuardCheck: FfiConverterRustBuffer<GuardCheck?> {
+    override fun read(buf: ByteBuffer): GuardCheck? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeGuardCheck.read(buf)
+    }
+
+    override fun allocationSize(value: GuardCheck?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeGuardCheck.allocationSize(value)
+        }
+    }
+
+    override fun write(value: GuardCheck?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeGuardCheck.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<ManualClock?> {
     override fun read(buf: ByteBuffer): ManualClock? {
         if (buf.get().toInt() == 0) {
@@ -4736,6 +5835,38 @@ public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> 
 /**
  * @suppress
  */
+public object FfiConverterOptionalTypeGuardOutage: FfiConverterRustBuffer<GuardOutage?> {
+    override fun read(buf: ByteBuffer): GuardOutage? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeGuardOutage.read(buf)
+    }
+
+    override fun allocationSize(value: GuardOutage?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeGuardOutage.allocationSize(value)
+        }
+    }
+
+    override fun write(value: GuardOutage?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeGuardOutage.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
     override fun read(buf: ByteBuffer): Policy? {
         if (buf.get().toInt() == 0) {
@@ -4790,6 +5921,38 @@ public object FfiConverterOptionalTypeProblem: FfiConverterRustBuffer<Problem?> 
         } else {
             buf.put(1)
             FfiConverterTypeProblem.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterOptionalSequenceString: FfiConverterRustBuffer<List<kotlin.String>?> {
+    override fun read(buf: ByteBuffer): List<kotlin.String>? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterSequenceString.read(buf)
+    }
+
+    override fun allocationSize(value: List<kotlin.String>?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterSequenceString.allocationSize(value)
+        }
+    }
+
+    override fun write(value: List<kotlin.String>?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterSequenceString.write(value, buf)
         }
     }
 }
@@ -5168,6 +6331,34 @@ public object FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer<List<S
 /**
  * @suppress
  */
+public object FfiConverterSequenceOptionalByteArray: FfiConverterRustBuffer<List<kotlin.ByteArray?>> {
+    override fun read(buf: ByteBuffer): List<kotlin.ByteArray?> {
+        val len = buf.getInt()
+        return List<kotlin.ByteArray?>(len) {
+            FfiConverterOptionalByteArray.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<kotlin.ByteArray?>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterOptionalByteArray.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<kotlin.ByteArray?>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterOptionalByteArray.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterMapStringLong: FfiConverterRustBuffer<Map<kotlin.String, kotlin.Long>> {
     override fun read(buf: ByteBuffer): Map<kotlin.String, kotlin.Long> {
         val len = buf.getInt()
@@ -5284,22 +6475,6 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
 
         /**
-         * What a decision says after its units were given back: what is left then, unless an outage policy told that in the store's
-         * place.
-         */ fun `refunded`(`decision`: Decision, `left`: Usage): Decision {
-            return FfiConverterTypeDecision.lift(
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_func_refunded(
-
-        
-        FfiConverterTypeDecision.lower(`decision`),
-        FfiConverterTypeUsage.lower(`left`),_status)
-}
-    )
-    }
-
-
-        /**
          * Every kind of error, in the order of their numbers.
          */ fun `errorTable`(): List<ErrorRow> {
             return FfiConverterSequenceTypeErrorRow.lift(
@@ -5320,28 +6495,6 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
     UniffiLib.uniffi_polylimit_uniffi_fn_func_wait_for_events(
 
         _status)
-}
-    )
-    }
-
-
-        /**
-         * The parts of a response that describe its limits.
-         *
-         * `cost` is the number of units that the request asked for, 1 by default, `style` one of `ietf`, `legacy`, `both` and `none`,
-         * `reset_form` how `x-ratelimit-reset` tells a time, `seconds` or `epoch`, and `accept` the request's field of that name.
-         */
-    @Throws(PolylimitException::class) fun `respond`(`outcomes`: List<Outcome>, `cost`: kotlin.Long?, `style`: kotlin.String?, `resetForm`: kotlin.String?, `accept`: kotlin.String?): Response {
-            return FfiConverterTypeResponse.lift(
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_func_respond(
-
-        
-        FfiConverterSequenceTypeOutcome.lower(`outcomes`),
-        FfiConverterOptionalLong.lower(`cost`),
-        FfiConverterOptionalString.lower(`style`),
-        FfiConverterOptionalString.lower(`resetForm`),
-        FfiConverterOptionalString.lower(`accept`),_status)
 }
     )
     }

@@ -16,6 +16,7 @@ import org.junit.jupiter.api.Assertions.assertNull
 import org.junit.jupiter.api.Assertions.assertThrows
 import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
+import polylimit.servlet.KeyPart
 import polylimit.servlet.OutageEvent
 import polylimit.servlet.RateLimit
 import polylimit.servlet.RateLimitFilter
@@ -62,8 +63,8 @@ class ServletTest {
         val connector = ServerConnector(server).apply { host = "127.0.0.1" }
         server.addConnector(connector)
         val context = ServletContextHandler()
-        context.addServlet(ServletHolder(Left()), "/*")
-        for (filter in all) context.addFilter(FilterHolder(filter), "/*", EnumSet.of(DispatcherType.REQUEST))
+        context.addServlet(ServletHolder(Left()).apply { isAsyncSupported = true }, "/*")
+        for (filter in all) context.addFilter(FilterHolder(filter).apply { isAsyncSupported = true }, "/*", EnumSet.of(DispatcherType.REQUEST))
         server.handler = context
         server.start()
         try {
@@ -100,7 +101,7 @@ class ServletTest {
                     }
                     val denied = answers.first { it.statusCode() == 429 }
                     assertEquals("application/problem+json", denied.field("content-type"))
-                    assertEquals("Accept", denied.field("vary"))
+                    assertEquals("accept", denied.field("vary"))
                     assertTrue(denied.body().contains("\"violated-policies\":[\"$name\"]"), denied.body())
                     val text = get("/", listOf("Accept" to "text/plain"))
                     assertTrue(text.field("content-type").startsWith("text/plain"))
@@ -210,15 +211,16 @@ class ServletTest {
     }
 
     @Test
-    fun `overruled denial is hidden from inner filters and the client`() {
+    fun `overruled denial is in the decisions, and hidden from the client`() {
         val inner = Limiter.of(mapOf("in" to "3/hour"))
         val lost = lost("out")
         val outer = RateLimitOptions(lost).key { "k" }.onOutage { true }
         serve(outer, RateLimitOptions(inner)) { get ->
             val answer = get("/", emptyList())
             assertEquals(200, answer.statusCode())
-            assertEquals("2", answer.body())
+            assertEquals("0", answer.body())
             assertEquals("\"in\";q=3;w=3600", answer.field("ratelimit-policy"))
+            assertEquals("on_outage", answer.field("x-ratelimit-outage"))
             assertNull(answer.field("retry-after"))
             assertEquals(2L, inner.peek("127.0.0.1").remaining)
         }
@@ -283,17 +285,27 @@ class ServletTest {
     }
 
     @Test
-    fun `outer filter refunds once when an inner one denies or fails`() {
-        for ((quotas, status) in mapOf("0/hour" to 429, "1/hour" to 500)) {
-            val inner = Limiter.of(mapOf("in" to quotas))
-            Limiter.of(mapOf("out" to "9/hour", "between" to "9/hour")).use { limiter ->
-                for (policy in listOf("out", "between")) limiter.check("127.0.0.1", policy, 5)
-                val outer = RateLimitOptions(limiter).policy("out").count { _, _ -> false }
-                serve(outer, RateLimitOptions(limiter).policy("between").cost { 2 }, RateLimitOptions(inner)) { get ->
-                    if (status == 500) inner.close()
-                    assertEquals(status, get("/", emptyList()).statusCode())
-                    for (policy in listOf("out", "between")) assertEquals(4L, limiter.peek("127.0.0.1", policy).remaining, policy)
-                }
+    fun `outer filters refund once when an inner one denies`() {
+        val inner = Limiter.of(mapOf("in" to "0/hour"))
+        Limiter.of(mapOf("out" to "9/hour", "between" to "9/hour")).use { limiter ->
+            for (policy in listOf("out", "between")) limiter.check("127.0.0.1", policy, 5)
+            val outer = RateLimitOptions(limiter).policy("out").count { _, _ -> false }
+            serve(outer, RateLimitOptions(limiter).policy("between").cost(2), RateLimitOptions(inner)) { get ->
+                assertEquals(429, get("/", emptyList()).statusCode())
+                for (policy in listOf("out", "between")) assertEquals(4L, limiter.peek("127.0.0.1", policy).remaining, policy)
+            }
+        }
+    }
+
+    @Test
+    fun `error of an inner filter is a response of status 500, which count decides about`() {
+        val inner = Limiter.of(mapOf("in" to "1/hour"))
+        Limiter.of(mapOf("out" to "9/hour", "between" to "9/hour")).use { limiter ->
+            val outer = RateLimitOptions(limiter).policy("out").count { _, response -> response.status < 500 }
+            serve(outer, RateLimitOptions(limiter).policy("between").cost { 2 }, RateLimitOptions(inner)) { get ->
+                inner.close()
+                assertEquals(500, get("/", emptyList()).statusCode())
+                assertEquals(listOf(9L, 7L), listOf("out", "between").map { limiter.peek("127.0.0.1", it).remaining })
             }
         }
     }
@@ -391,9 +403,9 @@ class ServletTest {
             serve(outer, inner, RateLimitOptions(limiter).policy("5 per 60m").cost { 4 }) { get ->
                 val answer = get("/", emptyList())
                 assertEquals(200, answer.statusCode())
-                assertEquals("4", answer.body())
-                // What does not count further in was not charged there.
-                assertEquals(listOf(8L, 9L, 4L), listOf("a", "b", "5/hour").map { limiter.peek("127.0.0.1", it).remaining })
+                assertEquals("1", answer.body())
+                // Of several costs the highest is charged; what only the filter relied on that does not count is refunded.
+                assertEquals(listOf(8L, 9L, 1L), listOf("a", "b", "5/hour").map { limiter.peek("127.0.0.1", it).remaining })
             }
             serve(RateLimitOptions(limiter).policy("a"), RateLimitOptions(limiter).policy("a").key { "another" }) { get ->
                 assertEquals(200, get("/", emptyList()).statusCode())
@@ -409,6 +421,77 @@ class ServletTest {
                 val denied = get("/", emptyList())
                 assertEquals(429, denied.statusCode())
                 assertTrue(denied.field("ratelimit").contains("\"out\";r=2"), denied.field("ratelimit"))
+            }
+        }
+    }
+
+    @Test
+    fun `key has the parts of the request`() {
+        val user =
+            Filter { request, response, chain ->
+                val known =
+                    object : HttpServletRequestWrapper(request as HttpServletRequest) {
+                        override fun getRemoteUser() = "ann"
+                    }
+                request.setAttribute("org.springframework.web.servlet.HandlerMapping.uriTemplateVariables", mapOf("team" to "blue"))
+                chain.doFilter(known, response)
+            }
+        Limiter.of(mapOf("api" to "5/hour")).use { limiter ->
+            val keys =
+                mapOf(
+                    arrayOf(KeyPart.address()) to "127.0.0.1",
+                    arrayOf(KeyPart.user(), KeyPart.address()) to "user:ann|127.0.0.1",
+                    arrayOf(KeyPart.path("team"), KeyPart.cookie("a")) to "path:team:blue|cookie:a:b",
+                    arrayOf(KeyPart.header("X-Tag")) to "x-tag:one, two",
+                )
+            for ((parts, key) in keys) {
+                serveFilters(user, RateLimitFilter(RateLimitOptions(limiter).key(*parts))) { get ->
+                    assertEquals(200, get("/", listOf("cookie" to "c=d; a=b", "x-tag" to "one", "x-tag" to "two")).statusCode())
+                    assertEquals(4L, limiter.peek(key).remaining, key)
+                }
+            }
+            val own = RateLimitOptions(limiter).key(KeyPart.path("id")).pathParameters { mapOf("id" to it.pathInfo.drop(1)) }
+            serve(own) { get ->
+                assertEquals(200, get("/200", emptyList()).statusCode())
+                assertEquals(4L, limiter.peek("path:id:200").remaining)
+            }
+        }
+    }
+
+    @Test
+    fun `denial of an inner filter removes the field of an outage`() {
+        val lost = Limiter(Settings("redis://127.0.0.1:1?deadline=50ms", listOf(Policy("out", "1/hour", outage = "allow"))))
+        Limiter.of(mapOf("in" to "0/hour")).use { limiter ->
+            serve(RateLimitOptions(lost), RateLimitOptions(limiter)) { get ->
+                val denied = get("/", emptyList())
+                assertEquals(429, denied.statusCode())
+                assertNull(denied.field("x-ratelimit-outage"))
+            }
+            serve(RateLimitOptions(lost)) { get -> assertEquals("allow", get("/", emptyList()).field("x-ratelimit-outage")) }
+        }
+        lost.close()
+    }
+
+    @Test
+    fun `asynchronous request is counted when it is complete`() {
+        Limiter.of(mapOf("out" to "5/hour", "in" to "5/hour")).use { limiter ->
+            val later =
+                Filter { request, _, _ ->
+                    val context = request.startAsync()
+                    thread {
+                        (context.response as HttpServletResponse).status = 401
+                        context.complete()
+                    }
+                }
+            val filters = mapOf("out" to 401, "in" to 200).map { (policy, status) ->
+                RateLimitFilter(RateLimitOptions(limiter).policy(policy).key { "k" }.count { _, response -> response.status == status })
+            }
+            serveFilters(*filters.toTypedArray(), later) { get ->
+                assertEquals(401, get("/", emptyList()).statusCode())
+                // The container tells its listeners after it has responded.
+                val ends = System.nanoTime() + 30_000_000_000
+                while (limiter.peek("k", "in").remaining != 5L && System.nanoTime() < ends) Thread.sleep(5)
+                assertEquals(listOf(4L, 5L), listOf("out", "in").map { limiter.peek("k", it).remaining })
             }
         }
     }

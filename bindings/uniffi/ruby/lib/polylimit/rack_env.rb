@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # Reads from the env what the guard needs.
+  class RackEnv
+    # The peer of a Unix socket.
+    THIS_HOST = '127.0.0.1'
+    PATH_PARAMETERS = 'action_dispatch.request.path_parameters'
+    private_constant :THIS_HOST, :PATH_PARAMETERS
+
+    # `parts` are those of the key; `header` is the one in which proxies name the client.
+    def initialize(parts, header)
+      @parts = parts.map do |part|
+        kind, name = part.split(':', 2)
+        [kind, kind == 'header' ? variable(name) : name]
+      end
+      @forwarded = header && variable(header)
+    end
+
+    # The values of the parts of the key; nil where one is missing. The guard finds the address.
+    def parts(env)
+      @parts.map { |kind, name| value(env, kind, name)&.to_s&.b }
+    end
+
+    def peer(env)
+      peer = text(env['REMOTE_ADDR'])
+      peer.nil? || peer.empty? ? THIS_HOST : peer
+    end
+
+    def forwarded(env)
+      [@forwarded && text(env[@forwarded])].compact
+    end
+
+    def accept(env)
+      text(env['HTTP_ACCEPT'])
+    end
+
+    private
+
+    def value(env, kind, name)
+      case kind
+      when 'user' then env['REMOTE_USER'].then { |user| user unless user.to_s.empty? }
+      when 'header' then env[name]
+      when 'cookie' then cookie(env['HTTP_COOKIE'], name)
+      when 'path' then env[PATH_PARAMETERS]&.then { |known| known[name.to_sym] || known[name] }
+      end
+    end
+
+    def cookie(header, name)
+      pair = header&.b&.split(/; */)&.find { |one| one.start_with?("#{name}=".b) }
+      pair&.delete_prefix("#{name}=".b)
+    end
+
+    # The name of a header in the env.
+    def variable(header)
+      name = header.upcase.tr('-', '_')
+      %w[CONTENT_TYPE CONTENT_LENGTH].include?(name) ? name : "HTTP_#{name}"
+    end
+
+    # Rack's strings are bytes. What is not UTF-8 in them is nothing that is looked for, and takes nothing beside it along.
+    def text(bytes)
+      bytes&.dup&.force_encoding(Encoding::UTF_8)&.scrub('?')
+    end
+  end
+  private_constant :RackEnv
+end

@@ -1,0 +1,138 @@
+# frozen_string_literal: true
+
+require 'json'
+require 'minitest/autorun'
+require 'net/http'
+require 'puma'
+require 'polylimit/rack'
+
+# The cases of tests/conformance/guard.json, through the middleware in Puma.
+class GuardTest < Minitest::Test
+  CASES = JSON.parse(File.read(File.expand_path('../../../../tests/conformance/guard.json', __dir__)))['cases']
+  NO_OPTIONS = %w[store].freeze
+
+  def test_there_are_cases
+    assert_operator CASES.size, :>, 60
+  end
+
+  CASES.each do |one|
+    define_method("test_#{one['name'].tr(' ', '_')}") { run_case(one) }
+  end
+
+  private
+
+  def run_case(one)
+    limiters = %w[memory down broken].to_h { |store| [store, limiter(one, store)] }
+    options = one['guards'].map do |guard|
+      { limiter: limiters.fetch(guard['store'] || one['store'] || 'memory'), **options(guard) }
+    end
+    return refused(one['error'], options) if one['error']
+
+    answer(one['requests'], options)
+    (one['left'] || []).each do |left|
+      assert_equal left['remaining'], limiters['memory'].peek(left['key'], policy: left['policy']).remaining, left.inspect
+    end
+  ensure
+    limiters&.each_value(&:close)
+  end
+
+  def refused(code, options)
+    error = assert_raises(Polylimit::Error) { stack(nil, options) }
+    assert_equal code, error.code
+  end
+
+  def stack(app, options)
+    options.reverse.reduce(app) { |inner, one| Polylimit::Rack.new(inner, **one) }
+  end
+
+  def limiter(one, store)
+    policies = (one['policies'] || {}).transform_values do |quotas|
+      store == 'down' && one['outage'] ? { quotas: quotas, outage: one['outage'] } : quotas
+    end
+    case store
+    when 'memory' then Polylimit::Limiter.new(policies: policies, clock: Polylimit::ManualClock.new(1_789_948_800_000_000))
+    # Nothing listens on port 1.
+    when 'down' then Polylimit::Limiter.new('redis://127.0.0.1:1?doctor_after=0', policies: policies)
+    else Polylimit::Limiter.new(broken_store, policies: policies)
+    end
+  end
+
+  # The URL of a shared-file store that cannot be opened: other users may read its file.
+  def broken_store
+    name = "ruby-guard-#{Process.pid}"
+    path = "/dev/shm/polylimit-#{Process.uid}-#{name}"
+    File.write(path, '')
+    File.chmod(0o640, path)
+    "local:#{name}"
+  end
+
+  def options(guard)
+    options = guard.reject { |name, _| NO_OPTIONS.include?(name) }.to_h { |name, value| option(name, value) }
+    if guard['policies_of']
+      of = options.delete(:policies_of)
+      plan = header(of['header'])
+      options[:policy] = ->(env) { plan.call(env).then { |name| name ? of['plans'][name] : guard['policy'] } }
+    end
+    options
+  end
+
+  def option(name, value)
+    case name
+    when 'key_parts' then [:key, value]
+    when 'key', 'skip' then [name.to_sym, header(value['header'])]
+    when 'cost' then [:cost, value.is_a?(Hash) ? ->(env) { header(value['header']).call(env).to_i } : value]
+    when 'count' then [:count, ->(_, status, _) { counts?(value, status) }]
+    when 'on_denied' then [:on_denied, ->(_, _) { [value['status'], {}, [value['body']]] }]
+    when 'on_outage' then [:on_outage, ->(_, _) { value.to_sym }]
+    else [name.to_sym, value]
+    end
+  end
+
+  def header(name)
+    ->(env) { env["HTTP_#{name.upcase.tr('-', '_')}"] }
+  end
+
+  def counts?(count, status)
+    status >= count.fetch('status_from', 0) && status < count.fetch('status_below', 1000)
+  end
+
+  def answer(requests, options)
+    asked = nil
+    is_handled = false
+    app = lambda do |_|
+      is_handled = true
+      raise 'broken' if asked['fail']
+
+      [asked.fetch('respond', 200), {}, []]
+    end
+    server = Puma::Server.new(stack(app, options), Puma::Events.strings, min_threads: 1, max_threads: 1)
+    port = server.add_tcp_listener('127.0.0.1', 0).addr[1]
+    server.run
+    requests.each do |request|
+      asked = request
+      is_handled = false
+      check(request['expect'], response(port, request), is_handled)
+    end
+  ensure
+    server&.stop(true)
+  end
+
+  def response(port, request)
+    sent = Net::HTTPGenericRequest.new(request.fetch('method', 'GET'), false, true, '/')
+    sent.delete('accept')
+    request.fetch('headers', {}).each { |name, value| sent[name] = value }
+    Net::HTTP.start('127.0.0.1', port) { |http| http.request(sent) }
+  end
+
+  def check(expect, response, is_handled)
+    assert_empty expect.keys - %w[status handled text fields problem]
+    assert_equal expect['status'], response.code.to_i
+    assert_equal expect['handled'], is_handled
+    assert_equal expect['text'], response.body if expect['text']
+    (expect['fields'] || {}).each { |name, value| value ? assert_equal(value, response[name], name) : assert_nil(response[name], name) }
+    problem = expect['problem'] ? JSON.parse(response.body) : {}
+    (expect['problem'] || {}).each do |member, value|
+      assert_equal value, problem[member == 'violated' ? 'violated-policies' : member], member
+    end
+  end
+end
