@@ -5,7 +5,7 @@ use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::request::{Answer, PolicyId, StoreRequest};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum SharedFileOptions {}
 
 #[derive(Debug)]
