@@ -1,8 +1,13 @@
 //! One guard's decision on one request, step by step.
 
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use crate::error::{Error, ErrorKind};
 use crate::http::guard::Guard;
-use crate::http::guard::ledger::{Charge, Refund, Report, RequestLimits};
+use crate::http::guard::ledger::{Charge, Ledger, Refund, Report, RequestLimits};
 use crate::http::headers::{HeaderField, Problem, problem};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
@@ -14,14 +19,13 @@ use crate::rules::request::Request;
 /// program's `on_outage` if there is an [`outage`](Self::outage) and give its result to [`overrule`](Self::overrule);
 /// [`conclude`](Self::conclude); refund [`refunds`](Self::refunds); and when the response is there, [`finish`](Self::finish) and
 /// refund again. [`ask`](Self::ask) and [`refund`](Self::refund) do the steps that wait, for programs in Rust.
-#[derive(Debug)]
 pub struct GuardCheck {
     guard: Guard,
     limits: RequestLimits,
-    key: Vec<u8>,
+    key: Arc<[u8]>,
     cost: u64,
     /// The policies, in order, each with what an earlier guard has decided.
-    policies: Vec<Applied>,
+    policies: SmallVec<[Applied; 1]>,
     /// Why the guard decides nothing: the request has no key.
     is_refused: bool,
     error: Option<Error>,
@@ -31,7 +35,6 @@ pub struct GuardCheck {
     refunds: Vec<Refund>,
 }
 
-#[derive(Debug)]
 struct Applied {
     policy: Policy,
     /// The units that the store has to decide; 0 when an earlier guard's decision holds.
@@ -73,8 +76,10 @@ impl GuardCheck {
         policies: &[Policy],
         is_refused: bool,
     ) -> Self {
+        let key = Arc::from(key);
+        let mut ledger = limits.lock();
         let apply = |policy: &Policy| {
-            let earlier = limits.admitted(Charge { limiter: guard.limiter(), policy, key });
+            let earlier = ledger.admitted(Charge { limiter: guard.limiter(), policy, key: &key });
             let (is_asked, units, decision) = match earlier {
                 None => (true, cost, None),
                 Some((decision, admitted)) => {
@@ -84,40 +89,62 @@ impl GuardCheck {
             Applied { policy: policy.clone(), units, is_asked, decision }
         };
         let policies = policies.iter().map(apply).collect();
-        let number = limits.add_guard();
-        let (key, refunds) = (key.to_vec(), Vec::new());
+        let number = ledger.add_guard();
+        drop(ledger);
+        let refunds = Vec::new();
         Self { guard, limits, key, cost, policies, is_refused, error: None, overruled: None, number, refunds }
     }
 
     /// What the limiter has to decide, together; empty when earlier guards have decided everything.
     pub fn requests(&self) -> Vec<Request<'_>> {
+        self.asked().collect()
+    }
+
+    fn asked(&self) -> impl Iterator<Item = Request<'_>> {
         let asked = self.policies.iter().filter(|one| one.is_asked);
-        asked.map(|one| Request::new(&self.key).policy(one.policy.name()).cost(one.units)).collect()
+        asked.map(|one| Request::new(&self.key).policy(one.policy.name()).cost(one.units))
+    }
+
+    /// The request of a guard with one policy that has to be decided.
+    fn only_request(&self) -> Option<Request<'_>> {
+        if self.policies.len() == 1 { self.asked().next() } else { None }
     }
 
     /// Takes the limiter's decisions, in the order of [`requests`](Self::requests), or its error.
     pub fn answer(&mut self, answer: Result<Vec<Decision>, Error>) {
         match answer {
             Err(error) => self.error = Some(error),
-            Ok(decisions) => {
-                let mut decisions = decisions.into_iter();
-                for one in self.policies.iter_mut().filter(|one| one.is_asked) {
-                    one.decision = decisions.next();
-                    if one.decision.is_none() {
-                        self.error = Some(Error::new(ErrorKind::Internal, "a limit got no decision"));
-                    }
-                }
+            Ok(decisions) => self.take(decisions.into_iter()),
+        }
+    }
+
+    /// Takes the limiter's decision on the only one of [`requests`](Self::requests), or its error; the same as
+    /// [`answer`](Self::answer) without a list.
+    pub fn answer_one(&mut self, answer: Result<Decision, Error>) {
+        match answer {
+            Err(error) => self.error = Some(error),
+            Ok(decision) => self.take(std::iter::once(decision)),
+        }
+    }
+
+    fn take(&mut self, mut decisions: impl Iterator<Item = Decision>) {
+        for one in self.policies.iter_mut().filter(|one| one.is_asked) {
+            one.decision = decisions.next();
+            if one.decision.is_none() {
+                self.error = Some(Error::new(ErrorKind::Internal, "a limit got no decision"));
             }
         }
     }
 
     /// Lets the limiter decide, and takes its answer.
     pub async fn ask(&mut self) {
-        let limiter = self.guard.limiter().clone();
+        if let Some(request) = self.only_request() {
+            let answer = self.guard.limiter().check(request).await;
+            return self.answer_one(answer);
+        }
         let answer = match &self.requests()[..] {
             [] => Ok(Vec::new()),
-            [request] => limiter.check(*request).await.map(|decision| vec![decision]),
-            requests => limiter.check_together(requests).await,
+            requests => self.guard.limiter().check_together(requests).await,
         };
         self.answer(answer);
     }
@@ -125,9 +152,11 @@ impl GuardCheck {
     /// As [`ask`](Self::ask); waits on this thread.
     pub fn ask_blocking(&mut self) {
         let limiter = self.guard.limiter().blocking();
+        if let Some(request) = self.only_request() {
+            return self.answer_one(limiter.check(request));
+        }
         let answer = match &self.requests()[..] {
             [] => Ok(Vec::new()),
-            [request] => limiter.check(*request).map(|decision| vec![decision]),
             requests => limiter.check_together(requests),
         };
         self.answer(answer);
@@ -168,7 +197,7 @@ impl GuardCheck {
     /// Concludes: the charges are recorded, and [`refunds`](Self::refunds) are known. It is called once.
     pub fn conclude(&mut self) -> Verdict {
         if self.is_refused {
-            self.refunds = self.limits.release(None, false);
+            self.refunds = self.limits.lock().release(None, false);
             return Verdict::Deny(Problem::without_key(self.guard.key_parts()));
         }
         if let Some(error) = self.error.take() {
@@ -182,12 +211,15 @@ impl GuardCheck {
         match self.overruled {
             Some(true) if is_denied && !is_denied_by_store => {
                 self.record(Decision::allowed);
-                self.limits.set_outage("on_outage", self.guard.headers());
+                self.limits.lock().set_outage("on_outage", self.guard.headers());
                 Verdict::Admit
             }
             Some(false) if !is_denied && !is_dry_run => {
-                self.record(|_| true);
-                self.claim();
+                {
+                    let mut ledger = self.limits.lock();
+                    self.record_in(&mut ledger, |_| true);
+                    self.claim_in(&mut ledger);
+                }
                 self.deny(Problem::unavailable())
             }
             _ if is_denied && is_dry_run => {
@@ -206,10 +238,11 @@ impl GuardCheck {
             }
             _ => {
                 let by_outage = self.decisions().map(Decision::source).find(|source| source.is_outage());
-                self.record(|_| true);
-                self.claim();
+                let mut ledger = self.limits.lock();
+                self.record_in(&mut ledger, |_| true);
+                self.claim_in(&mut ledger);
                 if let Some(source) = by_outage {
-                    self.limits.set_outage(source.name(), self.guard.headers());
+                    ledger.set_outage(source.name(), self.guard.headers());
                 }
                 Verdict::Admit
             }
@@ -219,7 +252,7 @@ impl GuardCheck {
     /// Ends the check when there is a response: a guard that meets the same request again, such as in another attempt, is
     /// charged again. A response that does not count gives back what only this guard relies on; see [`refunds`](Self::refunds).
     pub fn finish(&mut self, counts: bool) {
-        self.refunds = self.limits.release(Some(self.number), counts);
+        self.refunds = self.limits.lock().release(Some(self.number), counts);
     }
 
     /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is denied, after
@@ -231,7 +264,7 @@ impl GuardCheck {
     /// Takes the usage after the refund at this position of [`refunds`](Self::refunds), for the fields.
     pub fn refunded(&mut self, at: usize, left: Usage) {
         if let Some(refund) = self.refunds.get(at) {
-            self.limits.refunded(refund, left);
+            self.limits.lock().refunded(refund, left);
         }
     }
 
@@ -239,7 +272,7 @@ impl GuardCheck {
     pub async fn refund(&mut self) -> bool {
         for refund in &self.refunds {
             if let Ok(left) = refund.limiter.refund(request_of(refund)).await {
-                self.limits.refunded(refund, left);
+                self.limits.lock().refunded(refund, left);
             }
         }
         !std::mem::take(&mut self.refunds).is_empty()
@@ -249,7 +282,7 @@ impl GuardCheck {
     pub fn refund_blocking(&mut self) -> bool {
         for refund in &self.refunds {
             if let Ok(left) = refund.limiter.blocking().refund(request_of(refund)) {
-                self.limits.refunded(refund, left);
+                self.limits.lock().refunded(refund, left);
             }
         }
         !std::mem::take(&mut self.refunds).is_empty()
@@ -260,7 +293,7 @@ impl GuardCheck {
             return Verdict::Fail(error);
         }
         if self.overruled == Some(true) || self.guard.shared.is_dry_run {
-            self.limits.set_outage("on_outage", self.guard.headers());
+            self.limits.lock().set_outage("on_outage", self.guard.headers());
             return Verdict::Admit;
         }
         self.deny(Problem::unavailable())
@@ -276,25 +309,29 @@ impl GuardCheck {
     }
 
     fn record(&self, is_shown: impl Fn(&Decision) -> bool) {
+        self.record_in(&mut self.limits.lock(), is_shown);
+    }
+
+    fn record_in(&self, ledger: &mut Ledger, is_shown: impl Fn(&Decision) -> bool) {
         let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.is_dry_run);
         for one in self.policies.iter().filter(|one| one.is_asked) {
             if let Some(decision) = &one.decision {
                 let report = Report { headers, is_shown: is_shown(decision), is_dry_run };
-                self.limits.record(self.charge(&one.policy), decision.clone(), report);
+                ledger.record(self.charge(&one.policy), decision.clone(), report);
             }
         }
     }
 
-    fn claim(&self) {
+    fn claim_in(&self, ledger: &mut Ledger) {
         for one in &self.policies {
             let units = if one.is_asked { one.units } else { 0 };
-            self.limits.claim(self.charge(&one.policy), self.number, self.cost, units);
+            ledger.claim(self.charge(&one.policy), self.number, self.cost, units);
         }
     }
 
     fn deny(&mut self, problem: Problem) -> Verdict {
-        self.limits.clear_outage();
-        self.refunds = self.limits.release(None, false);
+        self.limits.lock().clear_outage();
+        self.refunds = self.limits.lock().release(None, false);
         Verdict::Deny(problem)
     }
 
@@ -310,4 +347,15 @@ fn request_of(refund: &Refund) -> Request<'_> {
 /// Whether an error comes from the store.
 fn is_outage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::StoreUnavailable | ErrorKind::StoreFailed)
+}
+
+/// `Debug` shows no keys: they may be secrets or people's names.
+impl fmt::Debug for GuardCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardCheck")
+            .field("guard", &self.guard)
+            .field("outcomes", &self.outcomes())
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
 }

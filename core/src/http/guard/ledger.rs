@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 use crate::http::headers::{HeaderField, HeaderSettings, outage_field, push_limits, push_retry_after};
 use crate::limiter::Limiter;
@@ -17,9 +18,12 @@ pub struct RequestLimits {
     ledger: Arc<Mutex<Ledger>>,
 }
 
+/// Most requests have one limit with one policy, which needs no allocation of its own.
+type Few<T> = SmallVec<[T; 1]>;
+
 #[derive(Default)]
-struct Ledger {
-    entries: Vec<Entry>,
+pub(super) struct Ledger {
+    entries: Few<Entry>,
     /// How many guards have decided.
     guards: u32,
     /// Why the request was admitted without the store, and the settings of the guard that reports it.
@@ -30,7 +34,7 @@ struct Ledger {
 struct Entry {
     limiter: Limiter,
     policy: Policy,
-    key: Vec<u8>,
+    key: Arc<[u8]>,
     decision: Decision,
     /// The highest cost that was admitted and is relied on.
     admitted: u64,
@@ -39,7 +43,7 @@ struct Entry {
     /// The highest cost of a guard that has finished and counts, while others still rely on the charge.
     kept: u64,
     /// The guards that rely on it, each with its cost.
-    claims: Vec<(u32, u64)>,
+    claims: Few<(u32, u64)>,
     headers: HeaderSettings,
     /// Whether the decision appears in the fields.
     is_shown: bool,
@@ -51,16 +55,15 @@ struct Entry {
 pub(super) struct Charge<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) policy: &'a Policy,
-    pub(super) key: &'a [u8],
+    pub(super) key: &'a Arc<[u8]>,
 }
 
 /// Units that must be refunded.
-#[derive(Debug)]
 pub(super) struct Refund {
     entry: usize,
     pub(super) limiter: Limiter,
     pub(super) policy: Policy,
-    pub(super) key: Vec<u8>,
+    pub(super) key: Arc<[u8]>,
     pub(super) units: u64,
 }
 
@@ -75,7 +78,7 @@ pub(super) struct Report<'a> {
 impl Entry {
     fn is_for(&self, charge: Charge<'_>) -> bool {
         self.policy.name() == charge.policy.name()
-            && self.key == charge.key
+            && self.key == *charge.key
             && self.limiter.is_clone_of(charge.limiter)
     }
 }
@@ -98,48 +101,55 @@ impl RequestLimits {
     /// [`ResetForm::Epoch`](crate::headers::ResetForm::Epoch).
     pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
         let ledger = self.ledger.lock();
-        let shown: Vec<&Entry> = ledger.entries.iter().filter(|entry| entry.is_shown).collect();
-        let mut written: Vec<HeaderField> = Vec::with_capacity(4);
+        let shown: Few<&Entry> = ledger.entries.iter().filter(|entry| entry.is_shown).collect();
+        let mut written: Vec<HeaderField> = Vec::with_capacity(6);
         for (at, entry) in shown.iter().enumerate() {
             if shown[..at].iter().any(|earlier| earlier.headers == entry.headers) {
                 continue;
             }
-            let own: Vec<_> = shown
+            let own: Few<_> = shown
                 .iter()
                 .filter(|other| other.headers == entry.headers)
                 .map(|one| one.outcome())
                 .collect();
-            let mut fields = Vec::with_capacity(5);
-            push_limits(&mut fields, &own, &entry.headers, now_us);
-            fields.retain(|field| written.iter().all(|other| other.name != field.name));
-            written.append(&mut fields);
+            let earlier = written.len();
+            push_limits(&mut written, &own, &entry.headers, now_us);
+            for at in (earlier..written.len()).rev() {
+                if written[..earlier].iter().any(|other| other.name == written[at].name) {
+                    written.remove(at);
+                }
+            }
         }
         if let Some((source, settings)) = &ledger.outage {
             written.extend(outage_field(source, settings));
         }
-        let denying: Vec<_> = shown.iter().filter(|one| !one.is_dry_run).map(|one| one.outcome()).collect();
+        let denying: Few<_> = shown.iter().filter(|one| !one.is_dry_run).map(|one| one.outcome()).collect();
         push_retry_after(&mut written, &denying);
         written
     }
 
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock()
+    }
+}
+
+impl Ledger {
     /// The decision that holds for a charge, and the cost that it admitted, if an earlier guard made it.
     pub(super) fn admitted(&self, charge: Charge<'_>) -> Option<(Decision, u64)> {
-        let ledger = self.ledger.lock();
-        let entry = ledger.entries.iter().find(|entry| !entry.claims.is_empty() && entry.is_for(charge))?;
+        let entry = self.entries.iter().find(|entry| !entry.claims.is_empty() && entry.is_for(charge))?;
         Some((entry.decision.clone(), entry.admitted))
     }
 
     /// The number of a guard, which identifies its claims.
-    pub(super) fn add_guard(&self) -> u32 {
-        let mut ledger = self.ledger.lock();
-        ledger.guards += 1;
-        ledger.guards
+    pub(super) fn add_guard(&mut self) -> u32 {
+        self.guards += 1;
+        self.guards
     }
 
     /// Records a new decision on a charge; a newer one replaces an older one of a policy with the same name in the fields.
-    pub(super) fn record(&self, charge: Charge<'_>, decision: Decision, report: Report<'_>) {
+    pub(super) fn record(&mut self, charge: Charge<'_>, decision: Decision, report: Report<'_>) {
         let Report { headers, is_shown, is_dry_run } = report;
-        let entries = &mut self.ledger.lock().entries;
+        let entries = &mut self.entries;
         let mut same = None;
         for (at, entry) in entries.iter_mut().enumerate() {
             if entry.is_for(charge) {
@@ -156,12 +166,12 @@ impl RequestLimits {
             None => entries.push(Entry {
                 limiter: charge.limiter.clone(),
                 policy: charge.policy.clone(),
-                key: charge.key.to_vec(),
+                key: Arc::clone(charge.key),
                 decision,
                 admitted: 0,
                 charged: 0,
                 kept: 0,
-                claims: Vec::new(),
+                claims: SmallVec::new(),
                 headers: headers.clone(),
                 is_shown,
                 is_dry_run,
@@ -170,9 +180,8 @@ impl RequestLimits {
     }
 
     /// Records that a guard relies on a charge at this cost. `units` of it were admitted by this guard's own decision.
-    pub(super) fn claim(&self, charge: Charge<'_>, guard: u32, cost: u64, units: u64) {
-        let entries = &mut self.ledger.lock().entries;
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_for(charge)) {
+    pub(super) fn claim(&mut self, charge: Charge<'_>, guard: u32, cost: u64, units: u64) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_for(charge)) {
             entry.claims.push((guard, cost));
             entry.admitted = entry.admitted.max(cost);
             if !entry.decision.source().is_outage() {
@@ -183,11 +192,11 @@ impl RequestLimits {
 
     /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no guard
     /// relies on or has kept.
-    pub(super) fn release(&self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
+    pub(super) fn release(&mut self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
         let mut refunds = Vec::new();
-        for (at, entry) in self.ledger.lock().entries.iter_mut().enumerate() {
+        for (at, entry) in self.entries.iter_mut().enumerate() {
             let (mut admitted, mut kept) = (0, entry.kept);
-            entry.claims.retain(|&(one, cost)| {
+            entry.claims.retain(|&mut (one, cost)| {
                 let stays = guard.is_some_and(|guard| one != guard);
                 if stays {
                     admitted = cost.max(admitted);
@@ -204,7 +213,7 @@ impl RequestLimits {
                     entry: at,
                     limiter: entry.limiter.clone(),
                     policy: entry.policy.clone(),
-                    key: entry.key.clone(),
+                    key: Arc::clone(&entry.key),
                     units,
                 });
             }
@@ -216,20 +225,20 @@ impl RequestLimits {
     }
 
     /// Records what is left after a refund.
-    pub(super) fn refunded(&self, refund: &Refund, left: Usage) {
-        if let Some(entry) = self.ledger.lock().entries.get_mut(refund.entry) {
+    pub(super) fn refunded(&mut self, refund: &Refund, left: Usage) {
+        if let Some(entry) = self.entries.get_mut(refund.entry) {
             entry.decision = entry.decision.clone().refunded(left);
         }
     }
 
     /// Records that the request was admitted without the store.
-    pub(super) fn set_outage(&self, source: &'static str, settings: &HeaderSettings) {
-        self.ledger.lock().outage = Some((source, settings.clone()));
+    pub(super) fn set_outage(&mut self, source: &'static str, settings: &HeaderSettings) {
+        self.outage = Some((source, settings.clone()));
     }
 
     /// Forgets that an outer guard admitted without the store, because this one denies.
-    pub(super) fn clear_outage(&self) {
-        self.ledger.lock().outage = None;
+    pub(super) fn clear_outage(&mut self) {
+        self.outage = None;
     }
 }
 
