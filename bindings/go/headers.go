@@ -28,6 +28,8 @@ type HeaderSettings struct {
 	Style string
 	// ResetForm is the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch".
 	ResetForm string
+	// Names are other names for fields of a guard, such as "x-limit" for "x-ratelimit-limit"; an empty one turns its field off.
+	Names map[string]string
 }
 
 // HeaderField is one field of a response: a name in lower case, and a value of printable ASCII.
@@ -98,12 +100,14 @@ func hasNUL(texts ...string) bool {
 
 // Problem is the response to a denied request.
 type Problem struct {
-	// Status is 429, or 503 when the denial is due to an outage of the store.
+	// Status is 429, or 503 when the denial is due to an outage of the store. That of a guard may be another one.
 	Status int
 	// ContentType is the content type of Body.
 	ContentType string
 	// Body is a problem document (RFC 9457), or a line of text.
 	Body string
+	// Fields are content-type and vary, if a guard has made the problem.
+	Fields []HeaderField
 }
 
 // Problem makes the response to a denied request of this cost; nil when no outcome is a denial.
@@ -128,7 +132,7 @@ func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem,
 	if err != nil || status == 0 {
 		return nil, err
 	}
-	return &Problem{int(status), C.GoString(C.polylimit_problem_content_type(asJSON)), body}, nil
+	return &Problem{Status: int(status), ContentType: C.GoString(C.polylimit_problem_content_type(asJSON)), Body: body}, nil
 }
 
 // PrefersText says whether a client that sent this Accept field prefers text to a problem document (RFC 9110, section 12.5.1).

@@ -131,6 +131,159 @@ static inline polylimit_status polylimit_go_call(const polylimit_limiter *limite
     return status;
 }
 
+// How far the check of a guard has come: the store has to decide, the program is asked about an outage, or units are refunded.
+#define POLYLIMIT_GO_ASKED 1
+#define POLYLIMIT_GO_OUTAGE 2
+#define POLYLIMIT_GO_REFUNDED 3
+
+// One request's check, and what the last call has read of it.
+typedef struct polylimit_go_guard_call {
+    polylimit_guard_check *check;
+    uint32_t stage, admitted;
+    polylimit_status cause;
+    // The number of policies with a decision, and the first decision.
+    size_t outcomes;
+    polylimit_decision decision;
+    // The length of the fields, which may exceed their room.
+    size_t length;
+    char fields[512];
+} polylimit_go_guard_call;
+
+static inline polylimit_status polylimit_go_guard_fields(polylimit_go_guard_call *call, char *message, size_t capacity) {
+    polylimit_status status = polylimit_guard_check_fields(call->check, call->fields, sizeof call->fields, &call->length,
+                                                           message, capacity);
+    return call->length >= sizeof call->fields ? POLYLIMIT_OK : status;
+}
+
+// Takes the check from its stage to the end. POLYLIMIT_PENDING: the stage says what the caller does before it calls again.
+static inline polylimit_status polylimit_go_guard_conclude(polylimit_go_guard_call *call, uint32_t on_outage, char *message,
+                                                           size_t capacity) {
+    static const uint32_t stopped = 1;
+    polylimit_status status = POLYLIMIT_OK;
+    if (call->stage == POLYLIMIT_GO_ASKED) {
+        call->stage = POLYLIMIT_GO_OUTAGE;
+        if (polylimit_guard_check_outage(call->check, &call->cause, message, capacity)) {
+            return POLYLIMIT_PENDING;
+        }
+    }
+    if (call->stage == POLYLIMIT_GO_OUTAGE) {
+        status = polylimit_guard_check_conclude(call->check, on_outage, &call->admitted, message, capacity);
+        call->stage = POLYLIMIT_GO_REFUNDED;
+        if (status == POLYLIMIT_OK) {
+            status = polylimit_guard_check_run(call->check, &stopped, message, capacity);
+        }
+        if (status != POLYLIMIT_OK) {
+            return status;
+        }
+    }
+    call->outcomes = polylimit_guard_check_outcomes(call->check, 0);
+    if (call->outcomes > 0) {
+        char policy[POLYLIMIT_GO_SHORT];
+        call->decision.size = sizeof call->decision;
+        status = polylimit_guard_check_outcome(call->check, 0, 0, &call->decision, policy, sizeof policy, NULL, message,
+                                               capacity);
+    }
+    return status == POLYLIMIT_OK ? polylimit_go_guard_fields(call, message, capacity) : status;
+}
+
+// Copies a text and a NUL to the end of a buffer.
+static inline char *polylimit_go_append(char **end, const char *text, size_t length) {
+    char *copied = *end;
+    if (length > 0) {
+        memcpy(copied, text, length);
+    }
+    copied[length] = 0;
+    *end += length + 1;
+    return copied;
+}
+
+// Starts a check, and takes it to its end if the store decides at once; see polylimit_go_guard_conclude. Without rules the peer is the
+// address itself. Key values and policies are the lengths of pieces of a text; a value of length 0 is missing.
+static inline polylimit_status polylimit_go_guard_start(
+    polylimit_go_guard_call *call, const polylimit_guard *guard, const polylimit_guard_check *earlier,
+    const polylimit_address_rules *rules, const char *peer, size_t peer_length, const char *line, size_t line_length,
+    size_t line_count, const char *key, size_t key_length, const char *values, const size_t *value_lengths,
+    size_t value_count, uint32_t has_cost, uint64_t cost, const char *route, size_t route_length, uint32_t has_policies,
+    const char *policies, const size_t *policy_lengths, size_t policy_count, char *message, size_t capacity) {
+    static const uint32_t stopped = 1;
+    char address[POLYLIMIT_GO_SHORT];
+    polylimit_request_facts facts = {0};
+    polylimit_status status = POLYLIMIT_OK;
+    call->check = NULL;
+    call->stage = POLYLIMIT_GO_ASKED;
+    facts.size = sizeof facts;
+    facts.has_cost = has_cost;
+    facts.cost = cost;
+    facts.key = key_length > 0 ? key : NULL;
+    facts.key_length = key_length;
+    facts.key_value_count = value_count;
+    facts.policy_count = policy_count;
+    if (rules != NULL) {
+        status = polylimit_go_address_key(rules, peer, peer_length, line, line_length, line_count, address, sizeof address,
+                                          NULL, message, capacity);
+        facts.address = address;
+    } else if (!polylimit_go_text(address, sizeof address, peer, peer_length, &facts.address)) {
+        status = POLYLIMIT_INTERNAL;
+    }
+    if (status != POLYLIMIT_OK) {
+        return status;
+    }
+    // Arrays and texts are on the stack, or in one allocation where they are long.
+    union {
+        polylimit_line line;
+        const char *text;
+        char bytes[512];
+    } room;
+    size_t needed = value_count * sizeof(polylimit_line) + (policy_count + 1) * sizeof(char *) + route_length + 1;
+    for (size_t at = 0; at < policy_count; at++) {
+        needed += policy_lengths[at] + 1;
+    }
+    char *memory = needed > sizeof room ? malloc(needed) : room.bytes;
+    if (memory == NULL) {
+        return POLYLIMIT_INTERNAL;
+    }
+    polylimit_line *lines = (polylimit_line *)(void *)memory;
+    for (size_t at = 0; at < value_count; at++) {
+        lines[at].start = value_lengths[at] > 0 ? values : NULL;
+        lines[at].length = value_lengths[at];
+        values += value_lengths[at];
+    }
+    facts.key_values = lines;
+    const char **texts = (const char **)(void *)(lines + value_count);
+    char *end = (char *)(texts + policy_count + 1);
+    for (size_t at = 0; at < policy_count; at++) {
+        texts[at] = polylimit_go_append(&end, policies, policy_lengths[at]);
+        policies += policy_lengths[at];
+    }
+    facts.policies = has_policies ? texts : NULL;
+    facts.route = route_length > 0 ? polylimit_go_append(&end, route, route_length) : NULL;
+    status = polylimit_guard_check_new(guard, earlier, &facts, &call->check, message, capacity);
+    if (memory != room.bytes) {
+        free(memory);
+    }
+    if (status == POLYLIMIT_OK) {
+        status = polylimit_guard_check_run(call->check, &stopped, message, capacity);
+    }
+    return status == POLYLIMIT_OK ? polylimit_go_guard_conclude(call, POLYLIMIT_OUTAGE_LEAVE, message, capacity) : status;
+}
+
+// Finishes a check. POLYLIMIT_PENDING: the caller has the refunds made, and calls again.
+static inline polylimit_status polylimit_go_guard_finish(polylimit_go_guard_call *call, uint32_t counts) {
+    static const uint32_t stopped = 1;
+    char message[POLYLIMIT_GO_SHORT];
+    polylimit_status status = polylimit_guard_check_finish(call->check, counts, message, sizeof message);
+    if (status == POLYLIMIT_OK) {
+        status = polylimit_guard_check_run(call->check, &stopped, message, sizeof message);
+    }
+    return status == POLYLIMIT_OK ? polylimit_go_guard_fields(call, message, sizeof message) : status;
+}
+
+// Finishes a check whose response counts, or that was finished before, and frees it.
+static inline void polylimit_go_guard_close(polylimit_guard_check *check) {
+    polylimit_guard_check_finish(check, 1, NULL, 0);
+    polylimit_guard_check_free(check);
+}
+
 // The pipe for the events of a limiter, and the number of the limiter.
 typedef struct polylimit_go_subscription {
     int write;

@@ -60,6 +60,21 @@
 #define POLYLIMIT_INTERNAL 5
 
 /**
+ * The program says nothing about an outage: the outage policy's decision holds.
+ */
+#define POLYLIMIT_OUTAGE_LEAVE 0
+
+/**
+ * The program admits the request in spite of an outage.
+ */
+#define POLYLIMIT_OUTAGE_ADMIT 1
+
+/**
+ * The program denies the request because of an outage.
+ */
+#define POLYLIMIT_OUTAGE_DENY 2
+
+/**
  * A bucket of `burst` tokens that is refilled continuously (GCRA), or `step` tokens at a time.
  */
 #define POLYLIMIT_TOKEN_BUCKET 1
@@ -172,6 +187,17 @@ typedef struct polylimit_clock polylimit_clock;
  * to the process that opened it: a forked child opens its own, and may only free this one.
  */
 typedef struct polylimit_completions polylimit_completions;
+
+/**
+ * The options of a limit on HTTP requests. Any thread may use it at any time. It stays usable when its limiter is freed, and
+ * its checks then fail with POLYLIMIT_CLOSED.
+ */
+typedef struct polylimit_guard polylimit_guard;
+
+/**
+ * The decision of a guard on one request.
+ */
+typedef struct polylimit_guard_check polylimit_guard_check;
 
 /**
  * Decides whether requests may proceed. Any thread may use it at any time until it is freed. So may a forked child, which
@@ -461,6 +487,59 @@ typedef struct polylimit_degraded_event {
 typedef void (*polylimit_on_degraded)(const struct polylimit_degraded_event *event, void *context);
 
 /**
+ * What a middleware knows about a request. Texts end with a NUL. Nothing is used after the call.
+ */
+typedef struct polylimit_request_facts {
+    /**
+     * sizeof(polylimit_request_facts), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * 1 when `cost` is what the request spends; 0 when that is the guard's cost.
+     */
+    uint32_t has_cost;
+    /**
+     * The units that the request spends: 0 to 10^12.
+     */
+    uint64_t cost;
+    /**
+     * The key: any bytes. NULL when the request has none, and when the guard has key parts.
+     */
+    const void *key;
+    /**
+     * The length of the key in bytes: 0 to 1 MiB.
+     */
+    size_t key_length;
+    /**
+     * The values of the guard's key parts, in their order. The `start` of a missing value is NULL; that of an address is
+     * not read.
+     */
+    const struct polylimit_line *key_values;
+    /**
+     * The number of key values.
+     */
+    size_t key_value_count;
+    /**
+     * The client's address, as polylimit_address_rules_key writes it: for the key part "address", and for a request
+     * without a key. It may be NULL where neither is needed.
+     */
+    const char *address;
+    /**
+     * The framework's name of the route, the same in every process; NULL for none.
+     */
+    const char *route;
+    /**
+     * Policies of this request in place of the guard's: names, or quotas as text, which must come from the program and
+     * never from its users. NULL for the guard's; otherwise the request is not limited when `policy_count` is 0.
+     */
+    const char *const *policies;
+    /**
+     * The number of policies.
+     */
+    size_t policy_count;
+} polylimit_request_facts;
+
+/**
  * The decision of a policy about a request.
  */
 typedef struct polylimit_outcome {
@@ -727,6 +806,180 @@ polylimit_status polylimit_limiter_set_on_degraded(const struct polylimit_limite
                                                    void *context,
                                                    char *error_buffer,
                                                    size_t error_capacity);
+
+/**
+ * Creates a guard on a limiter from `option_count` settings with these names:
+ *
+ * - `policy`, any number of times: a policy's name or quotas as text. It may be left out where the limiter has one policy.
+ *   Several are decided together: all admit the request, or it spends nothing.
+ * - `per_request` ("true", "false"): each request gives its policies; one that gives none has those of the guard, if any.
+ * - `scope`: the budget of quotas without a name, 1 to 256 bytes.
+ * - `per_route` ("true", "false"): without a scope, quotas without a name have a budget for each route.
+ * - `key_part`, any number of times: "address", "user", "header:NAME", "cookie:NAME" or "path:NAME".
+ * - `missing_key`: how a request without a key is counted: by its "address" (the default), "share" (together with all
+ *   others), or "refuse" (it is answered by 400).
+ * - `cost`: the units that each request spends, 0 to 10^12; 1 by default.
+ * - `method`, any number of times: only requests of these methods are limited; see polylimit_guard_applies_to.
+ * - `headers` and `reset_form`: as `style` and `reset_form` of polylimit_headers_render.
+ * - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
+ * - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
+ * - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
+ *
+ * Freed by polylimit_guard_free.
+ */
+polylimit_status polylimit_guard_new(const struct polylimit_limiter *limiter,
+                                     const struct polylimit_option *options,
+                                     size_t option_count,
+                                     struct polylimit_guard **guard_out,
+                                     char *error_buffer,
+                                     size_t error_capacity);
+
+/**
+ * Whether requests of this method are limited: 1 or 0.
+ */
+uint32_t polylimit_guard_applies_to(const struct polylimit_guard *guard, const char *method);
+
+/**
+ * Frees a guard; its checks stay usable. NULL is allowed.
+ */
+void polylimit_guard_free(struct polylimit_guard *guard);
+
+/**
+ * Starts the decision on a request. The steps of a middleware are:
+ *
+ * 1. polylimit_guard_check_run, or polylimit_guard_check_submit with completions: the store decides.
+ * 2. polylimit_guard_check_outage: whether the program's function for outages is asked.
+ * 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
+ *    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
+ * 4. polylimit_guard_check_finish when there is a response, and step 1 again.
+ *
+ * `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
+ * refund each other's units, and report together. Freed by polylimit_guard_check_free.
+ */
+polylimit_status polylimit_guard_check_new(const struct polylimit_guard *guard,
+                                           const struct polylimit_guard_check *earlier,
+                                           const struct polylimit_request_facts *facts,
+                                           struct polylimit_guard_check **check_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * Has the store do what the check needs next: the decision or, after polylimit_guard_check_conclude and _finish, the refunds.
+ * It blocks this thread until that is done, or until another thread sets `*stopped` to a number other than 0. `stopped` may be NULL.
+ *
+ * POLYLIMIT_OK: it is done. POLYLIMIT_PENDING: it was stopped; what was decided at once is kept. An error of the store is no
+ * error here: polylimit_guard_check_conclude takes it into account. A refund that fails leaves its units spent.
+ */
+polylimit_status polylimit_guard_check_run(const struct polylimit_guard_check *check,
+                                           const uint32_t *stopped,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * As polylimit_guard_check_run, without waiting.
+ *
+ * POLYLIMIT_OK: it is done. POLYLIMIT_PENDING: polylimit_completions_drain will return a result with this tag and without an
+ * answer; then the program calls this function again, until it returns POLYLIMIT_OK. The check may be freed meanwhile.
+ */
+polylimit_status polylimit_guard_check_submit(const struct polylimit_guard_check *check,
+                                              const struct polylimit_completions *completions,
+                                              uint64_t tag,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * The program waits for the decision no longer, for example because the request's own deadline has passed: the store could not
+ * decide. It has no effect when the store has decided.
+ */
+void polylimit_guard_check_give_up(const struct polylimit_guard_check *check);
+
+/**
+ * Whether there is an outage: 1 when a decision was made without the store or none could be made, otherwise 0.
+ *
+ * Then the status of the store's error is written to `cause_out`, and its message to the buffer; POLYLIMIT_OK when an outage
+ * policy has decided. `cause_out` may be NULL.
+ */
+uint32_t polylimit_guard_check_outage(const struct polylimit_guard_check *check,
+                                      polylimit_status *cause_out,
+                                      char *cause_buffer,
+                                      size_t cause_capacity);
+
+/**
+ * Concludes, once: 1 is written to `admitted_out` when the request proceeds, otherwise 0. An error means that no decision could be
+ * made and the store is not the cause; the framework's own response for errors is right then, such as 500.
+ *
+ * `on_outage` is what the program says about an outage: POLYLIMIT_OUTAGE_LEAVE, _ADMIT or _DENY. It has no effect without one,
+ * and cannot admit what the store has denied.
+ */
+polylimit_status polylimit_guard_check_conclude(const struct polylimit_guard_check *check,
+                                                uint32_t on_outage,
+                                                uint32_t *admitted_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
+ * Ends the check when there is a response: `counts` is 0 when it does not count, so that what only this guard relies on is
+ * refunded. A guard that meets the same request again afterwards charges it again.
+ */
+polylimit_status polylimit_guard_check_finish(const struct polylimit_guard_check *check,
+                                              uint32_t counts,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Writes the fields of the response for all guards of the request so far, each as "name: value\r\n" with the name in lower case and
+ * a value of printable ASCII. They replace those that an earlier guard wrote. The length without the NUL is written to
+ * `length_out`, which may be NULL, even if the buffer is too small.
+ */
+polylimit_status polylimit_guard_check_fields(const struct polylimit_guard_check *check,
+                                              char *buffer,
+                                              size_t capacity,
+                                              size_t *length_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Writes the default response to a request that does not proceed: the fields of its body, each as "name: value\r\n", an empty line
+ * "\r\n", and the body. Its status is written to `http_status_out`. polylimit_guard_check_fields has its other fields.
+ *
+ * `accept` is the `accept` field of the request, or NULL: a client that prefers text gets text, any other one a problem
+ * document (RFC 9457). The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
+ */
+polylimit_status polylimit_guard_check_response(const struct polylimit_guard_check *check,
+                                                const char *accept,
+                                                uint32_t *http_status_out,
+                                                char *buffer,
+                                                size_t capacity,
+                                                size_t *length_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
+ * The number of policies with a decision: those of this guard in their order or, when `of_request` is not 0, those of all guards of
+ * the request so far. 0 when `check` is NULL.
+ */
+size_t polylimit_guard_check_outcomes(const struct polylimit_guard_check *check,
+                                      uint32_t of_request);
+
+/**
+ * Writes one of those decisions, and the name of its policy (1 to 64 bytes); `at` counts from 0. After a refund a decision of the
+ * request shows what is left. The length of the name without the NUL is written to `length_out`, which may be NULL.
+ */
+polylimit_status polylimit_guard_check_outcome(const struct polylimit_guard_check *check,
+                                               uint32_t of_request,
+                                               size_t at,
+                                               struct polylimit_decision *decision_out,
+                                               char *buffer,
+                                               size_t capacity,
+                                               size_t *length_out,
+                                               char *error_buffer,
+                                               size_t error_capacity);
+
+/**
+ * Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. NULL is
+ * allowed.
+ */
+void polylimit_guard_check_free(struct polylimit_guard_check *check);
 
 /**
  * Writes the header fields of the response to a request, each as "name: value\r\n" with the name in lower case and a value of

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polylimit::{Answer, Call, Completions, Decision, Error, ErrorKind};
+use polylimit::{Answer, Call, Completions, Decision, Error, ErrorKind, Limiter};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arguments::{Strided, handle, out_param, sized};
@@ -14,16 +14,35 @@ use crate::decision::polylimit_decision;
 use crate::error::{
     Failure, MessageBuffer, POLYLIMIT_OK, POLYLIMIT_PENDING, guard, guard_or, guard_unit, polylimit_status,
 };
+use crate::guard::CheckState;
 use crate::limiter::polylimit_limiter;
 use crate::request::{check_requests, polylimit_request, polylimit_result, write_decisions};
 
 /// Results of finished operations, with their tags.
-type Finished = VecDeque<(u64, Result<Answer, Error>)>;
+type Finished = VecDeque<(Tag, Result<Answer, Error>)>;
+
+/// The tag of an operation, and the check of a guard that takes its answer.
+pub(crate) struct Tag {
+    pub(crate) number: u64,
+    pub(crate) check: Option<Arc<Mutex<CheckState>>>,
+}
+
+impl PartialEq for Tag {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl From<u64> for Tag {
+    fn from(number: u64) -> Self {
+        Self { number, check: None }
+    }
+}
 
 /// Operations of any number of limiters that were submitted and not drained yet. Any thread may use it at any time. It belongs
 /// to the process that opened it: a forked child opens its own, and may only free this one.
 pub struct polylimit_completions {
-    completions: Completions<u64>,
+    completions: Completions<Tag>,
     event: Arc<Event>,
     /// Finished operations that did not fit into the caller's array.
     undrained: Mutex<Finished>,
@@ -33,6 +52,16 @@ pub struct polylimit_completions {
 }
 
 impl polylimit_completions {
+    /// Submits a call that cannot be answered at once.
+    pub(crate) fn submit(
+        &self,
+        limiter: &Limiter,
+        call: &Call<'_>,
+        tag: Tag,
+    ) -> Option<Result<Answer, Error>> {
+        self.completions.submit(limiter, call, tag)
+    }
+
     fn undrained(&self) -> Result<MutexGuard<'_, Finished>, Failure> {
         if self.process != std::process::id() {
             return Err(Failure::new(
@@ -46,7 +75,7 @@ impl polylimit_completions {
     /// Answers a call at once where that needs no waiting, and otherwise submits it.
     fn call(&self, limiter: &polylimit_limiter, call: &Call<'_>, tag: u64) -> Option<Result<Answer, Error>> {
         let limiter = limiter.limiter.asynchronous();
-        limiter.try_call(call).or_else(|| self.completions.submit(limiter, call, tag))
+        limiter.try_call(call).or_else(|| self.submit(limiter, call, tag.into()))
     }
 }
 
@@ -173,10 +202,11 @@ fn decisions_of(answer: Answer) -> Result<Vec<Decision>, Error> {
 }
 
 /// Adds a result, or one result for each decision of a call with several.
-fn push_results(tag: u64, answer: Result<Answer, Error>, results: &mut Finished) {
+fn push_results(tag: Tag, answer: Result<Answer, Error>, results: &mut Finished) {
     match answer {
-        Ok(Answer::Decisions(decisions)) => {
-            results.extend(decisions.into_iter().map(|decision| (tag, decision.map(Answer::Decision))));
+        Ok(Answer::Decisions(decisions)) if tag.check.is_none() => {
+            let one = |decision: Result<_, _>| (tag.number.into(), decision.map(Answer::Decision));
+            results.extend(decisions.into_iter().map(one));
         }
         other => results.push_back((tag, other)),
     }
@@ -213,7 +243,14 @@ pub unsafe extern "C" fn polylimit_completions_drain(
         for (at, (tag, answer)) in undrained.drain(..count).enumerate() {
             // SAFETY: it is an element of the array, and any bytes are valid in its fields.
             let result = unsafe { &mut *results.at::<polylimit_result>(at) };
-            result.set(tag, answer.map_err(Into::into));
+            let answer = match tag.check {
+                None => answer,
+                Some(check) => {
+                    check.lock().unwrap_or_else(PoisonError::into_inner).take(answer);
+                    Ok(Answer::Ready)
+                }
+            };
+            result.set(tag.number, answer.map_err(Into::into));
         }
         if !undrained.is_empty() {
             completions.event.raise();
@@ -241,7 +278,7 @@ pub unsafe extern "C" fn polylimit_completions_cancel(
         // SAFETY: the caller guarantees completions and an out-parameter.
         let (completions, cancelled_out) =
             unsafe { (handle(completions, "completions")?, out_param(cancelled_out, "cancelled_out")?) };
-        *cancelled_out = u32::from(completions.completions.cancel(&tag));
+        *cancelled_out = u32::from(completions.completions.cancel(&tag.into()));
         Ok(())
     })
 }

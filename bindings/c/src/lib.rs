@@ -12,7 +12,7 @@
 //! - `decision`, `quota`, `clock`, `options`, `client_address`: values
 //! - `request`: one operation as a value
 //! - `limiter`: its life and its policies
-//! - `operations`, `completions`, `headers`, `diagnostics`: everything that uses a limiter
+//! - `operations`, `completions`, `guard`, `headers`, `diagnostics`: everything that uses a limiter
 
 #![allow(
     unsafe_code,
@@ -38,6 +38,7 @@ pub mod completions;
 pub mod decision;
 pub mod diagnostics;
 pub mod error;
+pub mod guard;
 pub mod headers;
 pub mod limiter;
 pub mod names;

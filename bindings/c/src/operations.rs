@@ -263,11 +263,8 @@ pub unsafe extern "C" fn polylimit_limiter_call(
         };
         // SAFETY: the caller guarantees a key and a text, or NULL.
         let call = unsafe { request.call() }?;
-        // SAFETY: the caller guarantees a number, or NULL. The read is atomic because other threads may write it.
-        let stop = || {
-            unsafe { stopped.cast::<AtomicU32>().as_ref() }
-                .is_some_and(|stopped| stopped.load(Ordering::Relaxed) != 0)
-        };
+        // SAFETY: the caller guarantees a number, or NULL.
+        let stop = || unsafe { is_stopped(stopped) };
         let immediate = limiter.limiter.asynchronous().try_call(&call);
         let answer = match immediate {
             None if stop() => None,
@@ -281,8 +278,18 @@ pub unsafe extern "C" fn polylimit_limiter_call(
     })
 }
 
+/// Whether another thread has set `*stopped`.
+///
+/// # Safety
+/// `stopped` is NULL or points at a number, which other threads may write: the read is atomic.
+pub(crate) unsafe fn is_stopped(stopped: *const u32) -> bool {
+    // SAFETY: the caller guarantees it.
+    unsafe { stopped.cast::<AtomicU32>().as_ref() }
+        .is_some_and(|stopped| stopped.load(Ordering::Relaxed) != 0)
+}
+
 /// How often a blocked call reads `*stopped`.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
+pub(crate) const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// # Safety
 /// `limiter` is NULL or a limiter, `decision_out` NULL or a decision.

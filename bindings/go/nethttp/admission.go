@@ -4,29 +4,19 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync/atomic"
+	"strings"
+	"sync"
 
 	"polylimit.dev/polylimit"
 )
 
-// admission is the decision of one middleware about a request, and what the request has spent there, so that it can be refunded
-// once. It is also the context of the admitted request.
+// admission is the check of one middleware on a request, and the context of the admitted request.
 type admission struct {
 	context.Context
-	// The admission of the next outer middleware.
-	outer   *admission
-	options *Options
-	key     string
-	// The decisions of all policies, and those that this middleware has made. The others were made by an outer one.
-	outcomes, own []polylimit.Outcome
-	requests      []polylimit.Request
-	// The header fields that were written for its own decisions.
-	fields     []polylimit.HeaderField
-	isRefunded atomic.Bool
-
-	// Most middlewares have one policy.
-	oneOutcome, oneOwn [1]polylimit.Outcome
-	oneRequest         [1]polylimit.Request
+	check *polylimit.GuardCheck
+	// The fields that all middlewares of the request have written; that of the outermost one is shared.
+	written *writtenFields
+	own     writtenFields
 }
 
 type admissionKey struct{}
@@ -45,40 +35,80 @@ func admissionOf(ctx context.Context) *admission {
 	return found
 }
 
-// spent finds the decision of this middleware or an outer one under the same policy for the same key, which is charged once.
-func (a *admission) spent(limiter *polylimit.Limiter, policy, key string) *polylimit.Outcome {
-	for ; a != nil; a = a.outer {
-		if a.options.Limiter != limiter || a.key != key {
-			continue
-		}
-		for at := range a.own {
-			if a.own[at].Policy == policy {
-				return &a.own[at]
-			}
-		}
-	}
-	return nil
-}
-
-// writeFields writes the header fields. Lists that an outer middleware has begun are extended.
-func (a *admission) writeFields(header http.Header) error {
-	if len(a.own) == 0 {
+// earlier is the check that the next middleware shares the request with.
+func (a *admission) earlier() *polylimit.GuardCheck {
+	if a == nil {
 		return nil
 	}
-	fields, err := a.options.Limiter.Headers(a.options.Headers, a.own...)
-	a.fields = fields
-	for _, field := range fields {
-		name := canonical(field.Name)
-		if isList := name == "Ratelimit" || name == "Ratelimit-Policy"; isList {
-			header[name] = append(header[name], field.Value)
-		} else {
-			header[name] = []string{field.Value}
-		}
-	}
-	return err
+	return a.check
 }
 
-// canonical is http.CanonicalHeaderKey without an allocation for the names of polylimit.
+// DecisionOf is the decision that admitted a request, with several policies that of the first one; false when the request was not
+// limited.
+func DecisionOf(request *http.Request) (polylimit.Decision, bool) {
+	for found := admissionOf(request.Context()); found != nil; found = admissionOf(found.Context) {
+		if found.check.HasDecision {
+			return found.check.Decision, true
+		}
+	}
+	return polylimit.Decision{}, false
+}
+
+// OutcomesOf are the policies that were applied to a request so far, each with its decision. It has none when the request was not
+// limited, and when the middleware has returned.
+func OutcomesOf(request *http.Request) []polylimit.Outcome {
+	return admissionOf(request.Context()).earlier().Outcomes(true)
+}
+
+// writtenFields are the header fields of a request's limits.
+type writtenFields struct {
+	mutex  sync.Mutex
+	fields []polylimit.HeaderField
+	// Most requests have no more.
+	few    [4]polylimit.HeaderField
+	values [4]string
+}
+
+// replace replaces the fields by those of a check. Those that a handler has overwritten stay, unless adds says that no handler had
+// the request yet.
+func (w *writtenFields) replace(header http.Header, check *polylimit.GuardCheck, adds bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	old := w.fields
+	fields := w.few[:0]
+	if len(old) > 0 {
+		fields = nil
+	}
+	check.Fields(func(field polylimit.HeaderField) bool {
+		field.Name = canonical(field.Name)
+		at := slices.IndexFunc(old, func(other polylimit.HeaderField) bool { return other.Name == field.Name })
+		index := -1
+		if at >= 0 {
+			index = slices.Index(header[field.Name], old[at].Value)
+			old[at].Name = ""
+		}
+		switch {
+		case index >= 0:
+			header[field.Name][index] = field.Value
+		case adds && len(fields) < len(w.values) && len(old) == 0:
+			w.values[len(fields)] = field.Value
+			header[field.Name] = w.values[len(fields) : len(fields)+1 : len(fields)+1]
+		case adds:
+			header[field.Name] = []string{field.Value}
+		}
+		fields = append(fields, field)
+		return true
+	})
+	// What an outer middleware has told and does not hold any more.
+	for _, field := range old {
+		if values := header[field.Name]; len(values) == 1 && values[0] == field.Value {
+			delete(header, field.Name)
+		}
+	}
+	w.fields = fields
+}
+
+// canonical is http.CanonicalHeaderKey without an allocation for the usual names.
 func canonical(name string) string {
 	switch name {
 	case "ratelimit-policy":
@@ -92,43 +122,19 @@ func canonical(name string) string {
 	}
 }
 
-// refundAll refunds this and all outer admissions, and updates the header fields.
-func (a *admission) refundAll(ctx context.Context, header http.Header) {
-	for ; a != nil; a = a.outer {
-		if a.refund(ctx) {
-			a.rewriteFields(header)
+// valueOf is the value of a key part; empty when the request has none.
+func (o *Options) valueOf(part KeyPart, request *http.Request) string {
+	switch kind, name, _ := strings.Cut(string(part), ":"); kind {
+	case "user":
+		return o.User(request)
+	case "header":
+		return strings.Join(request.Header.Values(name), ", ")
+	case "cookie":
+		if cookie, err := request.Cookie(name); err == nil {
+			return cookie.Value
 		}
+	case "path":
+		return request.PathValue(name)
 	}
-}
-
-// refund refunds the units of this middleware, also after the client has disconnected. Units whose refund fails stay spent.
-// False when they were refunded before.
-func (a *admission) refund(ctx context.Context) bool {
-	if a.isRefunded.Swap(true) {
-		return false
-	}
-	for at, request := range a.requests {
-		if usage, err := a.options.Limiter.Refund(context.WithoutCancel(ctx), request); err == nil {
-			a.own[at].Decision = a.own[at].Decision.After(usage)
-		}
-	}
-	return true
-}
-
-// rewriteFields updates the header fields after a refund, unless a handler has overwritten them.
-func (a *admission) rewriteFields(header http.Header) {
-	if len(a.own) == 0 {
-		return
-	}
-	fields, err := a.options.Limiter.Headers(a.options.Headers, a.own...)
-	if err != nil || len(fields) != len(a.fields) {
-		return
-	}
-	for at, field := range fields {
-		values := header[canonical(field.Name)]
-		if index := slices.Index(values, a.fields[at].Value); index >= 0 {
-			values[index] = field.Value
-		}
-	}
-	a.fields = fields
+	return ""
 }

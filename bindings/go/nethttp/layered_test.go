@@ -177,8 +177,9 @@ func TestHeaderFieldsIncludeARefund(t *testing.T) {
 
 func TestRequestWithoutAKeyIsLimitedByItsAddress(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
-	for _, key := range []func(*http.Request) (string, error){user, nethttp.Header("X-Api-Key")} {
-		if status := get(t, around(t, hello, nethttp.Options{Limiter: limiter, Key: key}).URL).status; status != 200 {
+	for _, options := range []nethttp.Options{{Key: user}, {KeyParts: []nethttp.KeyPart{nethttp.Header("X-Api-Key")}}} {
+		options.Limiter = limiter
+		if status := get(t, around(t, hello, options).URL).status; status != 200 {
 			t.Error(status)
 		}
 	}
@@ -208,7 +209,8 @@ func TestSeveralMiddlewaresLimitOneHandler(t *testing.T) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	first, second := get(t, server.URL), get(t, server.URL)
-	if first.body != "0 true" || len(first.header.Values("Ratelimit")) != 2 || second.status != 429 {
+	fields := strings.Join(first.header.Values("Ratelimit"), ", ")
+	if first.body != "0 true" || !strings.Contains(fields, `"ip";r=8;`) || !strings.Contains(fields, `"user";r=0;`) || second.status != 429 {
 		t.Errorf("%+v %+v", first, second)
 	}
 	// The units of the outer one are refunded when the inner one denies.
@@ -262,22 +264,23 @@ func TestOneMiddlewareAppliesSeveralPolicies(t *testing.T) {
 	}
 }
 
-func TestOuterUnitsAreRefundedAfterAnInnerDenial(t *testing.T) {
+func TestOuterUnitsAreKeptAfterAnErrorOfTheProgram(t *testing.T) {
 	for name, inner := range map[string]nethttp.Options{
-		"no key":  {Key: func(*http.Request) (string, error) { return "", errors.New("nobody") }},
-		"no cost": {Key: user, Cost: func(*http.Request) int64 { return -1 }},
+		"no key":    {Key: func(*http.Request) (string, error) { return "", errors.New("no session") }},
+		"no cost":   {Key: user, Cost: func(*http.Request) int64 { return -1 }},
+		"no policy": {Key: user, PolicyFunc: func(*http.Request) ([]string, error) { return []string{"nobody"}, nil }},
+		"no plan":   {Key: user, PolicyFunc: func(*http.Request) ([]string, error) { return nil, errors.New("no plan") }},
 	} {
 		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"), polylimit.WithPolicy("user", "9/hour"))
 		outer := nethttp.Options{Limiter: limiter, Policy: "ip", Key: user}
-		inner.Limiter = limiter
-		if inner.Policies == nil {
-			inner.Policy = "user"
-		}
+		var heard []error
+		inner.Limiter, inner.Policy = limiter, "user"
+		inner.OnError = func(_ *http.Request, err error) { heard = append(heard, err) }
 		server := around(t, hello, outer, inner)
-		if status := get(t, server.URL+"/?user=a").status; status != 500 {
-			t.Error(name, status)
+		if status := get(t, server.URL+"/?user=a").status; status != 500 || len(heard) != 1 {
+			t.Error(name, status, heard)
 		}
-		if ip, user := left(t, limiter, "ip"), left(t, limiter, "user"); ip != 9 || user != 9 {
+		if ip, user := left(t, limiter, "ip"), left(t, limiter, "user"); ip != 8 || user != 9 {
 			t.Error(name, ip, user)
 		}
 	}

@@ -175,7 +175,7 @@ func TestOptions(t *testing.T) {
 		}
 	})
 	t.Run("key", func(t *testing.T) {
-		server := serve(t, "memory:", "1/hour", nethttp.Options{Key: nethttp.Header("X-Api-Key")})
+		server := serve(t, "memory:", "1/hour", nethttp.Options{KeyParts: []nethttp.KeyPart{nethttp.Header("X-Api-Key")}})
 		for _, step := range []struct {
 			key    string
 			status int
@@ -184,11 +184,8 @@ func TestOptions(t *testing.T) {
 				t.Error(step, got)
 			}
 		}
-		behind, err := nethttp.ClientAddress(polylimit.AddressRules{Trust: []string{"loopback"}, Header: "x-forwarded-for"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server = serve(t, "memory:", "1/hour", nethttp.Options{Key: behind})
+		behind := polylimit.AddressRules{Trust: []string{"loopback"}, Header: "x-forwarded-for"}
+		server = serve(t, "memory:", "1/hour", nethttp.Options{Address: behind})
 		for _, step := range []struct {
 			forwarded string
 			status    int
@@ -197,8 +194,9 @@ func TestOptions(t *testing.T) {
 				t.Error(step, got)
 			}
 		}
-		if _, err := nethttp.ClientAddress(polylimit.AddressRules{Trust: []string{"everybody"}}); err == nil {
-			t.Error("everybody is trusted")
+		// Two lines of the header are one list.
+		if got := get(t, server.URL, "X-Forwarded-For", "203.0.113.7", "X-Forwarded-For", "203.0.113.9").status; got != 200 {
+			t.Error(got)
 		}
 	})
 	t.Run("limiter", func(t *testing.T) {
@@ -212,6 +210,13 @@ func TestOptions(t *testing.T) {
 			"policy is an empty list: allowed is a policy's name": {Policies: []string{}},
 			`policy "ip" is given twice: once is enough`:          {Policies: []string{"ip", "5/hour", "ip"}},
 			`header style "all" is not known`:                     {Headers: polylimit.HeaderSettings{Style: "all"}},
+			"both Key and KeyParts":                               {Key: user, KeyParts: []nethttp.KeyPart{nethttp.Address()}},
+			"Options.User is needed":                              {KeyParts: []nethttp.KeyPart{nethttp.User()}},
+			`key part "ip" cannot be read`:                        {KeyParts: []nethttp.KeyPart{"ip"}},
+			"cost":                                                {FixedCost: -1},
+			"status is 200":                                       {Status: 200},
+			"missing key":                                         {MissingKey: "ignore"},
+			"everybody":                                           {Address: polylimit.AddressRules{Trust: []string{"everybody"}}},
 		} {
 			options.Limiter = limiter
 			_, err := nethttp.New(options)
@@ -309,14 +314,14 @@ func TestDenialDuringAnOutageIs503(t *testing.T) {
 	if denied := get(t, server.URL); denied.status != 503 || !strings.Contains(denied.body, "temporary-reduced-capacity") {
 		t.Errorf("%+v", denied)
 	}
-	open := func(writer http.ResponseWriter, request *http.Request, denial nethttp.Denial) {
-		if denial.Err != nil || denial.Decision.Source != "deny" || denial.Decision.Degraded == "" {
-			t.Errorf("%+v", denial)
+	admit := func(_ *http.Request, outage polylimit.Outage) polylimit.OutageAction {
+		if outage.Err != nil || len(outage.Outcomes) != 1 || outage.Outcomes[0].Decision.Source != "deny" || outage.Outcomes[0].Decision.Degraded == "" {
+			t.Errorf("%+v", outage)
 		}
-		hello(writer, request)
+		return polylimit.AdmitOutage
 	}
-	server = serve(t, "redis://127.0.0.1:1", "5/hour", nethttp.Options{OnOutage: open}, deny)
-	if allowed := get(t, server.URL); allowed.status != 200 {
+	server = serve(t, "redis://127.0.0.1:1", "5/hour", nethttp.Options{OnOutage: admit}, deny)
+	if allowed := get(t, server.URL); allowed.status != 200 || allowed.header.Get("X-Ratelimit-Outage") != "on_outage" {
 		t.Errorf("%+v", allowed)
 	}
 	server = serve(t, "redis://127.0.0.1:1", "1/hour", nethttp.Options{})
@@ -371,4 +376,15 @@ func TestWrappedWriterStreamsAndHijacks(t *testing.T) {
 	if answer, err := io.ReadAll(connection); err != nil || !strings.HasSuffix(string(answer), "\r\n\r\nraw") {
 		t.Error(err, string(answer))
 	}
+}
+
+// silentServer listens and answers nothing.
+func silentServer(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
 }

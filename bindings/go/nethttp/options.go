@@ -20,28 +20,52 @@ type Options struct {
 	// Policies are several policies in place of Policy, without duplicates: all of them admit a request, or it spends nothing
 	// under any.
 	Policies []string
+	// PolicyFunc returns the policies of a request, in place of Policy and Policies: names, or quotas as text, which must not come
+	// from clients because the limiter keeps each of them. A request for which it returns none is not limited.
+	PolicyFunc func(*http.Request) ([]string, error)
 	// Scope is the budget of quotas without a name, such as "/login" (1 to 256 bytes): all middlewares with the same scope share
 	// one. If it is empty, the scope is the route (http.Request.Pattern, if an http.ServeMux has set it); a middleware around a
 	// whole server has none. A policy with a name has one budget in all scopes.
 	Scope string
-	// Key finds the key to limit: ClientAddress, Header, or a function of the request. If it is nil or returns an empty key, the
-	// key is the client's address, and no proxy is trusted.
+	// Key finds the key to limit. Without Key and KeyParts the key is the client's address.
 	Key func(*http.Request) (string, error)
-	// Cost is the units that a request spends; nil means 1.
+	// KeyParts are the parts of the key in place of Key: Address, User, Header, Cookie, Path. Several are joined.
+	KeyParts []KeyPart
+	// User returns the authenticated user for the key part User; empty when there is none.
+	User func(*http.Request) string
+	// MissingKey is how a request is counted for which Key returns an empty key, or which lacks one of KeyParts: by its "address"
+	// (the default), "share" (together with all others without a key), or "refuse" (it is not counted and answered by 400).
+	MissingKey string
+	// Address are the rules that find a client's address. The zero value trusts no proxy.
+	Address polylimit.AddressRules
+	// FixedCost is the units that each request spends; 0 is the default, 1.
+	FixedCost int64
+	// Cost is the units that a request spends, in place of FixedCost.
 	Cost func(*http.Request) int64
 	// Count returns whether a request counts, by the status and the header of its response. If not, its units are refunded before
 	// the header is sent, so that the header fields include the refund. Nil counts every request.
 	Count func(request *http.Request, status int, header http.Header) bool
 	// Skip returns whether a request proceeds without a decision; nil skips none.
 	Skip func(*http.Request) bool
-	// OnDenied responds to a denied request. The default is 429 with a problem document, or with text for a client that prefers
-	// it. The header fields are set already; the status is not, and net/http sends 200 unless the function writes another one.
+	// Methods are the only methods that are limited, such as "POST"; nil limits all.
+	Methods []string
+	// DryRun: requests are decided, spend and are reported, and none is denied.
+	DryRun bool
+	// Status is the status of a request over its limit: 400 to 599; 0 is the default, 429.
+	Status int
+	// Message is the sentence in the body of a request over its limit; empty is the default, which tells the wait.
+	Message string
+	// OnDenied responds to every request that does not proceed: over its limit, in an outage, or without a key. The default is
+	// the problem's status and body. The header fields of the limits are set already; the status is not, and net/http sends 200
+	// unless the function writes another one.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
-	// OnOutage responds to a request that was denied because the store is unavailable, or about which no decision could be made.
-	// The default is 503, or 500 if the cause is not the store.
-	OnOutage func(http.ResponseWriter, *http.Request, Denial)
-	// OnError receives the error when no decision could be made: of Key, or of the limiter. The default logs it to slog.Default.
-	// A client that has disconnected is not an error: its request gets the status 499, which the client does not see.
+	// OnOutage hears of every decision that was made without the store, and of a store that could not decide. It may admit or deny
+	// the request (polylimit.AdmitOutage, polylimit.DenyOutage) or leave it to the outage policy (polylimit.LeaveOutage). A store that
+	// could not decide is otherwise answered by 503.
+	OnOutage func(*http.Request, polylimit.Outage) polylimit.OutageAction
+	// OnError receives the error when no decision could be made: of Key, of PolicyFunc, of the limiter, or of the store. The
+	// default logs it to slog.Default. An error that is not the store's is answered by 500. A client that has disconnected is
+	// not an error: its request gets the status 499, which the client does not see.
 	OnError func(*http.Request, error)
 	// Headers select the header fields of responses.
 	Headers polylimit.HeaderSettings
@@ -49,69 +73,60 @@ type Options struct {
 
 // Denial is why a request does not proceed.
 type Denial struct {
-	// Decision is the first denial, if Err is nil.
+	// Decision is the first denial; its Source is empty when no decision could be made.
 	Decision polylimit.Decision
-	// Outcomes are the decisions of all policies, each with its policy.
+	// Outcomes are the decisions of all policies of this middleware, each with its policy.
 	Outcomes []polylimit.Outcome
-	// Problem is the default response; nil if Err is not nil.
+	// Problem is the default response. Its status is 429 or Options.Status, 503 for an outage, and 400 for a missing key.
 	Problem *polylimit.Problem
-	// Err is the error when no decision could be made.
-	Err error
 }
 
-// Header makes the value of a request's header field the key. Without the field it is the client's address.
-func Header(name string) func(*http.Request) (string, error) {
-	return func(request *http.Request) (string, error) { return request.Header.Get(name), nil }
-}
+// KeyPart is a part of the key of a request.
+type KeyPart string
 
-// ClientAddress makes the client's address the key, found by rules for trusted proxies.
-func ClientAddress(rules polylimit.AddressRules) (func(*http.Request) (string, error), error) {
-	keys, err := rules.Keys()
-	if err != nil {
-		return nil, err
-	}
-	return func(request *http.Request) (string, error) {
-		var lines []string
-		if name := keys.Header(); name != "" {
-			lines = request.Header.Values(name)
-		}
-		return keys.Key(peerOf(request.RemoteAddr), lines)
-	}, nil
-}
+// Address is the client's address as a part of the key.
+func Address() KeyPart { return "address" }
 
-// peerOf is the address at the other end of a connection; for a Unix socket, which has none, this host.
-func peerOf(remote string) string {
-	if remote == "" || remote == "@" {
-		return "127.0.0.1"
-	}
-	return remote
-}
+// User is the authenticated user as a part of the key; Options.User finds it.
+func User() KeyPart { return "user" }
 
-// check validates the options, and returns the middleware without a handler.
-func (o *Options) check() (*limitedHandler, error) {
+// Header is the value of a request's header field as a part of the key.
+func Header(name string) KeyPart { return KeyPart("header:" + name) }
+
+// Cookie is the value of a cookie as a part of the key.
+func Cookie(name string) KeyPart { return KeyPart("cookie:" + name) }
+
+// Path is the value of a wildcard in the pattern of an http.ServeMux as a part of the key, such as "tenant" in
+// "/tenants/{tenant}".
+func Path(name string) KeyPart { return KeyPart("path:" + name) }
+
+// guard makes the guard of these options.
+func (o *Options) guard() (*polylimit.Guard, error) {
 	if o.Limiter == nil {
 		return nil, invalid("Options.Limiter is nil: allowed is one from polylimit.Open")
 	}
 	if o.Policy != "" && len(o.Policies) > 0 {
 		return nil, invalid("Options has both Policy and Policies: allowed is one of them")
 	}
-	if o.Policies == nil {
-		o.Policies = []string{o.Policy}
+	if o.Key != nil && len(o.KeyParts) > 0 {
+		return nil, invalid("Options has both Key and KeyParts: allowed is one of them")
 	}
-	if len(o.Policies) == 0 {
-		return nil, invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
+	policies := o.Policies
+	if o.Policy != "" {
+		policies = []string{o.Policy}
 	}
-	// Rendering no outcomes checks the names in Headers.
-	if _, err := o.Limiter.Headers(o.Headers); err != nil {
-		return nil, err
+	var parts []string
+	for _, part := range o.KeyParts {
+		if part == User() && o.User == nil {
+			return nil, invalid("KeyParts has the user: Options.User is needed, which finds it")
+		}
+		parts = append(parts, string(part))
 	}
-	address, err := ClientAddress(polylimit.AddressRules{})
-	if err != nil {
-		return nil, err
-	}
-	l := &limitedHandler{options: *o, address: address, policies: &policies{limiter: o.Limiter, given: o.Policies, scope: o.Scope}}
-	_, err = l.policies.at("")
-	return l, err
+	return o.Limiter.NewGuard(polylimit.GuardOptions{
+		Policies: policies, PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
+		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, Headers: o.Headers, Status: o.Status,
+		Message: o.Message, DryRun: o.DryRun,
+	}, o.Address)
 }
 
 func invalid(message string) error {

@@ -136,6 +136,13 @@ impl GuardCheck {
         }
     }
 
+    /// The program waits for the store no longer, for example because the request's own deadline has passed: the store could
+    /// not decide.
+    pub fn give_up(&mut self) {
+        let message = "the store has not decided before the request's deadline";
+        self.answer(Err(Error::new(ErrorKind::StoreUnavailable, message)));
+    }
+
     /// Lets the limiter decide, and takes its answer.
     pub async fn ask(&mut self) {
         if let Some(request) = self.only_request() {

@@ -1,0 +1,363 @@
+/* A guard: what a middleware in C asks about an HTTP request. */
+#include "check.h"
+
+#include <poll.h>
+
+static polylimit_clock *clock_of_tests;
+
+static polylimit_limiter *limited(const char *quotas) {
+    OK(polylimit_clock_new(START_US, &clock_of_tests, MESSAGE));
+    return open_limiter("memory:", quotas, clock_of_tests);
+}
+
+static void freed(polylimit_limiter *limiter) {
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock_of_tests);
+    clock_of_tests = NULL;
+}
+
+static polylimit_guard *guard_of(const polylimit_limiter *limiter, const polylimit_option *options, size_t count) {
+    polylimit_guard *guard = NULL;
+    OK(polylimit_guard_new(limiter, options, count, &guard, MESSAGE));
+    return guard;
+}
+
+static polylimit_request_facts keyed(const char *key) {
+    polylimit_request_facts facts = {.size = sizeof facts, .key = key, .key_length = strlen(key)};
+    return facts;
+}
+
+static polylimit_guard_check *started(const polylimit_guard *guard, const polylimit_guard_check *earlier,
+                                      const polylimit_request_facts *facts) {
+    polylimit_guard_check *check = NULL;
+    OK(polylimit_guard_check_new(guard, earlier, facts, &check, MESSAGE));
+    OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+    return check;
+}
+
+static uint32_t concluded(const polylimit_guard_check *check, uint32_t on_outage) {
+    uint32_t admitted = 2;
+    OK(polylimit_guard_check_conclude(check, on_outage, &admitted, MESSAGE));
+    OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+    return admitted;
+}
+
+static const char *fields_of(const polylimit_guard_check *check) {
+    static char text[512];
+    OK(polylimit_guard_check_fields(check, text, sizeof text, NULL, MESSAGE));
+    return text;
+}
+
+static uint64_t left(const polylimit_limiter *limiter, const char *key) {
+    polylimit_decision decision = {.size = sizeof decision};
+    OK(polylimit_limiter_peek(limiter, "api", key, strlen(key), 1, &decision, MESSAGE));
+    return decision.remaining;
+}
+
+static void request_is_denied_when_nothing_is_left(void) {
+    polylimit_limiter *limiter = limited("1/hour fixed_window");
+    polylimit_guard *guard = guard_of(limiter, NULL, 0);
+    polylimit_request_facts facts = keyed("k");
+    polylimit_guard_check *first = started(guard, NULL, &facts), *second = started(guard, NULL, &facts);
+    CHECK(polylimit_guard_check_outage(first, NULL, NULL, 0) == 0);
+    CHECK(concluded(first, POLYLIMIT_OUTAGE_LEAVE) == 1 && concluded(second, POLYLIMIT_OUTAGE_ADMIT) == 0);
+    CHECK(strcmp(fields_of(first), "ratelimit-policy: \"api\";q=1;w=3600\r\nratelimit: \"api\";r=0;t=3600\r\n") == 0);
+    CHECK(strstr(fields_of(second), "retry-after: 3600\r\n") != NULL);
+    char text[512];
+    size_t length = 0;
+    uint32_t status = 0;
+    OK(polylimit_guard_check_response(second, "text/plain", &status, text, sizeof text, &length, MESSAGE));
+    CHECK(status == 429 && length == strlen(text));
+    CHECK(strcmp(text, "content-type: text/plain; charset=utf-8\r\nvary: accept\r\n\r\n"
+                       "Not enough of the quota is left: retry in 3600 s.\n") == 0);
+    OK(polylimit_guard_check_response(second, NULL, &status, text, sizeof text, &length, MESSAGE));
+    CHECK(strstr(text, "\r\n\r\n{\"type\"") != NULL);
+    status = 7;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_response(first, NULL, &status, text, sizeof text, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_response(second, NULL, &status, text, 9, &length, MESSAGE));
+    CHECK(status == 7 && length > 9);
+    OK(polylimit_guard_check_finish(first, 1, MESSAGE));
+    CHECK(left(limiter, "k") == 0);
+    polylimit_guard_check_free(first);
+    polylimit_guard_check_free(second);
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
+static void guards_of_one_request_charge_once_and_refund_together(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    polylimit_option other[] = {{"policy", "api"}, {"policy", "0/hour"}};
+    polylimit_guard *outer = guard_of(limiter, other, 1), *inner = guard_of(limiter, other, 2);
+    polylimit_request_facts facts = keyed("k");
+    facts.has_cost = 1;
+    facts.cost = 2;
+    polylimit_guard_check *first = started(outer, NULL, &facts);
+    CHECK(concluded(first, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "k") == 3);
+    polylimit_guard_check *again = started(outer, first, &facts);
+    CHECK(concluded(again, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "k") == 3);
+    polylimit_guard_check *second = started(inner, first, &facts);
+    CHECK(concluded(second, POLYLIMIT_OUTAGE_LEAVE) == 0 && left(limiter, "k") == 5);
+    CHECK(strstr(fields_of(second), "\"api\";r=5;t=3600") != NULL);
+    CHECK(polylimit_guard_check_outcomes(second, 0) == 2 && polylimit_guard_check_outcomes(first, 1) == 2);
+    char policy[65];
+    size_t length = 0;
+    polylimit_decision decision = {.size = sizeof decision};
+    OK(polylimit_guard_check_outcome(first, 1, 0, &decision, policy, sizeof policy, &length, MESSAGE));
+    CHECK(strcmp(policy, "api") == 0 && length == 3 && decision.remaining == 5);
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_guard_check_outcome(first, 0, 1, &decision, policy, sizeof policy, &length, MESSAGE));
+    polylimit_guard_check_free(first);
+    polylimit_guard_check_free(again);
+    polylimit_guard_check_free(second);
+    polylimit_guard_free(outer);
+    polylimit_guard_free(inner);
+    freed(limiter);
+}
+
+static void response_that_does_not_count_is_refunded(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    polylimit_guard *guard = guard_of(limiter, NULL, 0);
+    polylimit_request_facts facts = keyed("k");
+    polylimit_guard_check *check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "k") == 4);
+    OK(polylimit_guard_check_finish(check, 0, MESSAGE));
+    OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+    CHECK(left(limiter, "k") == 5 && strstr(fields_of(check), "\"api\";r=5;") != NULL);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
+static void key_is_made_of_parts_or_is_the_address(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    polylimit_option parts[] = {{"key_part", "header:X-Tenant"}, {"key_part", "address"}};
+    polylimit_guard *guard = guard_of(limiter, parts, 2);
+    polylimit_line values[] = {{"a|b", 3}, {NULL, 0}};
+    polylimit_request_facts facts = {.size = sizeof facts, .key_values = values, .key_value_count = 2};
+    facts.address = "10.0.0.1";
+    polylimit_guard_check *check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "x-tenant:a%7Cb|10.0.0.1") == 4);
+    polylimit_guard_check_free(check);
+    values[0].start = NULL;
+    check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "10.0.0.1") == 4);
+    polylimit_guard_check_free(check);
+    facts.address = NULL;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    polylimit_guard_free(guard);
+
+    polylimit_option refuse[] = {{"key_part", "user"}, {"missing_key", "refuse"}};
+    guard = guard_of(limiter, refuse, 2);
+    facts.key_value_count = 0;
+    check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 0);
+    char text[512];
+    uint32_t status = 0;
+    OK(polylimit_guard_check_response(check, NULL, &status, text, sizeof text, NULL, MESSAGE));
+    CHECK(status == 400 && strstr(text, "user") != NULL);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
+static void policies_route_and_methods_are_those_of_the_request(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    polylimit_option options[] = {{"policy", "1/hour fixed_window"}, {"per_route", "true"}, {"method", "POST"}};
+    polylimit_guard *guard = guard_of(limiter, options, 3);
+    CHECK(polylimit_guard_applies_to(guard, "post") == 1 && polylimit_guard_applies_to(guard, "GET") == 0);
+    static const char *const routes[] = {"/a", "/b", "/a"};
+    for (size_t at = 0; at < 3; at++) {
+        polylimit_request_facts facts = keyed("k");
+        facts.route = routes[at];
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == (at < 2));
+        polylimit_guard_check_free(check);
+    }
+    static const char *const policies[] = {"api"};
+    for (size_t count = 0; count < 2; count++) {
+        polylimit_request_facts facts = keyed("k");
+        facts.policies = policies;
+        facts.policy_count = count;
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && polylimit_guard_check_outcomes(check, 0) == count);
+        polylimit_guard_check_free(check);
+    }
+    CHECK(left(limiter, "k") == 4);
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
+/* No server listens at this address, and the outage policy denies. */
+static void program_decides_in_an_outage(void) {
+    polylimit_option options[] = {{"policy.api", "5/minute"}, {"outage.api", "deny"}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open("redis://127.0.0.1:1?doctor_after=0", options, 2, NULL, &limiter, MESSAGE));
+    polylimit_guard *guard = guard_of(limiter, NULL, 0);
+    for (uint32_t action = POLYLIMIT_OUTAGE_LEAVE; action <= POLYLIMIT_OUTAGE_DENY; action++) {
+        polylimit_request_facts facts = keyed("k");
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        polylimit_status cause = 9;
+        CHECK(polylimit_guard_check_outage(check, &cause, MESSAGE) == 1 && cause == POLYLIMIT_OK);
+        CHECK(concluded(check, action) == (action == POLYLIMIT_OUTAGE_ADMIT));
+        if (action == POLYLIMIT_OUTAGE_ADMIT) {
+            CHECK(strcmp(fields_of(check), "x-ratelimit-outage: on_outage\r\n") == 0);
+        }
+        polylimit_guard_check_free(check);
+    }
+    /* The program waits no longer: no decision could be made. */
+    polylimit_request_facts facts = keyed("k");
+    polylimit_guard_check *check = NULL;
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    polylimit_guard_check_give_up(check);
+    polylimit_status cause = POLYLIMIT_OK;
+    CHECK(polylimit_guard_check_outage(check, &cause, MESSAGE) == 1 && cause == POLYLIMIT_STORE_UNAVAILABLE);
+    CHECK(strstr(message, "deadline") != NULL && concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 0);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    polylimit_limiter_free(limiter);
+}
+
+/* Does the next step of a check through completions. */
+static void finish_step(const polylimit_guard_check *check, const polylimit_completions *completions) {
+    polylimit_status status = polylimit_guard_check_submit(check, completions, 7, MESSAGE);
+    while (status == POLYLIMIT_PENDING) {
+        struct pollfd readable = {.fd = polylimit_completions_fd(completions), .events = POLLIN};
+        CHECK(poll(&readable, 1, 60000) == 1);
+        polylimit_result results[4];
+        size_t count = 0;
+        OK(polylimit_completions_drain(completions, results, sizeof *results, 4, &count, MESSAGE));
+        if (count > 0) {
+            CHECK(count == 1 && results[0].tag == 7 && results[0].status == POLYLIMIT_OK);
+            status = polylimit_guard_check_submit(check, completions, 7, MESSAGE);
+        }
+    }
+    OK(status);
+}
+
+static void check_on_redis_waits_by_completions(void) {
+    char key[64];
+    snprintf(key, sizeof key, "guard-%p", (void *)key);
+    polylimit_option options[] = {{"policy.api", "5/hour fixed_window"}, {"policy.day", "9/day"}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open(redis_url(), options, 2, NULL, &limiter, MESSAGE));
+    polylimit_option both[] = {{"policy", "api"}, {"policy", "day"}};
+    polylimit_guard *guard = guard_of(limiter, both, 2);
+    polylimit_completions *completions = NULL;
+    OK(polylimit_completions_open(&completions, MESSAGE));
+    polylimit_request_facts facts = keyed(key);
+    polylimit_guard_check *check = NULL;
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    finish_step(check, completions);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, key) == 4);
+    OK(polylimit_guard_check_finish(check, 0, MESSAGE));
+    finish_step(check, completions);
+    CHECK(left(limiter, key) == 5);
+    polylimit_guard_check_free(check);
+
+    /* A check may be freed while its answer is pending. */
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    IS(POLYLIMIT_PENDING, polylimit_guard_check_submit(check, completions, 8, MESSAGE));
+    uint32_t admitted = 2;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_conclude(check, 0, &admitted, MESSAGE));
+    CHECK(admitted == 2);
+    polylimit_guard_check_free(check);
+    polylimit_completions_free(completions);
+    polylimit_guard_free(guard);
+    polylimit_limiter_free(limiter);
+}
+
+static void bad_input_is_refused(void) {
+    polylimit_limiter *limiter = limited("5/hour");
+    polylimit_guard *guard = NULL;
+    polylimit_option wrong[] = {{"policy", "nobody"},      {"policy", "1/eon"},   {"colour", "red"},       {"status", "200"},
+                                {"status", "many"},        {"key_part", "ip"},    {"missing_key", "drop"}, {"cost", "-1"},
+                                {"cost", "1000000000001"}, {"headers", "loud"},   {"reset_form", "never"}, {"per_route", "1"},
+                                {"dry_run", ""},           {NULL, "x"},           {"policy", NULL},        {"policy", "\xff"},
+                                {"scope", NULL},           {"header_name.x", "y"}};
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, &wrong[at], 1, &guard, MESSAGE));
+        CHECK(guard == NULL && message[0] != 0);
+    }
+    polylimit_option twice[] = {{"policy", "100/minute"}, {"policy", "100/60s"}};
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, twice, 2, &guard, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(NULL, NULL, 0, &guard, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, NULL, 1, &guard, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, NULL, 0, NULL, MESSAGE));
+
+    guard = guard_of(limiter, NULL, 0);
+    polylimit_guard_check *check = NULL;
+    polylimit_request_facts facts = keyed("k");
+    facts.size = 8;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    facts = keyed("k");
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(NULL, NULL, &facts, &check, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, NULL, &check, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, NULL, MESSAGE));
+    facts.route = "\xff";
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    facts = keyed("k");
+    facts.key_length = (1 << 20) + 1;
+    char *long_key = calloc(facts.key_length, 1);
+    CHECK(long_key != NULL);
+    facts.key = long_key;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    free(long_key);
+    facts = keyed("k");
+    facts.has_cost = 1;
+    facts.cost = UINT64_MAX;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    static const char *const policies[] = {"api", NULL, "nobody"};
+    facts = keyed("k");
+    facts.policies = policies;
+    facts.policy_count = 2;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    facts.policies = policies + 2;
+    facts.policy_count = 1;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    CHECK(check == NULL);
+
+    facts = keyed("k");
+    uint32_t admitted = 2;
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_conclude(check, 0, &admitted, MESSAGE));
+    OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_conclude(check, 3, &admitted, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_conclude(check, 0, NULL, MESSAGE));
+    CHECK(admitted == 2 && concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_conclude(check, 0, &admitted, MESSAGE));
+    polylimit_guard_check_free(check);
+
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_run(NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_submit(NULL, NULL, 0, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_finish(NULL, 0, MESSAGE));
+    CHECK(polylimit_guard_check_outage(NULL, NULL, NULL, 0) == 0 && polylimit_guard_check_outcomes(NULL, 1) == 0);
+    CHECK(polylimit_guard_applies_to(NULL, NULL) == 1);
+    polylimit_guard_check_give_up(NULL);
+    polylimit_guard_check_free(NULL);
+    polylimit_guard_free(NULL);
+
+    /* A closed limiter decides nothing, and that is no outage. */
+    polylimit_limiter_close(limiter);
+    IS(POLYLIMIT_CLOSED, polylimit_guard_new(limiter, NULL, 0, &guard, MESSAGE));
+    freed(limiter);
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+    CHECK(polylimit_guard_check_outage(check, NULL, NULL, 0) == 0);
+    IS(POLYLIMIT_CLOSED, polylimit_guard_check_conclude(check, 0, &admitted, MESSAGE));
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+}
+
+int main(void) {
+    static const struct test tests[] = {
+        {"request is denied when nothing is left", request_is_denied_when_nothing_is_left},
+        {"guards of one request charge once and refund together", guards_of_one_request_charge_once_and_refund_together},
+        {"response that does not count is refunded", response_that_does_not_count_is_refunded},
+        {"key is made of parts or is the address", key_is_made_of_parts_or_is_the_address},
+        {"policies, route and methods are those of the request", policies_route_and_methods_are_those_of_the_request},
+        {"program decides in an outage", program_decides_in_an_outage},
+        {"check on Redis waits by completions", check_on_redis_waits_by_completions},
+        {"bad input is refused", bad_input_is_refused},
+    };
+    RUN(tests);
+}

@@ -1,0 +1,506 @@
+package polylimit
+
+/*
+#cgo noescape polylimit_go_guard_start
+#cgo nocallback polylimit_go_guard_start
+#cgo noescape polylimit_go_guard_conclude
+#cgo nocallback polylimit_go_guard_conclude
+#cgo noescape polylimit_go_guard_finish
+#cgo nocallback polylimit_go_guard_finish
+#cgo nocallback polylimit_go_guard_close
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// GuardOptions are the options of a guard. The zero value limits every request under the limiter's only policy, by the client's
+// address.
+type GuardOptions struct {
+	// Policies are names of policies, or quotas as text: all of them admit a request, or it spends nothing under any. It may be
+	// nil when the limiter has one policy.
+	Policies []string
+	// PerRequest: each request gives its policies, and those of the guard are for a request that gives none.
+	PerRequest bool
+	// Scope is the budget of quotas without a name, 1 to 256 bytes; empty is none.
+	Scope string
+	// PerRoute: without a scope, quotas without a name have a budget for each route.
+	PerRoute bool
+	// KeyParts are the parts of the key: "address", "user", "header:NAME", "cookie:NAME", "path:NAME". They are empty where the
+	// program itself finds the key.
+	KeyParts []string
+	// MissingKey is how a request without a key is counted: by its "address" (the default), "share" (together with all others),
+	// or "refuse" (it is answered by 400).
+	MissingKey string
+	// Cost is the units that each request spends; 0 is the default, 1.
+	Cost int64
+	// Methods are the only methods that are limited; nil limits all.
+	Methods []string
+	// Headers select the header fields of responses.
+	Headers HeaderSettings
+	// Status and Message are the response to a request over its limit: 400 to 599, and the sentence in its body. The zero values
+	// are the defaults, 429 and a sentence with the wait.
+	Status  int
+	Message string
+	// DryRun: the guard decides, spends and reports, and never denies.
+	DryRun bool
+}
+
+// Guard is what a limit does with an HTTP request, without a web framework. Any goroutine may use it at any time.
+type Guard struct {
+	guard     *C.polylimit_guard
+	limiter   *Limiter
+	addresses *AddressKeys
+	keyParts  []string
+	isLimited bool
+}
+
+// RequestFacts are what a middleware knows about a request.
+type RequestFacts struct {
+	// Key is the key of the request; empty when it has none, and when the guard has key parts.
+	Key string
+	// KeyValues has the value of each key part of the guard; an empty one is missing. That of an address is not read.
+	KeyValues []string
+	// Peer is the address at the other end of the connection, and ForwardingLines are the lines of the header that
+	// Guard.AddressHeader names. They are read for the key part "address", and for a request without a key.
+	Peer            string
+	ForwardingLines []string
+	// Cost is the units that the request spends, if HasCost; otherwise the guard's.
+	Cost    int64
+	HasCost bool
+	// Route is the name of the route, the same in every process; empty for none.
+	Route string
+	// Policies are those of this request in place of the guard's; nil for the guard's, and otherwise the request is not limited
+	// when there are none. They must come from the program and never from its users.
+	Policies []string
+}
+
+// OutageAction is what a program says about a decision that was made without the store.
+type OutageAction uint32
+
+const (
+	// LeaveOutage leaves the decision to the outage policy; a store that could not decide is answered by 503.
+	LeaveOutage = OutageAction(C.POLYLIMIT_OUTAGE_LEAVE)
+	// AdmitOutage admits the request, unless the store itself has denied it.
+	AdmitOutage = OutageAction(C.POLYLIMIT_OUTAGE_ADMIT)
+	// DenyOutage denies the request.
+	DenyOutage = OutageAction(C.POLYLIMIT_OUTAGE_DENY)
+)
+
+// Outage is a decision that was made without the store, or a store that could not decide.
+type Outage struct {
+	// Err is the store's error; nil when the outage policy has decided.
+	Err error
+	// Outcomes are the decisions of the guard's policies, if Err is nil.
+	Outcomes []Outcome
+}
+
+// NewGuard makes a guard. The rules find the address of a client; the zero value trusts no proxy.
+func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, error) {
+	if options.Policies != nil && len(options.Policies) == 0 {
+		return nil, invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
+	}
+	addresses, err := rules.Keys()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	plain, err := cOptions(options.settings())
+	defer freeOptions(plain)
+	if err != nil {
+		return nil, err
+	}
+	array := optionArray(plain)
+	defer C.free(unsafe.Pointer(array))
+	guard := &Guard{limiter: l, addresses: addresses, keyParts: options.KeyParts, isLimited: len(options.Methods) == 0}
+	var told message
+	status := C.polylimit_guard_new(l.limiter, array, C.size_t(len(plain)), &guard.guard, &told[0], C.size_t(len(told)))
+	if err := told.err(status); err != nil {
+		return nil, err
+	}
+	runtime.AddCleanup(guard, func(guard *C.polylimit_guard) { C.polylimit_guard_free(guard) }, guard.guard)
+	return guard, nil
+}
+
+func (o *GuardOptions) settings() []Option {
+	var settings []Option
+	add := func(name string, values ...string) {
+		for _, value := range values {
+			settings = append(settings, Option{name: name, value: value})
+		}
+	}
+	given := func(name, value string) {
+		if value != "" {
+			add(name, value)
+		}
+	}
+	add("policy", o.Policies...)
+	add("per_request", strconv.FormatBool(o.PerRequest))
+	given("scope", o.Scope)
+	add("per_route", strconv.FormatBool(o.PerRoute))
+	add("key_part", o.KeyParts...)
+	given("missing_key", o.MissingKey)
+	if o.Cost != 0 {
+		add("cost", strconv.FormatInt(o.Cost, 10))
+	}
+	add("method", o.Methods...)
+	given("headers", o.Headers.Style)
+	given("reset_form", o.Headers.ResetForm)
+	for field, name := range o.Headers.Names {
+		add("header_name."+field, name)
+	}
+	if o.Status != 0 {
+		add("status", strconv.Itoa(o.Status))
+	}
+	given("message", o.Message)
+	add("dry_run", strconv.FormatBool(o.DryRun))
+	return settings
+}
+
+// AppliesTo is whether requests of this method are limited.
+func (g *Guard) AppliesTo(method string) bool {
+	if g.isLimited {
+		return true
+	}
+	defer runtime.KeepAlive(g)
+	text := foreignText(method)
+	defer free(text)
+	return C.polylimit_guard_applies_to(g.guard, text) != 0
+}
+
+// AddressHeader is the name of the header field whose lines RequestFacts.ForwardingLines has; empty when none is read.
+func (g *Guard) AddressHeader() string { return g.addresses.header }
+
+// needsAddress is whether the client's address may be the key of a request, or a part of it.
+func (g *Guard) needsAddress(facts *RequestFacts) bool {
+	if len(g.keyParts) == 0 {
+		return facts.Key == ""
+	}
+	for at, part := range g.keyParts {
+		if part == "address" || at >= len(facts.KeyValues) || facts.KeyValues[at] == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// GuardCheck is the decision of a guard on one request.
+type GuardCheck struct {
+	// Admitted is whether the request proceeds.
+	Admitted bool
+	// Decision is that of the guard's first policy; HasDecision is false when the request is not limited or no decision was made.
+	Decision    Decision
+	HasDecision bool
+
+	guard *Guard
+	// The check may be read on several goroutines, and is freed by Close.
+	mutex sync.Mutex
+	check *C.polylimit_guard_check
+	text  string
+}
+
+// guardCall is memory for one call; it is reused.
+type guardCall struct {
+	plain C.polylimit_go_guard_call
+	told  message
+}
+
+var guardCalls = sync.Pool{New: func() any { return new(guardCall) }}
+
+// Check decides on a request. Earlier is nil, or a check of another guard on the same request: the guards of a request charge a
+// policy and key once, and report together. OnOutage may be nil; it is called when a decision was made without the store.
+//
+// An error means that no decision could be made and that the store is not the cause; it is the context's error when that was
+// cancelled. The deadline of a context counts as an outage. Close ends the check.
+func (g *Guard) Check(ctx context.Context, earlier *GuardCheck, facts *RequestFacts, onOutage func(Outage) OutageAction) (*GuardCheck, error) {
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	if err := g.limiter.enter(); err != nil {
+		return nil, err
+	}
+	defer g.limiter.leave()
+	own := guardCalls.Get().(*guardCall)
+	defer guardCalls.Put(own)
+	check := &GuardCheck{guard: g}
+	err := g.decide(ctx, check, own, earlier, facts, onOutage)
+	if err != nil {
+		check.Close()
+		return nil, err
+	}
+	return check, nil
+}
+
+func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, earlier *GuardCheck, facts *RequestFacts,
+	onOutage func(Outage) OutageAction) error {
+	status, err := g.start(check, own, earlier, facts)
+	if err != nil {
+		return err
+	}
+	for stage := own.plain.stage; status == C.POLYLIMIT_PENDING; stage = own.plain.stage {
+		action := OutageAction(C.POLYLIMIT_OUTAGE_LEAVE)
+		switch stage {
+		case C.POLYLIMIT_GO_ASKED:
+			err := g.limiter.advance(ctx, check.check)
+			if errors.Is(err, context.Canceled) {
+				return err
+			}
+			if err != nil {
+				C.polylimit_guard_check_give_up(check.check)
+			}
+		case C.POLYLIMIT_GO_OUTAGE:
+			if onOutage != nil {
+				action = onOutage(check.outage(own))
+			}
+		case C.POLYLIMIT_GO_REFUNDED:
+			_ = g.limiter.advance(context.WithoutCancel(ctx), check.check)
+		}
+		status = C.polylimit_go_guard_conclude(&own.plain, C.uint32_t(action), &own.told[0], C.size_t(len(own.told)))
+	}
+	if err := own.told.err(status); err != nil {
+		return err
+	}
+	check.Admitted = own.plain.admitted != 0
+	if check.HasDecision = own.plain.outcomes != 0; check.HasDecision {
+		check.Decision = decisionFrom(&own.plain.decision)
+	}
+	check.text, err = check.fieldText(own)
+	return err
+}
+
+// start starts the check, and concludes it if the store decides at once. POLYLIMIT_PENDING: the stage says what is next.
+func (g *Guard) start(check *GuardCheck, own *guardCall, earlier *GuardCheck, facts *RequestFacts) (C.polylimit_status, error) {
+	defer runtime.KeepAlive(g)
+	if hasNUL(facts.Route) {
+		return 0, invalid("route contains a NUL")
+	}
+	var address string
+	rules, peer, line, lines := g.addresses.rules, facts.Peer, "", len(facts.ForwardingLines)
+	switch {
+	case !g.needsAddress(facts):
+		rules = nil
+	case lines > 1 || hasNUL(peer) || len(peer) >= C.POLYLIMIT_GO_SHORT:
+		var err error
+		if address, err = g.addresses.Key(peer, facts.ForwardingLines); err != nil {
+			return 0, err
+		}
+		rules, peer, lines = nil, address, 0
+	case lines == 1:
+		line = facts.ForwardingLines[0]
+	}
+	if rules == nil && address == "" {
+		peer = ""
+	}
+	values, valueSizes := packed(facts.KeyValues)
+	policies, policySizes := packed(facts.Policies)
+	if facts.Policies != nil && hasNUL(facts.Policies...) {
+		return 0, invalid("a policy contains a NUL")
+	}
+	var known *C.polylimit_guard_check
+	if earlier != nil {
+		earlier.mutex.Lock()
+		defer earlier.mutex.Unlock()
+		known = earlier.check
+	}
+	hasCost, hasPolicies := C.uint32_t(0), C.uint32_t(0)
+	if facts.HasCost {
+		hasCost = 1
+	}
+	if facts.Policies != nil {
+		hasPolicies = 1
+	}
+	status := C.polylimit_go_guard_start(&own.plain, g.guard, known, rules, textStart(peer), C.size_t(len(peer)),
+		textStart(line), C.size_t(len(line)), C.size_t(lines), textStart(facts.Key), C.size_t(len(facts.Key)),
+		textStart(values), unsafe.SliceData(valueSizes), C.size_t(len(valueSizes)), hasCost, C.uint64_t(facts.Cost),
+		textStart(facts.Route), C.size_t(len(facts.Route)), hasPolicies, textStart(policies),
+		unsafe.SliceData(policySizes), C.size_t(len(policySizes)), &own.told[0], C.size_t(len(own.told)))
+	check.check = own.plain.check
+	return status, nil
+}
+
+// packed joins texts into one, with the length of each.
+func packed(texts []string) (string, []C.size_t) {
+	if len(texts) == 0 {
+		return "", nil
+	}
+	sizes := make([]C.size_t, len(texts))
+	for at, text := range texts {
+		sizes[at] = C.size_t(len(text))
+	}
+	return strings.Join(texts, ""), sizes
+}
+
+// advance has the store do what a check needs next, and waits for it.
+func (l *Limiter) advance(ctx context.Context, check *C.polylimit_guard_check) error {
+	var told message
+	if l.uses.Load() == 1 {
+		return l.advanceBlocking(ctx, check)
+	}
+	for {
+		tag := l.completions.tags.Add(1)
+		status := C.polylimit_guard_check_submit(check, l.completions.c, C.uint64_t(tag), &told[0], C.size_t(len(told)))
+		if status != C.POLYLIMIT_PENDING {
+			return told.err(status)
+		}
+		var result C.polylimit_result
+		if err := l.completions.await(ctx, tag, &result); err != nil {
+			return err
+		}
+	}
+}
+
+// advanceBlocking waits on the calling thread, as blockingCall does.
+func (l *Limiter) advanceBlocking(ctx context.Context, check *C.polylimit_guard_check) error {
+	var told message
+	if ctx.Done() == nil {
+		return told.err(C.polylimit_guard_check_run(check, nil, &told[0], C.size_t(len(told))))
+	}
+	var stopped atomic.Uint32
+	ended := context.AfterFunc(ctx, func() { stopped.Store(1) })
+	defer ended()
+	status := C.polylimit_guard_check_run(check, (*C.uint32_t)(unsafe.Pointer(&stopped)), &told[0], C.size_t(len(told)))
+	if status == C.POLYLIMIT_PENDING {
+		return ctx.Err()
+	}
+	return told.err(status)
+}
+
+// outage is what the program hears.
+func (c *GuardCheck) outage(own *guardCall) Outage {
+	if own.plain.cause != C.POLYLIMIT_OK {
+		return Outage{Err: own.told.err(own.plain.cause)}
+	}
+	return Outage{Outcomes: c.Outcomes(false)}
+}
+
+// Outcomes are the decisions of the guard's policies or, ofRequest, of all guards of the request so far, with what is left after
+// refunds. A check that was closed has none.
+func (c *GuardCheck) Outcomes(ofRequest bool) []Outcome {
+	if c == nil {
+		return nil
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var scope C.uint32_t
+	if ofRequest {
+		scope = 1
+	}
+	count := int(C.polylimit_guard_check_outcomes(c.check, scope))
+	outcomes := make([]Outcome, 0, count)
+	for at := range count {
+		own := scratches.Get().(*scratch)
+		own.decision.size = C.uint32_t(unsafe.Sizeof(own.decision))
+		status := C.polylimit_guard_check_outcome(c.check, scope, C.size_t(at), &own.decision, own.start(),
+			C.size_t(len(own.buffer)), &own.length, &own.told[0], C.size_t(len(own.told)))
+		if policy, isDone, err := own.text(status); isDone && err == nil {
+			outcomes = append(outcomes, Outcome{policy, decisionFrom(&own.decision)})
+		}
+		scratches.Put(own)
+	}
+	return outcomes
+}
+
+// Fields are the fields of the response, for all guards of the request so far: they replace those of earlier guards.
+func (c *GuardCheck) Fields(yield func(HeaderField) bool) {
+	rest := c.text
+	for {
+		line, others, isLine := strings.Cut(rest, "\r\n")
+		name, value, isField := strings.Cut(line, ": ")
+		if !isLine || !isField || !yield(HeaderField{name, value}) {
+			return
+		}
+		rest = others
+	}
+}
+
+// fieldText is the text of the fields after a call.
+func (c *GuardCheck) fieldText(own *guardCall) (string, error) {
+	if int(own.plain.length) < len(own.plain.fields) {
+		text := unsafe.Slice((*byte)(unsafe.Pointer(&own.plain.fields[0])), int(own.plain.length))
+		return string(text), nil
+	}
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_guard_check_fields(c.check, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}
+
+// Problem is the default response to a request that does not proceed, for a client that has sent these lines of Accept.
+func (c *GuardCheck) Problem(accept []string) (*Problem, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var cAccept *C.char
+	if len(accept) > 0 {
+		cAccept = foreignText(strings.Join(accept, ","))
+		defer free(cAccept)
+	}
+	var status C.uint32_t
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_guard_check_response(c.check, cAccept, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	problem := &Problem{Status: int(status)}
+	head, body, _ := strings.Cut(text, "\r\n\r\n")
+	problem.Body = body
+	for line := range strings.SplitSeq(head, "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		problem.Fields = append(problem.Fields, HeaderField{name, value})
+		if name == "content-type" {
+			problem.ContentType = value
+		}
+	}
+	return problem, nil
+}
+
+// Finish is called when the status of the response is known. If the response does not count, the units that only this guard relies on
+// are refunded, also after the context was cancelled, and Fields tell what is left then. Until Close, a response that counts is one
+// that other guards of the request may rely on.
+func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check == nil {
+		return
+	}
+	if counts {
+		return
+	}
+	own := guardCalls.Get().(*guardCall)
+	defer guardCalls.Put(own)
+	own.plain.check = c.check
+	for C.polylimit_go_guard_finish(&own.plain, 0) == C.POLYLIMIT_PENDING {
+		if c.guard.limiter.enter() != nil {
+			break
+		}
+		err := c.guard.limiter.advance(context.WithoutCancel(ctx), c.check)
+		c.guard.limiter.leave()
+		if err != nil {
+			break
+		}
+	}
+	if text, err := c.fieldText(own); err == nil {
+		c.text = text
+	}
+}
+
+// Close ends a check; the response counts, unless Finish said otherwise. Closing again has no effect.
+func (c *GuardCheck) Close() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check != nil {
+		C.polylimit_go_guard_close(c.check)
+		c.check = nil
+	}
+}
