@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict};
@@ -10,7 +11,7 @@ use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, V
 use crate::client_address::ClientAddressRules;
 use crate::decision::Decision;
 use crate::error::{PolylimitError, Result, guarded};
-use crate::headers::{HeaderField, Outcome, Problem};
+use crate::headers::{Outcome, Problem, by_name};
 use crate::number::unsigned;
 use crate::request::Policy;
 
@@ -100,16 +101,14 @@ impl fmt::Debug for GuardFacts {
 /// What happens with a request: without a `problem` it proceeds.
 #[derive(Clone, Debug, uniffi::Record)]
 pub struct GuardAnswer {
-    /// The fields of the response, for all guards of the request so far.
-    pub fields: Vec<HeaderField>,
-    /// The policies that were applied to the request so far, each with its newest decision.
-    pub outcomes: Vec<Outcome>,
+    /// The fields of the response, for all guards of the request so far: values by names in lower case.
+    pub fields: HashMap<String, String>,
     /// The response to a request that does not proceed.
     pub problem: Option<Problem>,
     /// The outage that the program has to hear of before there is an answer.
     pub outage: Option<GuardOutage>,
-    /// What inner guards and the end of the request refer to; nothing where the request does not proceed.
-    pub check: Option<Arc<GuardCheck>>,
+    /// What inner guards and the end of the request refer to, with the decisions.
+    pub check: Arc<GuardCheck>,
 }
 
 /// An outage of the store: the outage policy decided, or nothing could because of an error.
@@ -133,6 +132,8 @@ pub struct Guard {
 #[derive(Debug, uniffi::Object)]
 pub struct GuardCheck {
     check: Mutex<guard::GuardCheck>,
+    /// Whether the program still has to hear of an outage.
+    is_pending: AtomicBool,
     accept: Option<String>,
 }
 
@@ -222,24 +223,18 @@ impl Guard {
             let mut check = self.core.start(&limits, &known)?;
             check.ask_blocking();
             let outage = if self.hears_outages { check.outage() } else { None };
-            let heard = outage.map(|outage| {
+            let outage = outage.map(|outage| {
                 let error = outage.error.cloned().map(PolylimitError::from);
-                let outage = GuardOutage {
+                GuardOutage {
                     error_code: error.as_ref().map(|error| error.kind().code().to_owned()),
                     error_message: error.map(|error| error.to_string()),
-                };
-                (outage, check.outcomes())
+                }
             });
-            let check = GuardCheck { check: Mutex::new(check), accept: facts.accept };
-            match heard {
-                None => check.concluded(),
-                Some((outage, decided)) => Ok(GuardAnswer {
-                    fields: Vec::new(),
-                    outcomes: outcomes(decided),
-                    problem: None,
-                    outage: Some(outage),
-                    check: Some(Arc::new(check)),
-                }),
+            let is_pending = AtomicBool::new(outage.is_some());
+            let check = Arc::new(GuardCheck { check: Mutex::new(check), is_pending, accept: facts.accept });
+            match outage {
+                None => check.conclude(),
+                Some(_) => Ok(GuardAnswer { fields: HashMap::new(), problem: None, outage, check }),
             }
         })
     }
@@ -249,34 +244,40 @@ impl Guard {
 impl GuardCheck {
     /// Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
     #[uniffi::method(default(admit = None))]
-    pub fn overrule(&self, admit: Option<bool>) -> Result<GuardAnswer> {
+    pub fn overrule(self: Arc<Self>, admit: Option<bool>) -> Result<GuardAnswer> {
         guarded(|| {
             if let Some(admit) = admit {
                 self.check.lock().overrule(admit);
             }
+            self.is_pending.store(false, Ordering::Relaxed);
             self.conclude()
         })
     }
 
+    /// The policies that were applied to the request so far, each with its newest decision; during an outage that the program
+    /// has not concluded, those of this guard.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        let check = self.check.lock();
+        let is_pending = self.is_pending.load(Ordering::Relaxed);
+        let outcomes = if is_pending { check.outcomes() } else { check.limits().outcomes() };
+        let one =
+            |(policy, decision)| Outcome { policy: Policy::of(&policy), decision: Decision::from(&decision) };
+        outcomes.into_iter().map(one).collect()
+    }
+
     /// Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
-    pub fn finish(&self, counts: bool) -> Result<Vec<HeaderField>> {
+    pub fn finish(&self, counts: bool) -> Result<HashMap<String, String>> {
         guarded(|| {
             let mut check = self.check.lock();
             check.finish(counts);
             check.refund_blocking();
-            Ok(fields(check.fields()))
+            Ok(by_name(check.fields()))
         })
     }
 }
 
 impl GuardCheck {
-    fn concluded(self) -> Result<GuardAnswer> {
-        let answer = self.conclude()?;
-        let check = answer.problem.is_none().then(|| Arc::new(self));
-        Ok(GuardAnswer { check, ..answer })
-    }
-
-    fn conclude(&self) -> Result<GuardAnswer> {
+    fn conclude(self: Arc<Self>) -> Result<GuardAnswer> {
         let mut check = self.check.lock();
         let verdict = check.conclude();
         check.refund_blocking();
@@ -285,17 +286,8 @@ impl GuardCheck {
             Verdict::Deny(problem) => Some(Problem::of(&problem, self.accept.as_deref())),
             Verdict::Fail(error) => return Err(error.into()),
         };
-        let outcomes = outcomes(check.limits().outcomes());
-        Ok(GuardAnswer { fields: fields(check.fields()), outcomes, problem, outage: None, check: None })
+        let fields = by_name(check.fields());
+        drop(check);
+        Ok(GuardAnswer { fields, problem, outage: None, check: self })
     }
-}
-
-fn outcomes(each: Vec<(polylimit::Policy, polylimit::Decision)>) -> Vec<Outcome> {
-    let one =
-        |(policy, decision)| Outcome { policy: Policy::of(&policy), decision: Decision::from(&decision) };
-    each.into_iter().map(one).collect()
-}
-
-fn fields(each: Vec<polylimit::headers::HeaderField>) -> Vec<HeaderField> {
-    each.into_iter().map(HeaderField::from).collect()
 }

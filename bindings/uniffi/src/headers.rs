@@ -1,5 +1,7 @@
 //! Parts of an HTTP response that describe its limits.
 
+use std::collections::HashMap;
+
 use polylimit::headers;
 
 use crate::decision::Decision;
@@ -14,21 +16,6 @@ pub struct Outcome {
     pub decision: Decision,
 }
 
-/// One field of a response.
-#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
-pub struct HeaderField {
-    /// Its name in lower case.
-    pub name: String,
-    /// Its value, printable ASCII.
-    pub value: String,
-}
-
-impl From<headers::HeaderField> for HeaderField {
-    fn from(field: headers::HeaderField) -> Self {
-        Self { name: field.name.to_string(), value: field.value }
-    }
-}
-
 /// The response to a request that does not proceed, besides the fields of its limits.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Problem {
@@ -40,7 +27,7 @@ pub struct Problem {
     /// The quotas that were exceeded, by their names in `ratelimit-policy`.
     pub violated: Vec<String>,
     /// The fields `content-type` and `vary`.
-    pub fields: Vec<HeaderField>,
+    pub fields: HashMap<String, String>,
     /// The body: a problem document (RFC 9457), or text for clients that prefer it.
     pub body: String,
 }
@@ -52,8 +39,13 @@ impl Problem {
             status: response.status.into(),
             detail: problem.detail().to_owned(),
             violated: problem.violated().to_vec(),
-            fields: response.fields.into_iter().map(Into::into).collect(),
+            fields: by_name(response.fields),
             body: response.body,
         }
     }
+}
+
+/// The values of fields by their names.
+pub(crate) fn by_name(fields: Vec<headers::HeaderField>) -> HashMap<String, String> {
+    fields.into_iter().map(|field| (field.name.into_owned(), field.value)).collect()
 }

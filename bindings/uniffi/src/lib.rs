@@ -29,7 +29,7 @@ pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
 pub use error::{ErrorRow, PolylimitError, error_table};
 pub use event::{DegradedEvent, take_events, wait_for_events};
 pub use guard::{Guard, GuardAnswer, GuardCheck, GuardFacts, GuardOptions, GuardOutage};
-pub use headers::{HeaderField, Outcome, Problem};
+pub use headers::{Outcome, Problem};
 pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
 pub use pending_call::PendingCall;

@@ -1263,7 +1263,13 @@ public protocol GuardCheckProtocol: AnyObject, Sendable {
     /**
      * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
      */
-    func finish(counts: Bool) throws  -> [HeaderField]
+    func finish(counts: Bool) throws  -> [String: String]
+
+    /**
+     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
+     * has not concluded, those of this guard.
+     */
+    func outcomes()  -> [Outcome]
 
     /**
      * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
@@ -1330,12 +1336,25 @@ open class GuardCheck: GuardCheckProtocol, @unchecked Sendable {
     /**
      * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
      */
-open func finish(counts: Bool)throws  -> [HeaderField]  {
-    return try  FfiConverterSequenceTypeHeaderField.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+open func finish(counts: Bool)throws  -> [String: String]  {
+    return try  FfiConverterDictionaryStringString.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_guardcheck_finish(
             self.uniffiCloneHandle(),
         FfiConverterBool.lower(counts),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
+     * has not concluded, those of this guard.
+     */
+open func outcomes() -> [Outcome]  {
+    return try!  FfiConverterSequenceTypeOutcome.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes(
+            self.uniffiCloneHandle(),uniffiCallStatus
     )
 })
 }
@@ -2597,13 +2616,9 @@ public func FfiConverterTypeFinding_lower(_ value: Finding) -> RustBuffer {
  */
 public struct GuardAnswer {
     /**
-     * The fields of the response, for all guards of the request so far.
+     * The fields of the response, for all guards of the request so far: values by names in lower case.
      */
-    public var fields: [HeaderField]
-    /**
-     * The policies that were applied to the request so far, each with its newest decision.
-     */
-    public var outcomes: [Outcome]
+    public var fields: [String: String]
     /**
      * The response to a request that does not proceed.
      */
@@ -2613,19 +2628,16 @@ public struct GuardAnswer {
      */
     public var outage: GuardOutage?
     /**
-     * What inner guards and the end of the request refer to; nothing where the request does not proceed.
+     * What inner guards and the end of the request refer to, with the decisions.
      */
-    public var check: GuardCheck?
+    public var check: GuardCheck
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
     public init(
         /**
-         * The fields of the response, for all guards of the request so far.
-         */fields: [HeaderField],
-        /**
-         * The policies that were applied to the request so far, each with its newest decision.
-         */outcomes: [Outcome],
+         * The fields of the response, for all guards of the request so far: values by names in lower case.
+         */fields: [String: String],
         /**
          * The response to a request that does not proceed.
          */problem: Problem?,
@@ -2633,10 +2645,9 @@ public struct GuardAnswer {
          * The outage that the program has to hear of before there is an answer.
          */outage: GuardOutage?,
         /**
-         * What inner guards and the end of the request refer to; nothing where the request does not proceed.
-         */check: GuardCheck?) {
+         * What inner guards and the end of the request refer to, with the decisions.
+         */check: GuardCheck) {
         self.fields = fields
-        self.outcomes = outcomes
         self.problem = problem
         self.outage = outage
         self.check = check
@@ -2658,20 +2669,18 @@ public struct FfiConverterTypeGuardAnswer: FfiConverterRustBuffer {
     public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> GuardAnswer {
         return
             try GuardAnswer(
-                fields: FfiConverterSequenceTypeHeaderField.read(from: &buf),
-                outcomes: FfiConverterSequenceTypeOutcome.read(from: &buf),
+                fields: FfiConverterDictionaryStringString.read(from: &buf),
                 problem: FfiConverterOptionTypeProblem.read(from: &buf),
                 outage: FfiConverterOptionTypeGuardOutage.read(from: &buf),
-                check: FfiConverterOptionTypeGuardCheck.read(from: &buf)
+                check: FfiConverterTypeGuardCheck.read(from: &buf)
         )
     }
 
     public static func write(_ value: GuardAnswer, into buf: inout [UInt8]) {
-        FfiConverterSequenceTypeHeaderField.write(value.fields, into: &buf)
-        FfiConverterSequenceTypeOutcome.write(value.outcomes, into: &buf)
+        FfiConverterDictionaryStringString.write(value.fields, into: &buf)
         FfiConverterOptionTypeProblem.write(value.problem, into: &buf)
         FfiConverterOptionTypeGuardOutage.write(value.outage, into: &buf)
-        FfiConverterOptionTypeGuardCheck.write(value.check, into: &buf)
+        FfiConverterTypeGuardCheck.write(value.check, into: &buf)
     }
 }
 
@@ -3090,75 +3099,6 @@ public func FfiConverterTypeGuardOutage_lower(_ value: GuardOutage) -> RustBuffe
 
 
 /**
- * One field of a response.
- */
-public struct HeaderField: Equatable, Hashable {
-    /**
-     * Its name in lower case.
-     */
-    public var name: String
-    /**
-     * Its value, printable ASCII.
-     */
-    public var value: String
-
-    // Default memberwise initializers are never public by default, so we
-    // declare one manually.
-    public init(
-        /**
-         * Its name in lower case.
-         */name: String,
-        /**
-         * Its value, printable ASCII.
-         */value: String) {
-        self.name = name
-        self.value = value
-    }
-
-    
-
-    
-}
-
-#if compiler(>=6)
-extension HeaderField: Sendable {}
-#endif
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public struct FfiConverterTypeHeaderField: FfiConverterRustBuffer {
-    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> HeaderField {
-        return
-            try HeaderField(
-                name: FfiConverterString.read(from: &buf),
-                value: FfiConverterString.read(from: &buf)
-        )
-    }
-
-    public static func write(_ value: HeaderField, into buf: inout [UInt8]) {
-        FfiConverterString.write(value.name, into: &buf)
-        FfiConverterString.write(value.value, into: &buf)
-    }
-}
-
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public func FfiConverterTypeHeaderField_lift(_ buf: RustBuffer) throws -> HeaderField {
-    return try FfiConverterTypeHeaderField.lift(buf)
-}
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public func FfiConverterTypeHeaderField_lower(_ value: HeaderField) -> RustBuffer {
-    return FfiConverterTypeHeaderField.lower(value)
-}
-
-
-/**
  * A policy, and what it decided about a request. Where several are applied to one request they have different names.
  */
 public struct Outcome: Equatable, Hashable {
@@ -3338,7 +3278,7 @@ public struct Problem: Equatable, Hashable {
     /**
      * The fields `content-type` and `vary`.
      */
-    public var fields: [HeaderField]
+    public var fields: [String: String]
     /**
      * The body: a problem document (RFC 9457), or text for clients that prefer it.
      */
@@ -3359,7 +3299,7 @@ public struct Problem: Equatable, Hashable {
          */violated: [String],
         /**
          * The fields `content-type` and `vary`.
-         */fields: [HeaderField],
+         */fields: [String: String],
         /**
          * The body: a problem document (RFC 9457), or text for clients that prefer it.
          */body: String) {
@@ -3389,7 +3329,7 @@ public struct FfiConverterTypeProblem: FfiConverterRustBuffer {
                 status: FfiConverterInt32.read(from: &buf),
                 detail: FfiConverterString.read(from: &buf),
                 violated: FfiConverterSequenceString.read(from: &buf),
-                fields: FfiConverterSequenceTypeHeaderField.read(from: &buf),
+                fields: FfiConverterDictionaryStringString.read(from: &buf),
                 body: FfiConverterString.read(from: &buf)
         )
     }
@@ -3398,7 +3338,7 @@ public struct FfiConverterTypeProblem: FfiConverterRustBuffer {
         FfiConverterInt32.write(value.status, into: &buf)
         FfiConverterString.write(value.detail, into: &buf)
         FfiConverterSequenceString.write(value.violated, into: &buf)
-        FfiConverterSequenceTypeHeaderField.write(value.fields, into: &buf)
+        FfiConverterDictionaryStringString.write(value.fields, into: &buf)
         FfiConverterString.write(value.body, into: &buf)
     }
 }
@@ -4694,31 +4634,6 @@ fileprivate struct FfiConverterSequenceTypeFinding: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
-fileprivate struct FfiConverterSequenceTypeHeaderField: FfiConverterRustBuffer {
-    typealias SwiftType = [HeaderField]
-
-    public static func write(_ value: [HeaderField], into buf: inout [UInt8]) {
-        let len = Int32(value.count)
-        writeInt(&buf, len)
-        for item in value {
-            FfiConverterTypeHeaderField.write(item, into: &buf)
-        }
-    }
-
-    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [HeaderField] {
-        let len: Int32 = try readInt(&buf)
-        var seq = [HeaderField]()
-        seq.reserveCapacity(Int(len))
-        for _ in 0 ..< len {
-            seq.append(try FfiConverterTypeHeaderField.read(from: &buf))
-        }
-        return seq
-    }
-}
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
 fileprivate struct FfiConverterSequenceTypeOutcome: FfiConverterRustBuffer {
     typealias SwiftType = [Outcome]
 
@@ -5107,7 +5022,10 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guard_key_parts() != 23092) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 45295) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 29820) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes() != 47941) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() != 23276) {

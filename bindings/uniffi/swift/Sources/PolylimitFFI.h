@@ -303,6 +303,11 @@ void uniffi_polylimit_uniffi_fn_free_guardcheck(uint64_t handle, RustCallStatus 
 RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_finish(uint64_t ptr, int8_t counts, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OUTCOMES
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OUTCOMES
+RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes(uint64_t ptr, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OVERRULE
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OVERRULE
 RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(uint64_t ptr, RustBuffer admit, RustCallStatus *_Nonnull out_status
@@ -894,6 +899,12 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_guard_key_parts(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_FINISH
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_FINISH
 uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_finish(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_OUTCOMES
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_OUTCOMES
+uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes(void
 
 );
 #endif

@@ -19,7 +19,7 @@ module Polylimit
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
     ClientAddressRules Decision DegradedEvent ErrorRow Finding Guard GuardAnswer GuardCheck GuardFacts GuardOptions GuardOutage
-    HeaderField ManualClock Outcome PendingCall Policy Problem QuotaNumbers QuotaUsage Request Settings StoreOption Usage
+    ManualClock Outcome PendingCall Policy Problem QuotaNumbers QuotaUsage Request Settings StoreOption Usage
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
   private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :PendingCall, :Guard, :GuardAnswer, :GuardCheck,
                    :GuardFacts, :GuardOptions, :GuardOutage

@@ -287,11 +287,10 @@ end
   # The Record type GuardAnswer.
 
   def self.check_lower_TypeGuardAnswer(v)
-    RustBuffer.check_lower_SequenceTypeHeaderField(v.fields)
-    RustBuffer.check_lower_SequenceTypeOutcome(v.outcomes)
+    RustBuffer.check_lower_MapStringString(v.fields)
     RustBuffer.check_lower_OptionalTypeProblem(v.problem)
     RustBuffer.check_lower_OptionalTypeGuardOutage(v.outage)
-    RustBuffer.check_lower_OptionalTypeGuardCheck(v.check)
+    (GuardCheck.uniffi_check_lower v.check)
   end
 
   def self.alloc_from_TypeGuardAnswer(v)
@@ -385,26 +384,6 @@ end
     end
   end
 
-  # The Record type HeaderField.
-
-  def self.check_lower_TypeHeaderField(v)
-
-    
-  end
-
-  def self.alloc_from_TypeHeaderField(v)
-    RustBuffer.allocWithBuilder do |builder|
-      builder.write_TypeHeaderField(v)
-      return builder.finalize
-    end
-  end
-
-  def consume_into_TypeHeaderField
-    consumeWithStream do |stream|
-      return stream.read_TypeHeaderField
-    end
-  end
-
   # The Record type Outcome.
 
   def self.check_lower_TypeOutcome(v)
@@ -453,7 +432,7 @@ end
 
     
     RustBuffer.check_lower_Sequencestring(v.violated)
-    RustBuffer.check_lower_SequenceTypeHeaderField(v.fields)
+    RustBuffer.check_lower_MapStringString(v.fields)
 
   end
 
@@ -1065,27 +1044,6 @@ end
     end
   end
 
-  # The Sequence<T> type for TypeHeaderField.
-
-  def self.check_lower_SequenceTypeHeaderField(v)
-    v.each do |item|
-      RustBuffer.check_lower_TypeHeaderField(item)
-    end
-  end
-
-  def self.alloc_from_SequenceTypeHeaderField(v)
-    RustBuffer.allocWithBuilder do |builder|
-      builder.write_SequenceTypeHeaderField(v)
-      return builder.finalize()
-    end
-  end
-
-  def consume_into_SequenceTypeHeaderField
-    consumeWithStream do |stream|
-      return stream.read_SequenceTypeHeaderField
-    end
-  end
-
   # The Sequence<T> type for TypeOutcome.
 
   def self.check_lower_SequenceTypeOutcome(v)
@@ -1439,11 +1397,10 @@ class RustBufferStream
 
   def read_TypeGuardAnswer
     GuardAnswer.new(
-      fields: read_SequenceTypeHeaderField,
-      outcomes: read_SequenceTypeOutcome,
+      fields: read_MapStringString,
       problem: read_OptionalTypeProblem,
       outage: read_OptionalTypeGuardOutage,
-      check: read_OptionalTypeGuardCheck
+      check: read_TypeGuardCheck
     )
   end
 
@@ -1492,15 +1449,6 @@ class RustBufferStream
     )
   end
 
-  # The Record type HeaderField.
-
-  def read_TypeHeaderField
-    HeaderField.new(
-      name: read_string,
-      value: read_string
-    )
-  end
-
   # The Record type Outcome.
 
   def read_TypeOutcome
@@ -1528,7 +1476,7 @@ class RustBufferStream
       status: read_i32,
       detail: read_string,
       violated: read_Sequencestring,
-      fields: read_SequenceTypeHeaderField,
+      fields: read_MapStringString,
       body: read_string
     )
   end
@@ -1965,22 +1913,6 @@ class RustBufferStream
     items
   end
 
-  # The Sequence<T> type for TypeHeaderField.
-
-  def read_SequenceTypeHeaderField
-    count = unpack_from 4, 'l>'
-
-    raise InternalError, 'Unexpected negative sequence length' if count.negative?
-
-    items = []
-
-    count.times do
-      items.append read_TypeHeaderField
-    end
-
-    items
-  end
-
   # The Sequence<T> type for TypeOutcome.
 
   def read_SequenceTypeOutcome
@@ -2281,11 +2213,10 @@ class RustBufferBuilder
   # The Record type GuardAnswer.
 
   def write_TypeGuardAnswer(v)
-    self.write_SequenceTypeHeaderField(v.fields)
-    self.write_SequenceTypeOutcome(v.outcomes)
+    self.write_MapStringString(v.fields)
     self.write_OptionalTypeProblem(v.problem)
     self.write_OptionalTypeGuardOutage(v.outage)
-    self.write_OptionalTypeGuardCheck(v.check)
+    self.write_TypeGuardCheck(v.check)
   end
 
   # The Record type GuardFacts.
@@ -2327,13 +2258,6 @@ class RustBufferBuilder
     self.write_Optionalstring(v.error_message)
   end
 
-  # The Record type HeaderField.
-
-  def write_TypeHeaderField(v)
-    self.write_string(v.name)
-    self.write_string(v.value)
-  end
-
   # The Record type Outcome.
 
   def write_TypeOutcome(v)
@@ -2356,7 +2280,7 @@ class RustBufferBuilder
     self.write_i32(v.status)
     self.write_string(v.detail)
     self.write_Sequencestring(v.violated)
-    self.write_SequenceTypeHeaderField(v.fields)
+    self.write_MapStringString(v.fields)
     self.write_string(v.body)
   end
 
@@ -2668,16 +2592,6 @@ class RustBufferBuilder
 
     items.each do |item|
       self.write_TypeFinding(item)
-    end
-  end
-
-  # The Sequence<T> type for TypeHeaderField.
-
-  def write_SequenceTypeHeaderField(items)
-    pack_into(4, 'l>', items.size)
-
-    items.each do |item|
-      self.write_TypeHeaderField(item)
     end
   end
 
@@ -3102,6 +3016,10 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_finish,
     [:uint64, :int8, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes,
+    [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_overrule,
@@ -3544,6 +3462,10 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule,
     [],
     :uint16
@@ -3932,11 +3854,10 @@ end
 
   # Record type GuardAnswer
 class GuardAnswer
-  attr_reader :fields, :outcomes, :problem, :outage, :check
+  attr_reader :fields, :problem, :outage, :check
 
-  def initialize(fields:, outcomes:, problem:, outage:, check:)
+  def initialize(fields:, problem:, outage:, check:)
     @fields = fields
-    @outcomes = outcomes
     @problem = problem
     @outage = outage
     @check = check
@@ -3944,9 +3865,6 @@ class GuardAnswer
 
   def ==(other)
     if @fields != other.fields
-      return false
-    end
-    if @outcomes != other.outcomes
       return false
     end
     if @problem != other.problem
@@ -4102,28 +4020,6 @@ class GuardOutage
       return false
     end
     if @error_message != other.error_message
-      return false
-    end
-
-    true
-  end
-
-end
-
-  # Record type HeaderField
-class HeaderField
-  attr_reader :name, :value
-
-  def initialize(name:, value:)
-    @name = name
-    @value = value
-  end
-
-  def ==(other)
-    if @name != other.name
-      return false
-    end
-    if @value != other.value
       return false
     end
 
@@ -4630,7 +4526,11 @@ end
         counts = counts ? true : false
 
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_finish,uniffi_clone_handle(),(counts ? 1 : 0))
-    return result.consume_into_SequenceTypeHeaderField
+    return result.consume_into_MapStringString
+  end
+  def outcomes()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes,uniffi_clone_handle(),)
+    return result.consume_into_SequenceTypeOutcome
   end
   def overrule(admit = nil)
         admit = (admit.nil? ? nil : admit ? true : false)

@@ -6,8 +6,17 @@ require_relative 'rack_env'
 require_relative 'rack_options'
 
 module Polylimit
-  # The decisions about a request so far, with their policies, in order.
-  RateLimit = Struct.new(:outcomes) do
+  # The decisions about a request so far.
+  class RateLimit
+    def initialize(check)
+      @check = check
+    end
+
+    # Each policy with its newest decision, in order, as they are when this is first called.
+    def outcomes
+      @outcomes ||= @check.outcomes
+    end
+
     # The first denial, or else the decision that has the least left; nil when there is none.
     def decision
       decisions = outcomes.map(&:decision)
@@ -86,12 +95,12 @@ module Polylimit
       return @app.call(env) if policies&.empty?
 
       outer = env[CHECK]
-      answer, check = decide(env, facts(env, policies, outer))
-      limits = env[RATE_LIMIT] = RateLimit.new(answer.outcomes)
-      fields = written(env, answer.fields)
-      return deny(env, Denial.new(limits, answer.problem, fields)) if answer.problem
+      answer = decide(env, facts(env, policies, outer))
+      limits = env[RATE_LIMIT] = RateLimit.new(answer.check)
+      env[FIELDS] = answer.fields
+      return deny(env, Denial.new(limits, answer.problem, answer.fields)) if answer.problem
 
-      proceed(env, check, outer)
+      proceed(env, answer.check, outer)
     end
 
     private
@@ -109,15 +118,14 @@ module Polylimit
       )
     end
 
-    # The answer of the guard, and its check.
     def decide(env, facts)
       answer = native { @guard.decide(facts) }
-      check = answer.check
-      return [answer, check] unless answer.outage
+      return answer unless answer.outage
 
       error = answer.outage.error_code && Error.of(answer.outage.error_code, answer.outage.error_message)
-      said = @on_outage.call(env, Outage.new(error ? nil : RateLimit.new(answer.outcomes), error))
-      [native { check.overrule(OVERRULES[said]) }, check]
+      limits = RateLimit.new(answer.check).tap(&:outcomes) unless error
+      said = @on_outage.call(env, Outage.new(limits, error))
+      native { answer.check.overrule(OVERRULES[said]) }
     end
 
     # The response of the application, with the fields of all middlewares.
@@ -154,22 +162,13 @@ module Polylimit
       return [status, denial.fields.merge(headers), body] if status
 
       problem = denial.problem
-      headers = by_name(problem.fields)
-      [problem.status, denial.fields.merge(headers), env['REQUEST_METHOD'] == 'HEAD' ? [] : [problem.body]]
-    end
-
-    def by_name(fields)
-      fields.to_h { |field| [field.name, field.value] }
-    end
-
-    def written(env, fields)
-      env[FIELDS] = by_name(fields)
+      [problem.status, denial.fields.merge(problem.fields), env['REQUEST_METHOD'] == 'HEAD' ? [] : [problem.body]]
     end
 
     # The headers with these fields in place of those before, unless the application has written others.
-    def rewritten(env, headers, fields)
+    def rewritten(env, headers, now)
       before = env[FIELDS]
-      now = written(env, fields)
+      env[FIELDS] = now
       (now.keys | before.keys).each do |name|
         next unless headers[name] == before[name]
 

@@ -700,6 +700,8 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_finish(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire(
@@ -815,6 +817,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_free_guardcheck(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_guardcheck_finish(`ptr`: Long,`counts`: Byte,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(`ptr`: Long,`admit`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1059,7 +1063,10 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_key_parts() and 0xFFFF) != 23092) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() and 0xFFFF) != 45295) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() and 0xFFFF) != 29820) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes() and 0xFFFF) != 47941) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() and 0xFFFF) != 23276) {
@@ -2218,7 +2225,13 @@ public interface GuardCheckInterface {
     /**
      * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
      */
-    fun `finish`(`counts`: kotlin.Boolean): List<HeaderField>
+    fun `finish`(`counts`: kotlin.Boolean): Map<kotlin.String, kotlin.String>
+
+    /**
+     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
+     * has not concluded, those of this guard.
+     */
+    fun `outcomes`(): List<Outcome>
 
     /**
      * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
@@ -2336,14 +2349,31 @@ open class GuardCheck: Disposable, AutoCloseable, GuardCheckInterface
     /**
      * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
      */
-    @Throws(PolylimitException::class)override fun `finish`(`counts`: kotlin.Boolean): List<HeaderField> {
-            return FfiConverterSequenceTypeHeaderField.lift(
+    @Throws(PolylimitException::class)override fun `finish`(`counts`: kotlin.Boolean): Map<kotlin.String, kotlin.String> {
+            return FfiConverterMapStringString.lift(
     callWithHandle {
     uniffiRustCallWithError(PolylimitException) { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_finish(
         it,
 
         FfiConverterBoolean.lower(`counts`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
+     * has not concluded, those of this guard.
+     */override fun `outcomes`(): List<Outcome> {
+            return FfiConverterSequenceTypeOutcome.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes(
+        it,
+        _status)
 }
     }
     )
@@ -4330,14 +4360,9 @@ public object FfiConverterTypeFinding: FfiConverterRustBuffer<Finding> {
  */
 data class GuardAnswer (
     /**
-     * The fields of the response, for all guards of the request so far.
+     * The fields of the response, for all guards of the request so far: values by names in lower case.
      */
-    val `fields`: List<HeaderField>
-    ,
-    /**
-     * The policies that were applied to the request so far, each with its newest decision.
-     */
-    val `outcomes`: List<Outcome>
+    val `fields`: Map<kotlin.String, kotlin.String>
     ,
     /**
      * The response to a request that does not proceed.
@@ -4350,9 +4375,9 @@ data class GuardAnswer (
     val `outage`: GuardOutage?
     ,
     /**
-     * What inner guards and the end of the request refer to; nothing where the request does not proceed.
+     * What inner guards and the end of the request refer to, with the decisions.
      */
-    val `check`: GuardCheck?
+    val `check`: GuardCheck
 
 ): Disposable{
 
@@ -4365,7 +4390,6 @@ data class GuardAnswer (
 
     Disposable.destroy(
         this.`fields`,
-        this.`outcomes`,
         this.`problem`,
         this.`outage`,
         this.`check`
@@ -4381,28 +4405,25 @@ data class GuardAnswer (
 public object FfiConverterTypeGuardAnswer: FfiConverterRustBuffer<GuardAnswer> {
     override fun read(buf: ByteBuffer): GuardAnswer {
         return GuardAnswer(
-            FfiConverterSequenceTypeHeaderField.read(buf),
-            FfiConverterSequenceTypeOutcome.read(buf),
+            FfiConverterMapStringString.read(buf),
             FfiConverterOptionalTypeProblem.read(buf),
             FfiConverterOptionalTypeGuardOutage.read(buf),
-            FfiConverterOptionalTypeGuardCheck.read(buf),
+            FfiConverterTypeGuardCheck.read(buf),
         )
     }
 
     override fun allocationSize(value: GuardAnswer) = (
-            FfiConverterSequenceTypeHeaderField.allocationSize(value.`fields`) +
-            FfiConverterSequenceTypeOutcome.allocationSize(value.`outcomes`) +
+            FfiConverterMapStringString.allocationSize(value.`fields`) +
             FfiConverterOptionalTypeProblem.allocationSize(value.`problem`) +
             FfiConverterOptionalTypeGuardOutage.allocationSize(value.`outage`) +
-            FfiConverterOptionalTypeGuardCheck.allocationSize(value.`check`)
+            FfiConverterTypeGuardCheck.allocationSize(value.`check`)
     )
 
     override fun write(value: GuardAnswer, buf: ByteBuffer) {
-            FfiConverterSequenceTypeHeaderField.write(value.`fields`, buf)
-            FfiConverterSequenceTypeOutcome.write(value.`outcomes`, buf)
+            FfiConverterMapStringString.write(value.`fields`, buf)
             FfiConverterOptionalTypeProblem.write(value.`problem`, buf)
             FfiConverterOptionalTypeGuardOutage.write(value.`outage`, buf)
-            FfiConverterOptionalTypeGuardCheck.write(value.`check`, buf)
+            FfiConverterTypeGuardCheck.write(value.`check`, buf)
     }
 }
 
@@ -4739,53 +4760,6 @@ public object FfiConverterTypeGuardOutage: FfiConverterRustBuffer<GuardOutage> {
 
 
 /**
- * One field of a response.
- */
-data class HeaderField (
-    /**
-     * Its name in lower case.
-     */
-    val `name`: kotlin.String
-    ,
-    /**
-     * Its value, printable ASCII.
-     */
-    val `value`: kotlin.String
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeHeaderField: FfiConverterRustBuffer<HeaderField> {
-    override fun read(buf: ByteBuffer): HeaderField {
-        return HeaderField(
-            FfiConverterString.read(buf),
-            FfiConverterString.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: HeaderField) = (
-            FfiConverterString.allocationSize(value.`name`) +
-            FfiConverterString.allocationSize(value.`value`)
-    )
-
-    override fun write(value: HeaderField, buf: ByteBuffer) {
-            FfiConverterString.write(value.`name`, buf)
-            FfiConverterString.write(value.`value`, buf)
-    }
-}
-
-
-
-/**
  * A policy, and what it decided about a request. Where several are applied to one request they have different names.
  */
 data class Outcome (
@@ -4919,7 +4893,7 @@ data class Problem (
     /**
      * The fields `content-type` and `vary`.
      */
-    val `fields`: List<HeaderField>
+    val `fields`: Map<kotlin.String, kotlin.String>
     ,
     /**
      * The body: a problem document (RFC 9457), or text for clients that prefer it.
@@ -4944,7 +4918,7 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
             FfiConverterInt.read(buf),
             FfiConverterString.read(buf),
             FfiConverterSequenceString.read(buf),
-            FfiConverterSequenceTypeHeaderField.read(buf),
+            FfiConverterMapStringString.read(buf),
             FfiConverterString.read(buf),
         )
     }
@@ -4953,7 +4927,7 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
             FfiConverterInt.allocationSize(value.`status`) +
             FfiConverterString.allocationSize(value.`detail`) +
             FfiConverterSequenceString.allocationSize(value.`violated`) +
-            FfiConverterSequenceTypeHeaderField.allocationSize(value.`fields`) +
+            FfiConverterMapStringString.allocationSize(value.`fields`) +
             FfiConverterString.allocationSize(value.`body`)
     )
 
@@ -4961,7 +4935,7 @@ public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
             FfiConverterInt.write(value.`status`, buf)
             FfiConverterString.write(value.`detail`, buf)
             FfiConverterSequenceString.write(value.`violated`, buf)
-            FfiConverterSequenceTypeHeaderField.write(value.`fields`, buf)
+            FfiConverterMapStringString.write(value.`fields`, buf)
             FfiConverterString.write(value.`body`, buf)
     }
 }
@@ -6153,34 +6127,6 @@ public object FfiConverterSequenceTypeFinding: FfiConverterRustBuffer<List<Findi
         buf.putInt(value.size)
         value.iterator().forEach {
             FfiConverterTypeFinding.write(it, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
-public object FfiConverterSequenceTypeHeaderField: FfiConverterRustBuffer<List<HeaderField>> {
-    override fun read(buf: ByteBuffer): List<HeaderField> {
-        val len = buf.getInt()
-        return List<HeaderField>(len) {
-            FfiConverterTypeHeaderField.read(buf)
-        }
-    }
-
-    override fun allocationSize(value: List<HeaderField>): ULong {
-        val sizeForLength = 4UL
-        val sizeForItems = value.map { FfiConverterTypeHeaderField.allocationSize(it) }.sum()
-        return sizeForLength + sizeForItems
-    }
-
-    override fun write(value: List<HeaderField>, buf: ByteBuffer) {
-        buf.putInt(value.size)
-        value.iterator().forEach {
-            FfiConverterTypeHeaderField.write(it, buf)
         }
     }
 }

@@ -13,7 +13,6 @@ import polylimit.GuardAnswer
 import polylimit.GuardCheck
 import polylimit.GuardFacts
 import polylimit.GuardOutage
-import polylimit.HeaderField
 import polylimit.PolylimitException
 import polylimit.errorOf
 
@@ -46,23 +45,16 @@ public class RateLimitFilter
             if (policies?.isEmpty() == true) return chain.doFilter(request, response)
             val outer = request.getAttribute(CHECK) as? GuardCheck
             val answer = decide(request, policies, outer)
-            val rateLimit = RateLimit(answer.outcomes)
+            val rateLimit = RateLimit(answer.check)
             request.setAttribute(ATTRIBUTE, rateLimit)
             write(answer.fields, request, response)
-            val check = answer.check
-            if (check == null) {
-                val problem = checkNotNull(answer.problem) { "a request that does not proceed has a response" }
-                return deny(Denial(rateLimit, problem), request, response)
-            }
-            request.setAttribute(CHECK, check)
+            answer.problem?.let { return deny(Denial(rateLimit, it), request, response) }
+            request.setAttribute(CHECK, answer.check)
             try {
-                proceed(check, isInner = outer != null, request, response, chain)
+                proceed(answer.check, isInner = outer != null, request, response, chain)
             } finally {
                 // Later filters are not nested in this one, unless the request continues asynchronously.
-                if (!request.isAsyncStarted) {
-                    request.setAttribute(CHECK, outer)
-                    check.close()
-                }
+                if (!request.isAsyncStarted) request.setAttribute(CHECK, outer)
             }
         }
 
@@ -84,22 +76,19 @@ public class RateLimitFilter
                         outer = outer,
                     )
                 val answer = guard.decide(facts)
-                val outage = answer.outage
-                if (outage == null) answer else overrule(answer, outage, request)
+                answer.outage?.let { overrule(answer.check, it, request) } ?: answer
             } catch (error: PolylimitException) {
                 throw ServletException(error)
             }
 
         private fun overrule(
-            answer: GuardAnswer,
+            check: GuardCheck,
             outage: GuardOutage,
             request: HttpServletRequest,
         ): GuardAnswer {
             val error = outage.errorCode?.let { errorOf(it, outage.errorMessage.orEmpty()) }
-            val rateLimit = RateLimit(answer.outcomes).takeIf { error == null }
-            val check = checkNotNull(answer.check) { "an outage has a check" }
-            val concluded = check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, error)))
-            return if (concluded.problem == null) concluded.copy(check = check) else concluded
+            val rateLimit = if (error == null) RateLimit(check.outcomes()) else null
+            return check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, error)))
         }
 
         private fun proceed(
@@ -166,17 +155,16 @@ public class RateLimitFilter
 
         /** Writes the fields, unless the application has replaced those that filters have written. */
         private fun write(
-            fields: List<HeaderField>,
+            fields: Map<String, String>,
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
             val before = request.getAttribute(FIELDS) as? Map<*, *>
-            val now = fields.associate { it.name to it.value }
-            for (name in now.keys + before?.keys.orEmpty().filterIsInstance<String>()) {
+            for (name in fields.keys + before?.keys.orEmpty().filterIsInstance<String>()) {
                 // Without a value the field is removed.
-                if (before == null || response.getHeader(name) == before[name]) response.setHeader(name, now[name])
+                if (before == null || response.getHeader(name) == before[name]) response.setHeader(name, fields[name])
             }
-            request.setAttribute(FIELDS, now)
+            request.setAttribute(FIELDS, fields)
         }
 
         public companion object {

@@ -5,6 +5,7 @@ import jakarta.servlet.http.HttpServletResponse
 import polylimit.ClientAddressRules
 import polylimit.Decision
 import polylimit.Guard
+import polylimit.GuardCheck
 import polylimit.GuardOptions
 import polylimit.Limiter
 import polylimit.Outcome
@@ -14,10 +15,17 @@ import java.util.function.Function
 import java.util.function.Predicate
 import java.util.function.ToLongFunction
 
-/** The decisions about a request so far, with their policies, in order. */
-public class RateLimit(
-    public val outcomes: List<Outcome>,
+/** The decisions about a request so far. */
+public class RateLimit internal constructor(
+    outcomes: Lazy<List<Outcome>>,
 ) {
+    internal constructor(check: GuardCheck) : this(lazy { check.outcomes() })
+
+    public constructor(outcomes: List<Outcome>) : this(lazyOf(outcomes))
+
+    /** Each policy with its newest decision, in order, as they are when this is first read. */
+    public val outcomes: List<Outcome> by outcomes
+
     /** The first denial, or else the decision that has the least left; null when there is none. */
     public val decision: Decision?
         get() = (outcomes.firstOrNull { !it.decision.allowed } ?: outcomes.minByOrNull { it.decision.remaining })?.decision
