@@ -12,6 +12,7 @@
 
 mod contender;
 mod footprint;
+mod guard;
 mod rounds;
 
 use contender::{Contender, Workload};
@@ -26,6 +27,7 @@ fn main() {
         return footprint::print(&limiter);
     }
     footprint::report();
+    guard::report();
     println!("\nns a decision, as each thread sees it (median of {} rounds)\n", rounds::count(quick));
     println!("governor* also says what remains or how long to wait, as every decision of polylimit does\n");
     println!(
