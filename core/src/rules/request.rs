@@ -59,6 +59,21 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// The key that was given.
+    pub fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    /// The name or the quotas of the policy, if one was given.
+    pub fn policy_name(&self) -> Option<&'a str> {
+        self.policy
+    }
+
+    /// The cost.
+    pub fn units(&self) -> u64 {
+        self.cost
+    }
+
     /// Whether the key and the cost are in bounds.
     #[inline]
     pub(crate) fn is_valid(&self) -> bool {
