@@ -1,6 +1,7 @@
 //! Calls to the core: `Request`, the arguments of each operation, and the conversion of its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use polylimit::{Answer, Call, Error, Limiter, Request};
@@ -60,6 +61,12 @@ impl OwnedRequest {
         cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         Ok(Self { key, policy, cost: cost.map_or(Ok(1), read_cost)? })
+    }
+
+    /// A copy of the core's form.
+    pub(crate) fn from_core(request: &Request<'_>) -> Self {
+        let policy = request.policy_name().map(|policy| PolicyArgument::Quota(policy.into()));
+        Self { key: Key::Owned(request.key().into()), policy, cost: request.units() }
     }
 
     fn as_core(&self) -> Request<'_> {
@@ -164,8 +171,25 @@ impl Operation {
     }
 }
 
+/// An object of this module that takes the core's answer to a call, in place of Python.
+pub(crate) trait Recipient: Send + Sync {
+    fn receive(&self, answer: Result<Answer, Error>);
+}
+
+/// What becomes of the core's answer to a call.
+#[derive(Clone)]
+pub(crate) enum AnswerForm {
+    /// A Python object, or an exception.
+    Object,
+    /// As [`Object`](Self::Object), but errors of a list stay in the list.
+    ObjectWithErrors,
+    /// The recipient gets it, and Python gets `None`.
+    For(Arc<dyn Recipient>),
+}
+
 /// A call with arguments of its own, which can outlive the Python call that made it.
 pub(crate) enum OwnedCall {
+    For(Box<Self>, Arc<dyn Recipient>),
     OneKey(Operation, OwnedRequest),
     CheckMany { requests: Vec<OwnedRequest>, return_exceptions: bool },
     CheckTogether(Vec<OwnedRequest>),
@@ -186,6 +210,7 @@ impl OwnedCall {
     /// Passes the core's form of this call to a function.
     pub(crate) fn with<R>(&self, use_call: impl FnOnce(&Call<'_>) -> R) -> R {
         match self {
+            Self::For(call, _) => call.with(use_call),
             Self::OneKey(operation, request) => use_call(&operation.call(request.as_core())),
             Self::CheckMany { requests, .. } => use_call(&Call::CheckMany(&borrow_all(requests))),
             Self::CheckTogether(requests) => use_call(&Call::CheckTogether(&borrow_all(requests))),
@@ -195,9 +220,12 @@ impl OwnedCall {
         }
     }
 
-    /// Whether errors are returned in the list of decisions instead of raised.
-    pub(crate) fn return_exceptions(&self) -> bool {
-        matches!(self, Self::CheckMany { return_exceptions: true, .. })
+    pub(crate) fn answer_form(&self) -> AnswerForm {
+        match self {
+            Self::For(_, recipient) => AnswerForm::For(Arc::clone(recipient)),
+            Self::CheckMany { return_exceptions: true, .. } => AnswerForm::ObjectWithErrors,
+            _ => AnswerForm::Object,
+        }
     }
 }
 
@@ -232,7 +260,7 @@ pub(crate) fn try_call(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Op
     match tried {
         Ok(None) => None,
         Ok(Some(Ok(Answer::Decision(decision)))) => Some(Py::new(py, PyDecision(decision)).map(Py::into_any)),
-        Ok(Some(other)) => Some(Python::attach(|py| answer_to_python(py, other, false))),
+        Ok(Some(other)) => Some(Python::attach(|py| answer_to_python(py, other, &AnswerForm::Object))),
         Err(panic) => Some(Python::attach(|py| raise_panic(py, Err(panic)))),
     }
 }
@@ -241,9 +269,16 @@ pub(crate) fn try_call(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Op
 pub(crate) fn answer_to_python(
     py: Python<'_>,
     answer: Result<Answer, Error>,
-    return_exceptions: bool,
+    form: &AnswerForm,
 ) -> PyResult<Py<PyAny>> {
     events::deliver_pending();
+    if let AnswerForm::For(recipient) = form {
+        let receive = || {
+            recipient.receive(answer);
+            Ok(())
+        };
+        return call_core(py, receive).map(|()| py.None());
+    }
     match call_core(py, || answer)? {
         Answer::Decision(decision) => Ok(Py::new(py, PyDecision(decision))?.into_any()),
         Answer::Usage(usage) => Ok(Py::new(py, PyUsage(usage))?.into_any()),
@@ -252,7 +287,7 @@ pub(crate) fn answer_to_python(
             for decision in decisions {
                 match decision {
                     Ok(decision) => list.append(Py::new(py, PyDecision(decision))?)?,
-                    Err(error) if return_exceptions => {
+                    Err(error) if matches!(form, AnswerForm::ObjectWithErrors) => {
                         list.append(to_exception(py, &error).into_value(py))?;
                     }
                     Err(error) => return Err(to_exception(py, &error)),

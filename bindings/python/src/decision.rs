@@ -163,12 +163,6 @@ impl PyUsage {
     }
 }
 
-/// A decision whose units were refunded, with what is left after the refund.
-#[pyfunction]
-pub(crate) fn refunded(decision: &PyDecision, usage: &PyUsage) -> PyDecision {
-    PyDecision(decision.0.clone().refunded(usage.0.clone()))
-}
-
 /// The usage of one quota by a key, after the operation.
 #[pyclass(name = "QuotaUsage", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]

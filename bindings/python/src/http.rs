@@ -188,9 +188,16 @@ pub(crate) fn problem(
 #[derive(PartialEq)]
 pub(crate) struct PyProblem(Problem);
 
+impl PyProblem {
+    pub(crate) fn from_core(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
 #[pymethods]
 impl PyProblem {
-    /// The status of the response: 429, or 503 when the denial comes from an outage.
+    /// The status of the response: 429 or the one that a limit was given, 503 when an outage is the cause, and 400 for a request
+    /// without a key.
     #[getter]
     fn status(&self) -> u16 {
         self.0.status()
@@ -230,6 +237,14 @@ impl PyProblem {
     #[pyo3(signature = (accept = None))]
     fn body(&self, accept: Option<&str>) -> (&'static str, String) {
         self.0.body(accept)
+    }
+
+    /// The status, the header fields and the body of the response to a client with this ``Accept`` field.
+    #[pyo3(signature = (accept = None))]
+    fn response(&self, accept: Option<&str>) -> (u16, Vec<(Cow<'static, str>, String)>, String) {
+        let response = self.0.response(accept);
+        let fields = response.fields.into_iter().map(|field| (field.name, field.value));
+        (response.status, fields.collect(), response.body)
     }
 
     fn __repr__(&self) -> String {

@@ -9,7 +9,6 @@
               a self, and they write the unsafe code of the boundary"
 )]
 
-mod asgi_guard;
 mod async_limiter;
 mod call;
 mod convert;
@@ -17,6 +16,7 @@ mod decision;
 mod error;
 mod events;
 mod fastcall;
+mod guard;
 mod http;
 mod limiter;
 mod limiter_classes;
@@ -26,6 +26,8 @@ mod operation_future;
 mod operation_type;
 mod options;
 mod policy;
+mod request_limits;
+mod response_sender;
 mod waiting;
 mod wake_up;
 
@@ -34,15 +36,13 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::add_to(module)?;
-    module.add_class::<asgi_guard::GuardResult>()?;
-    module.add_class::<asgi_guard::ResponseSender>()?;
-    module.add_class::<asgi_guard::SinglePolicyGuard>()?;
     module.add_class::<call::PyRequest>()?;
     module.add_class::<decision::PyDecision>()?;
     module.add_class::<decision::PyQuotaUsage>()?;
     module.add_class::<decision::PyUsage>()?;
     module.add_class::<events::PyDegradedEvent>()?;
     module.add_class::<events::PyFinding>()?;
+    module.add_class::<guard::PyGuard>()?;
     module.add_class::<http::PyClientAddress>()?;
     module.add_class::<http::PyClientAddressRules>()?;
     module.add_class::<http::PyProblem>()?;
@@ -52,7 +52,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<options::PyOption>()?;
     module.add_class::<policy::PyPolicy>()?;
     module.add_class::<policy::PyQuota>()?;
-    module.add_function(wrap_pyfunction!(decision::refunded, module)?)?;
+    module.add_class::<request_limits::PyRequestLimits>()?;
+    module.add_class::<request_limits::PyGuardCheck>()?;
+    module.add_class::<response_sender::ResponseSender>()?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;

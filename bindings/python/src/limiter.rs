@@ -16,10 +16,10 @@ impl PyLimiter {
     fn call(&self, py: Python<'_>, owned: &OwnedCall) -> PyResult<Py<PyAny>> {
         owned.with(|call| {
             if let Some(answer) = call_core(py, || Ok(self.core().try_call(call)))? {
-                return answer_to_python(py, answer, owned.return_exceptions());
+                return answer_to_python(py, answer, &owned.answer_form());
             }
             match wait(py, self.blocking(), call)? {
-                Some(answer) => answer_to_python(py, answer, owned.return_exceptions()),
+                Some(answer) => answer_to_python(py, answer, &owned.answer_form()),
                 None => Ok(py.None()),
             }
         })

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
-use crate::call::answer_to_python;
+use crate::call::{AnswerForm, answer_to_python};
 use crate::error::{call_core, raise_panic};
 use crate::operation_future::{OperationFuture, finish};
 use crate::wake_up::WakeUp;
@@ -49,7 +49,7 @@ struct PendingCalls {
 
 struct PendingCall {
     future: Py<OperationFuture>,
-    return_exceptions: bool,
+    form: AnswerForm,
 }
 
 thread_local! {
@@ -71,7 +71,7 @@ impl LoopQueue {
         py: Python<'_>,
         limiter: &Limiter,
         call: &Call<'_>,
-        return_exceptions: bool,
+        form: AnswerForm,
     ) -> PyResult<Submission> {
         let event_loop = running_loop(py)?;
         let this = Self::of(&event_loop)?;
@@ -92,7 +92,7 @@ impl LoopQueue {
             })
         })?;
         if let Some(known) = known {
-            return answer_to_python(py, known, return_exceptions).map(Submission::Known);
+            return answer_to_python(py, known, &form).map(Submission::Known);
         }
         // Needed while draining, too: a resumed task may run the loop itself.
         if is_deferred && !queue.is_scheduled.load(Ordering::Relaxed) {
@@ -104,7 +104,7 @@ impl LoopQueue {
         let future =
             OperationFuture::new(event_loop.unbind(), this.clone().into_any().unbind(), number, ends_call);
         let future = Bound::new(py, future)?;
-        let call = PendingCall { future: future.clone().unbind(), return_exceptions };
+        let call = PendingCall { future: future.clone().unbind(), form };
         queue.pending.lock().by_number.insert(number, call);
         Ok(Submission::Pending(future.unbind()))
     }
@@ -182,8 +182,8 @@ impl LoopQueue {
         let mut due = Vec::with_capacity(finished.len());
         for (number, answered) in finished {
             let call = self.pending.lock().by_number.remove(&number);
-            let Some(PendingCall { future, return_exceptions }) = call else { continue };
-            finish(py, &future, || answer_to_python(py, answered, return_exceptions), &mut due);
+            let Some(PendingCall { future, form }) = call else { continue };
+            finish(py, &future, || answer_to_python(py, answered, &form), &mut due);
         }
         self.is_draining.store(due.len() > 1, Ordering::Relaxed);
         let mut due = due.iter();

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::call::{Operation, OwnedCall, answer_to_python, try_call};
+use crate::call::{AnswerForm, Operation, OwnedCall, answer_to_python, try_call};
 use crate::convert::Utf8Text;
 use crate::error::call_core;
 use crate::limiter_classes::PyAsyncLimiter;
@@ -82,7 +82,9 @@ pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
 
 fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResult<Step> {
     let submission = match current {
-        State::Fast(fast) => fast.with(|limiter, call| LoopQueue::submit(py, limiter, call, false))?,
+        State::Fast(fast) => {
+            fast.with(|limiter, call| LoopQueue::submit(py, limiter, call, AnswerForm::Object))?
+        }
         State::NotStarted(limiter, call) => start(py, &limiter, &call, false)?,
         State::Tried(limiter, call) => start(py, &limiter, &call, true)?,
         State::Waiting(future) => match future.get().take(py) {
@@ -114,9 +116,9 @@ fn start(
     let limiter = limiter.get().core();
     owned.with(|call| {
         if !is_tried && let Some(answer) = call_core(py, || Ok(limiter.try_call(call)))? {
-            return answer_to_python(py, answer, owned.return_exceptions()).map(Submission::Known);
+            return answer_to_python(py, answer, &owned.answer_form()).map(Submission::Known);
         }
-        LoopQueue::submit(py, limiter, call, owned.return_exceptions())
+        LoopQueue::submit(py, limiter, call, owned.answer_form())
     })
 }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import polylimit
 import pytest
 from polylimit.flask import RateLimit
+from polylimit.guard import Options
 
 PACKAGE = Path(__file__).parent.parent
 MIGRATION = [PACKAGE.parent.parent / "docs" / "migrate" / f"from-{peer}.md" for peer in ("flask-limiter", "slowapi")]
@@ -100,7 +101,8 @@ def test_migration_page_agrees_with_option_suggestions(page):
     from polylimit._core import suggestion
 
     rows = re.findall(r"^\| `(\w+)`[^|]*\| `(\w+)`", page.read_text(), re.MULTILINE)
-    options = [*inspect.signature(RateLimit).parameters, *(option.name for option in polylimit.options())]
+    names = (option.name for option in polylimit.options())
+    options = [*inspect.signature(RateLimit).parameters, *Options.__annotations__, *names]
     page = {theirs: ours for theirs, ours in rows if theirs != ours and ours in options}
     assert {"key_func", "limit_value", "exempt_when"} <= page.keys()
     assert {theirs: ours for theirs, ours in page.items() if f"use {ours}" not in (suggestion(theirs) or "")} == {}

@@ -9,10 +9,11 @@ __all__ = [
     "ClientAddress",
     "ClientAddressRules",
     "ClosedError",
+    "CoreGuard",
     "Decision",
     "DegradedEvent",
     "Finding",
-    "GuardResult",
+    "GuardCheck",
     "InternalError",
     "InvalidArgumentError",
     "Limiter",
@@ -25,8 +26,8 @@ __all__ = [
     "Quota",
     "QuotaUsage",
     "Request",
+    "RequestLimits",
     "ResponseSender",
-    "SinglePolicyGuard",
     "StoreFailedError",
     "StoreUnavailableError",
     "Usage",
@@ -34,7 +35,6 @@ __all__ = [
     "header_fields",
     "options",
     "problem",
-    "refunded",
     "suggestion",
 ]
 
@@ -958,7 +958,9 @@ class Problem:
     """The response to a denied request: a problem document (RFC 9457), or its text."""
     @property
     def status(self) -> int:
-        """The status of the response: 429, or 503 when the denial comes from an outage."""
+        """The status of the response: 429 or the one that a limit was given, 503 when an outage is the cause, and 400 for a request
+        without a key.
+        """
     @property
     def title(self) -> str:
         """The title of the problem type."""
@@ -976,6 +978,8 @@ class Problem:
         """The detail and a line feed, for clients that prefer text."""
     def body(self, accept: str | None = None) -> tuple[str, str]:
         """The content type and the body that a client with this ``Accept`` field prefers; without one, the problem document."""
+    def response(self, accept: str | None = None) -> tuple[int, list[tuple[str, str]], str]:
+        """The status, the header fields and the body of the response to a client with this ``Accept`` field."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -1070,62 +1074,105 @@ def options() -> list[Option]:
 def suggestion(name: str) -> str | None:
     """What to use instead of an option of another rate limiter, such as ``"use key"`` for ``key_func``."""
 
-def refunded(decision: Decision, usage: Usage) -> Decision:
-    """A decision whose units were refunded, with what is left after the refund."""
+@final
+class CoreGuard:
+    """The options of a limit that the core knows."""
+    def __new__(
+        cls,
+        limiter: Limiter | AsyncLimiter,
+        policies: Sequence[str | Quota] | None,
+        *,
+        per_request: bool,
+        scope: str | None,
+        per_route: bool,
+        key_parts: Sequence[str],
+        missing_key: str,
+        cost: int,
+        methods: Sequence[str],
+        headers: str,
+        reset_form: str,
+        header_names: Sequence[tuple[str, str]],
+        status: int | None,
+        message: str | None,
+        dry_run: bool,
+        address_rules: ClientAddressRules,
+        count: Callable[[Any], Any] | None,
+    ) -> Self: ...
+    def applies_to(self, method: str) -> bool:
+        """Whether requests of this method are limited."""
+    @property
+    def key_parts(self) -> list[tuple[str, str]]:
+        """The parts of the key, each with its kind and its name."""
+    @property
+    def is_per_route(self) -> bool:
+        """Whether the guard needs the route of a request."""
+    def join_key(self, values: Sequence[str | bytes | int | None]) -> bytes | None:
+        """The key of a request whose parts have these values; ``None`` when one is missing."""
+    def enter(self, peer: str | None) -> tuple[RequestLimits, GuardCheck | None]:
+        """Starts the first decision on a request by the address of its peer; ``None`` is a Unix socket. Returns the request's
+        limits, and the check unless the request is admitted.
+        """
+    def start(
+        self,
+        limits: RequestLimits,
+        key: str | bytes | int | None,
+        *,
+        cost: int | None = None,
+        route: str | None = None,
+        policies: Sequence[str | Quota] | None = None,
+    ) -> GuardCheck | None:
+        """Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted."""
 
 @final
-class SinglePolicyGuard:
-    """One policy of a limiter, applied to every request at the same cost."""
-    @staticmethod
-    def create(
-        guard: Any,
-        limiter: Any,
-        policy: str | Quota | None,
-        cost: Any,
-        rules: ClientAddressRules | None,
-        style: str,
-    ) -> SinglePolicyGuard | None:
-        """The fast form of a Python guard; ``None`` when it has options that the Python code handles."""
-    def check_peer(self, peer: str | None) -> GuardResult:
-        """Checks a request by the address of its peer; ``None`` is a Unix socket."""
-    def check_key(self, key: str | bytes | int) -> GuardResult:
-        """Checks a request by its key."""
-
-@final
-class GuardResult:
-    """The decision about one request."""
-
-    outcomes: Any
+class GuardCheck:
+    """The decision of a guard on a request that is not admitted yet, or whose units have to be refunded."""
     @property
-    def is_pending(self) -> bool:
-        """Whether the decision needs an answer of the store."""
-    @property
-    def allowed(self) -> bool:
-        """Whether the request may proceed."""
-    @property
-    def decision(self) -> Decision: ...
-    @property
-    def key(self) -> bytes: ...
-    @property
-    def guard(self) -> Any:
-        """The Python guard that decided."""
-    def check_async(self) -> Coroutine[Any, Any, Decision]:
-        """An operation that asks the store when it is awaited; pass its result to ``set_decision``."""
-    def set_decision(self, decision: Decision) -> None:
-        """Keeps the decision of the store."""
-    def check(self) -> None:
+    def is_denied(self) -> bool:
+        """Whether the check is concluded: the request is denied."""
+    def ask_async(self) -> Coroutine[Any, Any, None] | None:
+        """An operation that asks the store when it is awaited; ``None`` when nothing has to be asked."""
+    def ask(self) -> None:
         """Asks the store and waits on this thread."""
-    def sender(self, send: Callable[[Any], Any]) -> ResponseSender:
-        """Wraps ``send`` of an ASGI application."""
+    def outage(self) -> tuple[PolylimitError | None, list[tuple[Policy, Decision]]] | None:
+        """What ``on_outage`` hears: the error, if no decision could be made, and the policies with their decisions. ``None`` when
+        the store decided.
+        """
+    def overrule(self, admit: bool) -> None:
+        """Takes what ``on_outage`` returned."""
+    def conclude(self, limits: RequestLimits) -> Problem | None:
+        """Returns ``None`` when the request is admitted, and otherwise the default response."""
+    def refund_async(self) -> list[Coroutine[Any, Any, None]]:
+        """The operations that refund, all of which have to be awaited."""
+    def refund(self) -> None:
+        """Refunds and waits on this thread."""
+
+@final
+class RequestLimits:
+    """The limits of one request: what its guards have decided."""
+    def __new__(cls) -> Self: ...
+    @property
+    def outcomes(self) -> list[tuple[Policy, Decision]]:
+        """Each policy that was applied, with its newest decision. After a refund a decision shows what is left."""
+    def fields(self) -> list[tuple[str, str]]:
+        """The fields of the response, as pairs of a lower-case name and a value."""
+    def finish(self, response: Any) -> tuple[list[GuardCheck], BaseException | None]:
+        """Ends the guards of a request with this response, the innermost first. Returns the checks whose units have to be refunded,
+        and the first exception that a ``count`` raised, which keeps its units.
+        """
+    @property
+    def has_count(self) -> bool:
+        """Whether ``finish`` has to be called with the response."""
     def add_to(self, headers: Any) -> None:
-        """Sets the fields in the headers of a Werkzeug response."""
+        """Ends the guards and sets the fields in the headers of a Werkzeug response."""
 
 @final
 class ResponseSender:
     """The ``send`` that an ASGI application gets: adds the header fields when the response starts. It returns the awaitable of the
     original ``send``, so that it adds no step to the event loop's work.
     """
-    def __new__(cls, send: Callable[[Any], Any], outcomes: Any) -> Self: ...
+    def __new__(
+        cls, limits: RequestLimits, send: Callable[[Any], Any], start: Callable[[Any, Any, Any], Any]
+    ) -> Self: ...
     @property
     def has_started(self) -> bool: ...
     def __call__(self, message: Any) -> Any: ...

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, cast
 
-from polylimit import keys
-from polylimit import outcomes as base
-from polylimit._core import GuardResult, ResponseSender
-from polylimit.guard import Cost, Denial, Guard, Key, Policies, cost_of, key_of, key_or_address, refuse_unknown_options
-from polylimit.outcomes import GuardRequest, decide_async, refund_uncounted_async
+from polylimit._core import RequestLimits, ResponseSender
+from polylimit.decide import conclude, decide, drive_async, finish, resolve
+from polylimit.guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 
 if TYPE_CHECKING:
-    from typing_extensions import Never
+    from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
 
-__all__ = ["Denial", "RateLimitMiddleware", "ResponseStart"]
+__all__ = ["Denial", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -30,8 +27,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: The key in the ASGI scope under which a request keeps its decisions.
-OUTCOMES = "polylimit.outcomes"
+#: The key in the ASGI scope under which a request keeps its limits.
+LIMITS = "polylimit.limits"
 
 _INTERNAL_SERVER_ERROR = 500
 
@@ -44,11 +41,20 @@ class ResponseStart:
     headers: list[tuple[bytes, bytes]]
 
 
+def request_limits(scope: Scope) -> RequestLimits | None:
+    """Return what the limits of a request have decided so far; ``None`` for a request without limits."""
+    return cast("RequestLimits | None", scope.get(LIMITS))
+
+
 class ScopeInfo:
     """Reads a request from its ASGI scope."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+
+    def method(self) -> str:
+        """Return the request's method."""
+        return str(self._scope["method"])
 
     def peer(self) -> str | None:
         """Return the address of the peer of the socket; ``None`` for a Unix socket."""
@@ -59,6 +65,19 @@ class ScopeInfo:
         """Return the values of all lines of a header, in the order they were received."""
         wanted = name.encode("latin-1")
         return [value for field, value in self._scope["headers"] if field.lower() == wanted]
+
+    def cookie(self, name: str) -> str | None:
+        """Return the value of a cookie, if there is one."""
+        for pair in b";".join(self.header("cookie")).decode("latin-1").split(";"):
+            found, _, value = pair.strip().partition("=")
+            if found == name:
+                return value
+        return None
+
+    def path(self, name: str) -> str | None:
+        """Return the value of a parameter of the route's path, if there is one."""
+        value = self._scope.get("path_params", {}).get(name)
+        return None if value is None else str(value)
 
     def user(self) -> str | None:
         """Return the identity of the user, as an authentication middleware set it."""
@@ -94,29 +113,11 @@ class RateLimitMiddleware:
         routes use ``count`` and add their header fields to every kind of response.
     policy
         A policy's name, quotas such as ``"100/minute"``, or a list of different policies: all admit a request, or it
-        spends nothing under any. It may be left out where the limiter has one policy.
-    key
-        By which key a request counts: a function of the request, or one of :mod:`polylimit.keys`; the default is the
-        client's address.
-    cost
-        Units that a request spends: a number, or a function of the request.
-    count
-        A function of the start of the response, which has ``status_code`` and ``headers``: a request counts only if it
-        returns true. The cost is reserved before the request and refunded after it. If the application starts no
-        response, because it raises or the client disconnects, the function gets one with the status 500.
-    skip
-        A function of the request: requests for which it is true are not limited.
-    on_denied, on_outage
-        A function of the request and the :class:`Denial` that returns the response, an ASGI application: for a request
-        over its limit (429), and for one that is denied because the store cannot be asked (503).
-    headers
-        Which header fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
-    scope
-        1 to 256 bytes of text. Quotas without a name have a separate budget in each scope. By default a dependency uses
-        its route as the scope, such as ``"GET /users/{id}"``, and a middleware shares one budget among all requests. A
-        policy with a name is shared by all limits that use it.
-
-    Functions of the request get the ASGI scope. All functions but ``count`` may be asynchronous.
+        spends nothing under any. It may be left out where the limiter has one policy. A function of the request returns
+        the same, or ``None`` for a request that is not limited.
+    options
+        See :class:`polylimit.guard.Options`. Functions of the request get the ASGI scope. All functions but ``count``,
+        which gets a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI application.
 
     Raises
     ------
@@ -133,39 +134,15 @@ class RateLimitMiddleware:
         *,
         limiter: AsyncLimiter | Limiter | None = None,
         policy: Policies = None,
-        key: Key | None = None,
-        cost: Cost = 1,
-        count: Callable[[Any], bool] | None = None,
-        skip: Callable[[Any], Any] | None = None,
-        on_denied: Callable[[Any, Denial], Any] | None = None,
-        on_outage: Callable[[Any, Denial], Any] | None = None,
-        headers: str = "ietf",
-        scope: str | None = None,
-        **unknown: Never,
+        **options: Unpack[Options],
     ) -> None:
         self.app = app
-        self._guards: list[Guard] = []
-        if limiter is not None:
-            guard = Guard(
-                limiter,
-                policy,
-                key=key,
-                cost=cost,
-                count=count,
-                skip=skip,
-                on_denied=on_denied,
-                on_outage=on_outage,
-                headers=headers,
-                scope=scope,
-                **unknown,
-            )
-            self._guards.append(guard)
-        elif policy is not None:
-            raise TypeError("policy needs a limiter: without one nothing would be limited")
-        refuse_unknown_options(unknown)
-        self._needs_request = any(guard.needs_request for guard in self._guards)
-        self._fast = self._guards[0].fast if self._guards else None
-        self._is_keyed_by_peer = any(guard.is_keyed_by_peer for guard in self._guards)
+        self._guard = None if limiter is None else Guard(limiter, policy, **options)
+        if limiter is None:
+            if policy is not None:
+                raise TypeError("policy needs a limiter: without one nothing would be limited")
+            refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
+        self._needs_only_peer = self._guard is not None and self._guard.needs_only_peer
 
     def request_of(self, scope: Scope, receive: Receive) -> Any:  # noqa: ARG002
         """Return the argument of functions of the request."""
@@ -173,75 +150,45 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; other protocols than HTTP pass through."""
-        fast = self._fast
-        if fast is None or scope["type"] != "http" or OUTCOMES in scope:
-            await self._handle(scope, receive, send)
-            return
-        if self._is_keyed_by_peer:
-            client = scope.get("client")
-            result = fast.check_peer(client[0] if client else None)
-        else:
-            request = self.request_of(scope, receive) if self._needs_request else None
-            info = ScopeInfo(scope)
-            result = fast.check_key(key_or_address(await _resolve(key_of(self._guards[0], request, info)), info))
-        if result.is_pending:
-            result.set_decision(await result.check_async())
-        scope[OUTCOMES] = result
-        sender = result.sender(send)
-        try:
-            if result.allowed:
-                await self.app(scope, receive, sender)
-            else:
-                await self._respond(scope, receive, sender, None, Outcomes.from_result(result))
-        finally:
-            if result.outcomes is not None and not sender.has_started:
-                await Outcomes.from_result(result).fail()
-
-    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request without the fast path."""
+        guard = self._guard
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        outcomes = outcomes_in(scope)
-        sender = None
-        if outcomes is None:
-            outcomes = scope[OUTCOMES] = Outcomes()
+        limits: RequestLimits | None = scope.get(LIMITS)
+        sender = check = None
+        if limits is None:
+            if guard is not None and self._needs_only_peer:
+                client = scope.get("client")
+                limits, check = guard.core.enter(client[0] if client else None)
+                guard = None if check is None else guard
+            else:
+                limits = RequestLimits()
+            scope[LIMITS] = limits
             # The outermost middleware adds the fields of all guards.
-            send = sender = ResponseSender(send, outcomes)
-        request = self.request_of(scope, receive) if self._needs_request else None
+            send = sender = ResponseSender(limits, send, start_response)
+        app = self.app
         try:
-            await decide(self._guards, request, ScopeInfo(scope), outcomes)
-            await self._respond(scope, receive, send, request, outcomes)
+            if guard is not None:
+                request = self.request_of(scope, receive)
+                if check is None:
+                    steps = decide(guard, request, ScopeInfo(scope), limits, is_async=True)
+                else:
+                    steps = conclude(guard, request, limits, check, is_async=True)
+                denial = await drive_async(steps)
+                if denial is not None:
+                    app = await denial_response(guard, request, denial, scope)
+            await app(scope, receive, send)
         finally:
             if sender is not None and not sender.has_started:
-                await outcomes.fail()
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send, request: Any, outcomes: Outcomes) -> None:
-        denial = outcomes.denial()
-        app = self.app
-        if denial is not None:
-            app = await denial_response(request or self.request_of(scope, receive), denial, outcomes, scope)
-        await app(scope, receive, send)
+                # Under anyio a cancelled task is cancelled again at every await.
+                await drive_async(finish(limits, ResponseStart(_INTERNAL_SERVER_ERROR, []), is_async=True))
 
 
-class Outcomes(base.Outcomes):
-    """The decisions of all guards of one request, and the start of its response."""
-
-    async def start(self, send: Send, message: Message) -> None:
-        """Refund what does not count, and send the start of the response with the header fields."""
-        headers = list(message.get("headers", ()))
-        await refund_uncounted_async(self, ResponseStart(message["status"], headers))
-        await send({**message, "headers": headers + encoded(self.fields())})
-
-    async def fail(self) -> None:
-        """Refund what does not count when the application fails without a response."""
-        await refund_uncounted_async(self, ResponseStart(_INTERNAL_SERVER_ERROR, []))
-
-
-def outcomes_in(scope: Scope) -> Outcomes | None:
-    """Return the decisions about a request so far; ``None`` if no middleware has handled it."""
-    found = scope.get(OUTCOMES)
-    return Outcomes.from_result(found) if isinstance(found, GuardResult) else found
+async def start_response(limits: RequestLimits, send: Send, message: Message) -> None:
+    """Refund what does not count, and send the start of the response with the header fields."""
+    headers = list(message.get("headers", ()))
+    await drive_async(finish(limits, ResponseStart(message["status"], headers), is_async=True))
+    await send({**message, "headers": headers + encoded(limits.fields())})
 
 
 def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
@@ -249,44 +196,18 @@ def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields]
 
 
-async def decide(guards: list[Guard], request: Any, info: keys.RequestInfo, outcomes: base.Outcomes) -> None:
-    """Decide about a request by several guards."""
-    requests = []
-    for one in guards:
-        if not one.needs_request:
-            requests.append(
-                GuardRequest(one, key_of(one, request, info), cost_of(one, request), one.policy_names(info))
-            )
-            continue
-        if one.skip is not None and await _resolve(one.skip(request)):
-            continue
-        key = key_or_address(await _resolve(key_of(one, request, info)), info)
-        requests.append(GuardRequest(one, key, await _resolve(cost_of(one, request)), one.policy_names(info)))
-    if requests:
-        await decide_async(requests, outcomes)
-
-
-async def denial_response(request: Any, denial: Denial, outcomes: base.Outcomes, scope: Scope) -> App:
+async def denial_response(guard: Guard, request: Any, denial: Denial, scope: Scope) -> App:
     """Return the response to a denial, which is an ASGI application."""
-    handler = outcomes.denial_handler(denial)
-    if handler is not None:
-        response: App = await _resolve(handler(request, denial))
+    if guard.on_denied is not None:
+        response: App = await resolve(guard.on_denied(request, denial))
         return response
     accept = b", ".join(ScopeInfo(scope).header("accept")).decode("latin-1")
-    content_type, body = denial.problem.body(accept or None)
+    status, fields, body = denial.problem.response(accept or None)
     content = body.encode()
-    headers = [
-        (b"content-type", content_type.encode("ascii")),
-        (b"content-length", str(len(content)).encode("ascii")),
-    ]
+    headers = encoded([*fields, ("content-length", str(len(content)))])
 
     async def respond(_scope: Scope, _receive: Receive, send: Send) -> None:
-        start = {"type": "http.response.start", "status": denial.problem.status, "headers": headers}
-        await send(start)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
     return respond
-
-
-async def _resolve(value: Any) -> Any:
-    return await value if isawaitable(value) else value

@@ -13,30 +13,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from polylimit import asgi
+from polylimit._core import RequestLimits
 from polylimit.asgi import Receive, ResponseStart, Scope, ScopeInfo
-from polylimit.guard import Cost, Denial, Guard, Key, Policies
+from polylimit.decide import decide, drive_async
+from polylimit.guard import Denial, Guard, Options, Outage, Policies
 
 if TYPE_CHECKING:
-    from typing_extensions import Never
+    from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
 
-__all__ = ["Denial", "DeniedError", "RateLimit", "RateLimitMiddleware", "ResponseStart"]
+__all__ = ["Denial", "DeniedError", "Outage", "RateLimit", "RateLimitMiddleware", "ResponseStart", "request_limits"]
 
-_OWN_OUTCOMES = "polylimit.fastapi.outcomes"
+#: The key in the ASGI scope of the limits of a request that passed no middleware.
+_OWN_LIMITS = "polylimit.fastapi.limits"
+
+
+def request_limits(request: HTTPConnection) -> RequestLimits | None:
+    """Return what the limits of a request have decided so far; ``None`` for a request without limits."""
+    return asgi.request_limits(request.scope) or request.scope.get(_OWN_LIMITS)
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
     """Limits every request of an application; see :class:`polylimit.asgi.RateLimitMiddleware` for the options.
 
-    Functions of the request get a Starlette ``Request``; ``on_denied`` and ``on_outage`` return a ``Response``.
+    Functions of the request get a Starlette ``Request``; ``on_denied`` returns a ``Response``.
     """
 
     def request_of(self, scope: Scope, receive: Receive) -> Request:
@@ -56,63 +64,36 @@ class DeniedError(HTTPException):
 class RateLimit:
     """Limits the routes that depend on it: ``Depends(RateLimit(limiter, "login"))``.
 
-    The options are those of :class:`RateLimitMiddleware` and are validated when the object is created. ``count`` needs
-    that middleware on the application, with or without a limiter; so do the header fields of responses that a route
-    creates itself.
+    The options are those of :class:`RateLimitMiddleware` and are validated when the object is created. Quotas without a
+    name have a budget for each route, such as ``"GET /users/{id}"``, unless a scope is given. ``count`` needs that
+    middleware on the application, with or without a limiter; so do the header fields of responses that a route creates
+    itself.
     """
 
-    def __init__(
-        self,
-        limiter: AsyncLimiter | Limiter,
-        policy: Policies = None,
-        *,
-        key: Key | None = None,
-        cost: Cost = 1,
-        count: Callable[[Any], bool] | None = None,
-        skip: Callable[[Any], Any] | None = None,
-        on_denied: Callable[[Any, Denial], Any] | None = None,
-        on_outage: Callable[[Any, Denial], Any] | None = None,
-        headers: str = "ietf",
-        scope: str | None = None,
-        **unknown: Never,
-    ) -> None:
-        self._guard = Guard(
-            limiter,
-            policy,
-            key=key,
-            cost=cost,
-            count=count,
-            skip=skip,
-            on_denied=on_denied,
-            on_outage=on_outage,
-            headers=headers,
-            scope=scope,
-            per_route=True,
-            **unknown,
-        )
+    def __init__(self, limiter: AsyncLimiter | Limiter, policy: Policies = None, **options: Unpack[Options]) -> None:
+        self._guard = Guard(limiter, policy, per_route=True, **options)
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:
         """Decide about a request; websockets pass through."""
-        scope = request.scope
+        scope, guard = request.scope, self._guard
         if scope["type"] != "http":
             return
-        outcomes = asgi.outcomes_in(scope)
-        has_middleware = outcomes is not None
-        if outcomes is None:
-            if self._guard.count is not None:
+        limits = asgi.request_limits(scope)
+        has_middleware = limits is not None
+        if limits is None:
+            if guard.count is not None:
                 raise RuntimeError("count needs polylimit.fastapi.RateLimitMiddleware on the application")
-            outcomes = scope.setdefault(_OWN_OUTCOMES, asgi.Outcomes())
-        await asgi.decide([self._guard], request, ScopeInfo(scope), outcomes)
-        denial = outcomes.denial()
+            limits = scope.setdefault(_OWN_LIMITS, RequestLimits())
+        denial = await drive_async(decide(guard, request, ScopeInfo(scope), limits, is_async=True))
         # The middleware adds the fields to responses of all kinds.
-        fields = {} if has_middleware else dict(outcomes.fields())
+        fields = {} if has_middleware else dict(limits.fields())
         if denial is None:
             response.headers.update(fields)
             return
         handlers = scope.get("starlette.exception_handlers")
         if handlers is not None:
             handlers[0].setdefault(DeniedError, _respond)
-        raise DeniedError(denial, await asgi.denial_response(request, denial, outcomes, scope), fields)
+        raise DeniedError(denial, await asgi.denial_response(guard, request, denial, scope), fields)
 
 
 async def _respond(_request: Request, error: Exception) -> Response:

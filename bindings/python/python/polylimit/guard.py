@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, TypedDict, Union
 
 from polylimit import keys
 from polylimit._core import (
     AsyncLimiter,
+    ClientAddressRules,
+    CoreGuard,
     Decision,
     InvalidArgumentError,
     Limiter,
@@ -18,40 +20,90 @@ from polylimit._core import (
     PolylimitError,
     Problem,
     Quota,
-    Request,
-    SinglePolicyGuard,
-    header_fields,
     suggestion,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from typing_extensions import Never
 
 Outcome = tuple[Policy, Decision]
 PolicyName = Union[str, Quota, None]
-Policies = Union[PolicyName, list[PolicyName], tuple[PolicyName, ...]]
-Key = Union[keys.KeySource, Callable[[Any], Any]]
+Policies = Union[PolicyName, Sequence[PolicyName], Callable[[Any], Any]]
+KeyPart = Union[keys.KeyPart, str]
+Key = Union[KeyPart, Sequence[KeyPart], Callable[[Any], Any]]
 Cost = Union[int, Callable[[Any], Any]]
 
-#: The longest scope that a limiter takes, in bytes.
-_MAX_SCOPE_BYTES = 256
-_ALLOWED_POLICIES = (
-    'allowed are a policy\'s name, quotas such as "100/minute", and a list of one or more different ones'
+_NAMES = (
+    "limiter, policy, key, missing_key, client_address, cost, count, skip, methods, on_denied, on_outage, status, "
+    "message, dry_run, headers, reset_form, header_names and scope"
 )
-#: The key of a request whose ``key`` returns ``None``.
-_DEFAULT_KEY = keys.client_address()
+
+
+class Options(TypedDict, total=False):
+    """The options that every integration has, besides its limiter and its policy."""
+
+    #: By which key a request counts: a function of the request, or one or several of :mod:`polylimit.keys`; the default
+    #: is the client's address.
+    key: Key | None
+    #: How a request without a key counts, such as that of an anonymous user: by the client's ``"address"``, with all
+    #: others in one budget (``"share"``), or not at all, answered by 400 (``"refuse"``).
+    missing_key: str
+    #: How the client's address is found for requests without a key: ``keys.client_address(...)``. The default is that
+    #: of ``key``, or the peer of the socket.
+    client_address: keys.KeyPart | ClientAddressRules | None
+    #: Units that a request spends: a number, or a function of the request.
+    cost: Cost
+    #: A function of the response, not asynchronous: a request counts only if it returns true. The cost is reserved
+    #: before the request and refunded after it. A request that fails without a response has the status 500.
+    count: Callable[[Any], Any] | None
+    #: A function of the request: requests for which it is true are not limited.
+    skip: Callable[[Any], Any] | None
+    #: The methods that are limited, such as ``["POST"]``; by default all.
+    methods: Sequence[str] | str
+    #: A function of the request and the :class:`Denial` that returns the response to every request that the limit does
+    #: not let through; ``denial.problem.status`` is 429, 503 in an outage, or 400 without a key.
+    on_denied: Callable[[Any, Denial], Any] | None
+    #: A function of the request and the :class:`Outage`, called for every decision that was made without the store, and
+    #: when none could be made. It admits the request by ``True``, denies it by ``False``, and leaves the decision to
+    #: the outage policy by ``None``.
+    on_outage: Callable[[Any, Outage], Any] | None
+    #: The status of a request over its limit, 400 to 599; the default is 429.
+    status: int | None
+    #: The sentence in the body of a request over its limit.
+    message: str | None
+    #: Whether the limit decides, spends and reports without ever denying.
+    dry_run: bool
+    #: Which header fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+    headers: str
+    #: How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
+    reset_form: str
+    #: Other names of header fields, such as ``{"ratelimit": "x-quota"}``; an empty name turns a field off.
+    header_names: Mapping[str, str]
+    #: 1 to 256 bytes of text. Quotas without a name have a separate budget in each scope. A policy with a name is
+    #: shared by all limits that use it.
+    scope: str | None
 
 
 @dataclass(frozen=True)
 class Denial:
-    """A denied request, for ``on_denied`` and ``on_outage``."""
+    """A request that a limit does not let through, for ``on_denied``."""
 
-    #: Each policy that was applied, with its decision.
+    #: Each policy that was applied to the request, with its decision.
     outcomes: Sequence[Outcome]
-    #: The default response: ``problem.status`` is 429, or 503 when the store could not be asked.
+    #: The default response: ``problem.status`` is 429, 503 in an outage, or 400 without a key.
     problem: Problem
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A decision without the store, for ``on_outage``."""
+
+    #: Why no decision could be made; ``None`` when the outage policy decided.
+    error: PolylimitError | None
+    #: Each policy with its decision; empty when there is an error.
+    outcomes: Sequence[Outcome]
 
 
 class Guard:
@@ -67,12 +119,20 @@ class Guard:
         policy: Policies = None,
         *,
         key: Key | None = None,
+        missing_key: str = "address",
+        client_address: keys.KeyPart | ClientAddressRules | None = None,
         cost: Cost = 1,
         count: Callable[[Any], Any] | None = None,
         skip: Callable[[Any], Any] | None = None,
+        methods: Sequence[str] | str = (),
         on_denied: Callable[[Any, Denial], Any] | None = None,
-        on_outage: Callable[[Any, Denial], Any] | None = None,
+        on_outage: Callable[[Any, Outage], Any] | None = None,
+        status: int | None = None,
+        message: str | None = None,
+        dry_run: bool = False,
         headers: str = "ietf",
+        reset_form: str = "seconds",
+        header_names: Mapping[str, str] | None = None,
         scope: str | None = None,
         limiter_types: tuple[type, ...] = (Limiter, AsyncLimiter),
         per_route: bool = False,
@@ -80,65 +140,87 @@ class Guard:
     ) -> None:
         refuse_unknown_options(unknown)
         _check_limiter(limiter, limiter_types)
-        # Raises for an unknown style.
-        header_fields([], style=headers)
         functions = {"count": count, "skip": skip, "on_denied": on_denied, "on_outage": on_outage}
         for name, function in functions.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} is of type {type(function).__name__}: allowed is a function")
         if count is not None:
             refuse_asynchronous("count", count)
-        if not callable(cost):
-            # Raises for a cost that no request may have.
-            Request("", cost=cost)
-        self.limiter = limiter
-        self.key = keys.client_address() if key is None else _check_key(key)
-        self.cost = cost
+        parts = _key_parts(key)
+        rules = next((part.rules for part in parts if isinstance(part, keys.KeyPart) and part.rules is not None), None)
+        if client_address is not None:
+            rules = client_address.rules if isinstance(client_address, keys.KeyPart) else client_address
+        #: Finds the client's address.
+        self.rules = rules or ClientAddressRules()
+        #: The functions of the request; ``None`` where the option is no function.
+        self.key = key if callable(key) else None
+        self.cost = cost if callable(cost) else None
+        self.policy = policy if callable(policy) else None
         self.count = count
         self.skip = skip
         self.on_denied = on_denied
         self.on_outage = on_outage
-        self.headers = headers
-        #: Whether the key, the cost or ``skip`` is a function of the framework's request.
-        self.needs_request = callable(self.key) or callable(cost) or skip is not None
-        #: Whether the key depends only on the peer of the socket.
-        self.is_keyed_by_peer = isinstance(self.key, keys.ClientAddress) and self.key.rules.header is None
-        self._given = policy_list(policy)
-        names = [registered_name(limiter, one) for one in self._given]
-        refuse_duplicates(policy, self._given, [name or _parse_quotas(one) for name, one in zip(names, self._given)])
-        #: The names of the policies by route.
-        self._policies_by_route: dict[str, tuple[str, ...]] = {}
-        #: The names of the policies; ``None`` where they depend on the route.
-        self.policies: tuple[str, ...] | None = None
-        if not per_route or scope is not None or all(names):
-            self.policies = self._names_in(scope)
-        #: The fast form of this guard, if one policy applies to every request in the same way.
-        self.fast: SinglePolicyGuard | None = None
-        if self.policies is not None and len(self.policies) == 1 and skip is None and count is None:
-            rules = self.key.rules if isinstance(self.key, keys.ClientAddress) else None
-            self.fast = SinglePolicyGuard.create(self, limiter, self.policies[0], cost, rules, headers)
+        self.has_methods = bool(methods)
+        self.uses_address = missing_key == "address"
+        self.core = CoreGuard(
+            limiter,
+            None if policy is None or callable(policy) else policy_list(policy),
+            per_request=callable(policy),
+            scope=scope,
+            per_route=per_route,
+            key_parts=[part.text if isinstance(part, keys.KeyPart) else part for part in parts],
+            missing_key=missing_key,
+            cost=1 if callable(cost) else cost,
+            methods=[methods] if isinstance(methods, str) else list(methods),
+            headers=headers,
+            reset_form=reset_form,
+            header_names=list((header_names or {}).items()),
+            status=status,
+            message=message,
+            dry_run=dry_run,
+            address_rules=self.rules,
+            count=count,
+        )
+        self.key_parts = self.core.key_parts
+        is_same_for_all = not (callable(cost) or callable(policy) or skip or methods or self.core.is_per_route)
+        #: Whether ``core.enter`` decides about a request: by nothing but the peer of its socket.
+        self.needs_only_peer = (
+            is_same_for_all and [kind for kind, _ in self.key_parts] == ["address"] and self.rules.header is None
+        )
 
-    def policy_names(self, info: keys.RequestInfo) -> tuple[str, ...]:
-        """Return the names of the policies that apply to a request."""
-        if self.policies is not None:
-            return self.policies
-        route = info.route() or ""
-        known = self._policies_by_route.get(route)
-        if known is None:
-            known = self._policies_by_route[route] = self._names_in(_scope_of(route))
-        return known
+    def address(self, info: keys.RequestInfo) -> str:
+        """Return the key of the client's address."""
+        # The peer of a Unix socket is on this host.
+        peer = info.peer() or "127.0.0.1"
+        header = self.rules.header
+        return self.rules.key(peer) if header is None else self.rules.key(peer, info.header(header))
 
-    def _names_in(self, scope: str | None) -> tuple[str, ...]:
-        return tuple(self.limiter.policy_for(policy, scope).name for policy in self._given)
+    def key_of_parts(self, info: keys.RequestInfo) -> bytes | None:
+        """Return the key that is made of parts; ``None`` when one is missing."""
+        values: list[str | bytes | None] = []
+        for kind, name in self.key_parts:
+            if kind == "address":
+                values.append(self.address(info))
+            elif kind == "user":
+                values.append(info.user())
+            elif kind == "header":
+                values.append(b", ".join(info.header(name)) or None)
+            else:
+                values.append(info.cookie(name) if kind == "cookie" else info.path(name))
+        return self.core.join_key(values)
 
 
-def refuse_unknown_options(options: dict[str, Any]) -> None:
+def policy_list(given: Any) -> list[Any]:
+    """Return the policies of a list or of a single one; ``None`` is an empty list."""
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def refuse_unknown_options(options: Mapping[str, Any]) -> None:
     """Raise for unknown options; for one of another rate limiter, the error says what to use instead."""
     for name in options:
-        advice = (
-            suggestion(name)
-            or "allowed are limiter, policy, key, cost, count, skip, on_denied, on_outage, headers and scope"
-        )
+        advice = suggestion(name) or f"allowed are {_NAMES}"
         raise TypeError(f'unknown option "{name}": {advice}')
 
 
@@ -151,12 +233,19 @@ def _check_limiter(limiter: Any, limiter_types: tuple[type, ...]) -> None:
     raise TypeError(f"limiter is of type {type(limiter).__name__}: allowed is a {allowed} of polylimit")
 
 
-def _check_key(key: Any) -> Key:
-    if callable(key) or callable(getattr(key, "read", None)):
-        return key  # type: ignore[no-any-return]
-    raise TypeError(
-        f"key is of type {type(key).__name__}: allowed is a function of the request, or one of polylimit.keys"
-    )
+def _key_parts(key: Any) -> list[KeyPart]:
+    if key is None:
+        return [keys.client_address()]
+    if callable(key):
+        return []
+    parts = list(key) if isinstance(key, (list, tuple)) else [key]
+    for part in parts or [key]:
+        if not isinstance(part, (str, keys.KeyPart)):
+            raise TypeError(
+                f"key is of type {type(part).__name__}: allowed is a function of the request, or one or several of "
+                "polylimit.keys"
+            )
+    return parts
 
 
 def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:
@@ -169,59 +258,3 @@ def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:
         raise InvalidArgumentError(
             f"{name} is {called}, which is asynchronous: allowed is a function that gives true or false at once"
         )
-
-
-def policy_list(given: Policies) -> tuple[PolicyName, ...]:
-    """Return the policies of a guard; raise for an empty list."""
-    policies = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    if not policies:
-        raise InvalidArgumentError(f"policy is {given!r}: {_ALLOWED_POLICIES}")
-    return policies
-
-
-def refuse_duplicates(given: Policies, policies: Sequence[PolicyName], identities: Sequence[object]) -> None:
-    """Raise for a policy to which a request would be charged twice."""
-    for at, one in enumerate(identities):
-        if one in identities[:at]:
-            raise InvalidArgumentError(
-                f"policy is {given!r}, where {policies[at]!r} is there before: {_ALLOWED_POLICIES}"
-            )
-
-
-def registered_name(limiter: Any, policy: PolicyName) -> str | None:
-    """Return the name of a registered policy, or ``None`` for quotas; raise for everything else."""
-    if policy is not None and _parse_quotas(policy) is not None:
-        return None
-    name: str = limiter.policy_for(policy).name
-    return name
-
-
-def _parse_quotas(policy: PolicyName) -> object:
-    """Return a value that is equal for all forms of the same quotas; ``None`` if the argument is no quotas."""
-    try:
-        return Policy("any", policy).quotas  # type: ignore[arg-type]
-    except (PolylimitError, TypeError):
-        return None
-
-
-def _scope_of(route: str) -> str | None:
-    """Return the scope of a route: its name, or a digest of a name that is too long."""
-    if len(route.encode()) > _MAX_SCOPE_BYTES:
-        return sha256(route.encode()).hexdigest()
-    return route or None
-
-
-def key_of(guard: Guard, request: Any, info: keys.RequestInfo) -> Any:
-    """Return the key of a request, or an awaitable of it."""
-    key = guard.key
-    return key(request) if callable(key) else key.read(info)
-
-
-def key_or_address(key: Any, info: keys.RequestInfo) -> Any:
-    """Return the key, or the client's address for a request that has none, such as that of an anonymous user."""
-    return _DEFAULT_KEY.read(info) if key is None else key
-
-
-def cost_of(guard: Guard, request: Any) -> Any:
-    """Return the cost of a request, or an awaitable of it."""
-    return guard.cost(request) if callable(guard.cost) else guard.cost

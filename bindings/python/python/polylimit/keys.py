@@ -1,4 +1,8 @@
-"""Ready-made values of the option ``key``: by which key a request counts. They work with every framework."""
+"""Ready-made values of the option ``key``: by which key a request counts. They work with every framework.
+
+A key is one of them, or several: ``key=keys.join(keys.header("x-tenant"), keys.user())``. Their texts work as well:
+``key=["header:x-tenant", "user"]``.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,20 @@ if TYPE_CHECKING:
 class RequestInfo(Protocol):
     """What an integration reads from its framework's request."""
 
+    def method(self) -> str:
+        """Return the request's method."""
+
     def peer(self) -> str | None:
         """Return the address of the peer of the socket; ``None`` for a Unix socket."""
 
     def header(self, name: str) -> list[bytes]:
         """Return the values of all lines of a header, in the order they were received."""
+
+    def cookie(self, name: str) -> str | None:
+        """Return the value of a cookie, if there is one."""
+
+    def path(self, name: str) -> str | None:
+        """Return the value of a parameter of the route's path, if there is one."""
 
     def user(self) -> str | None:
         """Return the identity of the authenticated user, if there is one."""
@@ -26,47 +39,16 @@ class RequestInfo(Protocol):
         """Return the framework's name of the route, which is the same in every process."""
 
 
-class KeySource(Protocol):
-    """Reads the key from a request of any framework."""
+class KeyPart:
+    """A part of a key.
 
-    def read(self, info: RequestInfo) -> str:
-        """Return the key of a request."""
+    Its text is the same in every language: ``address``, ``user``, ``header:NAME``, ``cookie:NAME`` or ``path:NAME``.
+    """
 
-
-class ClientAddress:
-    """The client's address, which :class:`polylimit.ClientAddressRules` finds."""
-
-    def __init__(self, rules: ClientAddressRules) -> None:
+    def __init__(self, text: str, rules: ClientAddressRules | None = None) -> None:
+        self.text = text
+        #: How the client's address is found, for the part ``address``.
         self.rules = rules
-        self._key = rules.key
-        self._header = rules.header
-
-    def read(self, info: RequestInfo) -> str:
-        """Return the key of a request."""
-        # The peer of a Unix socket is on this host.
-        peer = info.peer() or "127.0.0.1"
-        return self._key(peer) if self._header is None else self._key(peer, info.header(self._header))
-
-
-class _Header:
-    def __init__(self, name: str, otherwise: KeySource) -> None:
-        self._name = name.lower()
-        self._otherwise = otherwise
-
-    def read(self, info: RequestInfo) -> str:
-        lines = info.header(self._name)
-        if not lines:
-            return self._otherwise.read(info)
-        return f"{self._name}:{b', '.join(lines).decode('latin-1')}"
-
-
-class _User:
-    def __init__(self, otherwise: KeySource) -> None:
-        self._otherwise = otherwise
-
-    def read(self, info: RequestInfo) -> str:
-        user = info.user()
-        return self._otherwise.read(info) if user is None else f"user:{user}"
 
 
 def client_address(
@@ -75,7 +57,7 @@ def client_address(
     *,
     ipv4_prefix: int | None = None,
     ipv6_prefix: int | None = None,
-) -> KeySource:
+) -> KeyPart:
     """Count by the client's address, as :class:`polylimit.ClientAddressRules` finds it.
 
     By default no proxy is trusted, and the peer of the socket is the client. Behind proxies, name their networks and
@@ -85,20 +67,32 @@ def client_address(
     Such requests count as ``"unknown"``, all as one client. Requests by a Unix socket count as ``127.0.0.1``.
     """
     rules = ClientAddressRules(trusted, header, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
-    return ClientAddress(rules)
+    return KeyPart("address", rules)
 
 
-def header(name: str, *, otherwise: KeySource | None = None) -> KeySource:
-    """Count by the value of a header, such as an API key that was verified before.
+def user() -> KeyPart:
+    """Count by the authenticated user, as the framework knows it."""
+    return KeyPart("user")
 
-    Requests without it count by ``otherwise``; the default is the client's address.
+
+def header(name: str) -> KeyPart:
+    """Count by the value of a header, such as an API key that was verified before."""
+    return KeyPart(f"header:{name}")
+
+
+def cookie(name: str) -> KeyPart:
+    """Count by the value of a cookie."""
+    return KeyPart(f"cookie:{name}")
+
+
+def path(name: str) -> KeyPart:
+    """Count by a parameter of the route's path, such as ``tenant`` of ``/tenants/{tenant}``.
+
+    A middleware that runs before the routing does not know it: then it is missing.
     """
-    return _Header(name, otherwise or client_address())
+    return KeyPart(f"path:{name}")
 
 
-def user(*, otherwise: KeySource | None = None) -> KeySource:
-    """Count by the authenticated user, as the framework knows it.
-
-    Requests without one count by ``otherwise``; the default is the client's address.
-    """
-    return _User(otherwise or client_address())
+def join(*parts: KeyPart | str) -> list[KeyPart | str]:
+    """Count by several parts together."""
+    return list(parts)

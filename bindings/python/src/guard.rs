@@ -1,0 +1,211 @@
+//! The core's guard for the web integrations: what a limit does with a request.
+//!
+//! An integration reads the request of its framework and calls [`PyGuard::enter`] or [`PyGuard::start`]. A request that the
+//! store admits at once needs no other call before its response; any other gets a [`PyGuardCheck`], which the Python
+//! code takes through the remaining steps. `request_limits.rs` has what a request's guards share.
+
+use std::sync::Arc;
+
+use polylimit::guard::{Guard, GuardBuilder, GuardCheck, RequestFacts, Verdict};
+use polylimit::{Answer, Call, ClientAddressRules, Limiter};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::call::PolicyArgument;
+use crate::convert::{Key, Utf8Text, read_cost, read_integer};
+use crate::error::{call_core, to_exception};
+use crate::events;
+use crate::http::PyClientAddressRules;
+use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::request_limits::{GuardParts, PyGuardCheck, PyRequestLimits, decisions_of};
+
+/// The address of the peer of a Unix socket.
+const LOCAL_HOST: &str = "127.0.0.1";
+
+/// The options of a limit that the core knows.
+#[pyclass(name = "CoreGuard", module = "polylimit._core", frozen)]
+pub(crate) struct PyGuard {
+    parts: Arc<GuardParts>,
+    address_rules: ClientAddressRules,
+}
+
+#[pymethods]
+impl PyGuard {
+    #[new]
+    #[pyo3(signature = (
+        limiter, policies, *, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
+        header_names, status, message, dry_run, address_rules, count
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
+    fn new(
+        py: Python<'_>,
+        limiter: &Bound<'_, PyAny>,
+        policies: Option<Vec<PolicyArgument>>,
+        per_request: bool,
+        scope: Option<&Bound<'_, PyAny>>,
+        per_route: bool,
+        key_parts: Vec<String>,
+        missing_key: &str,
+        cost: &Bound<'_, PyAny>,
+        methods: Vec<String>,
+        headers: &str,
+        reset_form: &str,
+        header_names: Vec<(String, String)>,
+        status: Option<&Bound<'_, PyAny>>,
+        message: Option<String>,
+        dry_run: bool,
+        address_rules: &Bound<'_, PyClientAddressRules>,
+        count: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let limiter = core_limiter(limiter)?;
+        let cost = read_cost(cost)?;
+        let scope = scope.map(|scope| Utf8Text::read(scope, "scope")).transpose()?;
+        let status = status.map(|status| read_integer("status", status)).transpose()?;
+        let guard = call_core(py, || {
+            let mut builder = Guard::builder(limiter)
+                .per_request(per_request)
+                .per_route(per_route)
+                .missing_key(missing_key.parse()?)
+                .cost(cost)
+                .header_style(headers.parse()?)
+                .reset_form(reset_form.parse()?)
+                .dry_run(dry_run);
+            if let Some(policies) = &policies {
+                builder = builder.policies(policies.iter().map(PolicyArgument::as_str));
+            }
+            if let Some(scope) = scope {
+                builder = builder.scope(&*scope);
+            }
+            for part in key_parts {
+                builder = builder.key_part(part.parse()?);
+            }
+            for (field, name) in header_names {
+                builder = builder.header_name(field, name);
+            }
+            if let Some(status) = status {
+                builder = builder.status(status);
+            }
+            if let Some(message) = message {
+                builder = builder.message(message);
+            }
+            methods.into_iter().fold(builder, GuardBuilder::method).build()
+        })?;
+        let address_rules = address_rules.get().rules().clone();
+        Ok(Self { parts: Arc::new(GuardParts::new(guard, count)), address_rules })
+    }
+
+    /// Whether requests of this method are limited.
+    fn applies_to(&self, method: &str) -> bool {
+        self.parts.guard.applies_to(method)
+    }
+
+    /// The parts of the key, each with its kind and its name.
+    #[getter]
+    fn key_parts(&self) -> Vec<(&'static str, &str)> {
+        self.parts.guard.key_parts().iter().map(|part| (part.kind(), part.name())).collect()
+    }
+
+    /// Whether the guard needs the route of a request.
+    #[getter]
+    fn is_per_route(&self) -> bool {
+        self.parts.guard.is_per_route()
+    }
+
+    /// The key of a request whose parts have these values; ``None`` when one is missing.
+    fn join_key(&self, values: Vec<Option<Key>>) -> Option<Vec<u8>> {
+        let values: Vec<_> = values.iter().map(|value| value.as_ref().map(Key::as_bytes)).collect();
+        self.parts.guard.join_key(&values)
+    }
+
+    /// Starts the first decision on a request by the address of its peer; ``None`` is a Unix socket. Returns the request's
+    /// limits, and the check unless the request is admitted.
+    fn enter(&self, py: Python<'_>, peer: Option<&str>) -> PyResult<(PyRequestLimits, Option<PyGuardCheck>)> {
+        let peer = peer.filter(|peer| !peer.is_empty()).unwrap_or(LOCAL_HOST);
+        let key = call_core(py, || Ok(self.address_rules.key_of(peer, [])))?;
+        let limits = PyRequestLimits::default();
+        let check = self.run(py, &limits, &RequestFacts::new().key(key.as_bytes()))?;
+        Ok((limits, check))
+    }
+
+    /// Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted.
+    #[pyo3(signature = (limits, key, *, cost = None, route = None, policies = None))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        limits: &PyRequestLimits,
+        key: Option<Key>,
+        cost: Option<&Bound<'_, PyAny>>,
+        route: Option<&str>,
+        policies: Option<Vec<PolicyArgument>>,
+    ) -> PyResult<Option<PyGuardCheck>> {
+        let policies: Option<Vec<_>> =
+            policies.as_ref().map(|policies| policies.iter().map(PolicyArgument::as_str).collect());
+        let mut facts = RequestFacts::new();
+        if let Some(key) = &key {
+            facts = facts.key(key.as_bytes());
+        }
+        if let Some(cost) = cost {
+            facts = facts.cost(read_cost(cost)?);
+        }
+        if let Some(route) = route {
+            facts = facts.route(route);
+        }
+        if let Some(policies) = &policies {
+            facts = facts.policies(policies);
+        }
+        self.run(py, limits, &facts)
+    }
+}
+
+impl PyGuard {
+    /// Decides if that needs no waiting.
+    fn run(
+        &self,
+        py: Python<'_>,
+        limits: &PyRequestLimits,
+        facts: &RequestFacts<'_>,
+    ) -> PyResult<Option<PyGuardCheck>> {
+        let (check, is_answered, verdict) = call_core(py, || {
+            let mut check = self.parts.guard.start(limits.core(), facts)?;
+            let is_answered = try_ask(self.parts.guard.limiter(), &mut check);
+            let is_decided = is_answered && check.outage().is_none();
+            let verdict = is_decided.then(|| check.conclude());
+            Ok((check, is_answered, verdict))
+        })?;
+        events::deliver_pending();
+        let denial = match verdict {
+            Some(Verdict::Admit) => {
+                limits.open(&self.parts, check);
+                return Ok(None);
+            }
+            Some(Verdict::Fail(error)) => return Err(to_exception(py, &error)),
+            Some(Verdict::Deny(problem)) => Some(problem),
+            None => None,
+        };
+        Ok(Some(PyGuardCheck::new(&self.parts, check, denial, is_answered)))
+    }
+}
+
+/// Lets the limiter decide where that needs no waiting.
+fn try_ask(limiter: &Limiter, check: &mut GuardCheck) -> bool {
+    let answer = match &check.requests()[..] {
+        [] => Some(Ok(Answer::Decisions(Vec::new()))),
+        [request] => limiter.try_call(&Call::Check(*request)),
+        requests => limiter.try_call(&Call::CheckTogether(requests)),
+    };
+    let is_answered = answer.is_some();
+    if let Some(answer) = answer {
+        check.answer(decisions_of(answer));
+    }
+    is_answered
+}
+
+fn core_limiter(limiter: &Bound<'_, PyAny>) -> PyResult<Limiter> {
+    if let Ok(limiter) = limiter.cast::<PyAsyncLimiter>() {
+        return Ok(limiter.get().core().clone());
+    }
+    match limiter.cast::<PyLimiter>() {
+        Ok(limiter) => Ok(limiter.get().core().clone()),
+        Err(_) => Err(PyTypeError::new_err("limiter: allowed is a Limiter or an AsyncLimiter")),
+    }
+}

@@ -1,0 +1,81 @@
+//! The `send` of an ASGI application that adds the header fields of a request's limits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::request_limits::PyRequestLimits;
+
+/// The ``send`` that an ASGI application gets: adds the header fields when the response starts. It returns the awaitable of the
+/// original ``send``, so that it adds no step to the event loop's work.
+#[pyclass(name = "ResponseSender", module = "polylimit._core", frozen)]
+pub(crate) struct ResponseSender {
+    send: Py<PyAny>,
+    start: Py<PyAny>,
+    limits: Py<PyRequestLimits>,
+    has_started: AtomicBool,
+}
+
+#[pymethods]
+impl ResponseSender {
+    /// ``start`` is called with the limits, ``send`` and the start of the response where ``finish`` has to be called.
+    #[new]
+    fn new(limits: Py<PyRequestLimits>, send: Py<PyAny>, start: Py<PyAny>) -> Self {
+        Self { send, start, limits, has_started: AtomicBool::new(false) }
+    }
+
+    #[getter]
+    fn has_started(&self) -> bool {
+        self.has_started.load(Ordering::Relaxed)
+    }
+
+    /// Sends a message.
+    fn __call__(&self, message: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let py = message.py();
+        if !self.starts(message)? {
+            return self.send.call1(py, (message,));
+        }
+        self.has_started.store(true, Ordering::Relaxed);
+        let limits = self.limits.get();
+        if limits.has_count() {
+            return self.start.call1(py, (&self.limits, &self.send, message));
+        }
+        limits.finish_counted();
+        let name = intern!(py, "headers");
+        // The message and the list belong to the application and must not change.
+        let started = if let Ok(message) = message.cast::<PyDict>() {
+            message.copy()?
+        } else {
+            let started = PyDict::new(py);
+            started.update(message.cast()?)?;
+            started
+        };
+        let headers = PyList::empty(py);
+        if let Some(own) = started.get_item(name)? {
+            headers.call_method1(intern!(py, "extend"), (own,))?;
+        }
+        limits.append_to(&headers)?;
+        started.set_item(name, headers)?;
+        self.send.call1(py, (started,))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.send)?;
+        visit.call(&self.start)?;
+        visit.call(&self.limits)
+    }
+}
+
+impl ResponseSender {
+    /// Whether a message is the start of the response.
+    fn starts(&self, message: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if self.has_started() {
+            return Ok(false);
+        }
+        let py = message.py();
+        message.get_item(intern!(py, "type"))?.eq(intern!(py, "http.response.start"))
+    }
+}
