@@ -3,7 +3,7 @@
 //! Each environment (the main thread, and each worker) has one exchange.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::ptr;
 use std::rc::Rc;
@@ -11,16 +11,20 @@ use std::rc::Rc;
 use napi::bindgen_prelude::{Float64Array, Function, Int32Array, Uint8Array, Unknown};
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{Answer, Completions, Decision, DegradedEvent, Error, Policy};
+use polylimit::{Answer, Completions, DegradedEvent, Error};
 
 use crate::error::{Code, Result, catch_panic, internal, to_js_error};
 use crate::event::{NativeEvent, NativeFinding, PendingEvents};
 use crate::function::{self, ARGUMENT_COUNT, NativeFunction, ThreadsafeCallback};
+use crate::guard::{PreparedFacts, SharedCheck};
 use crate::request_layout::AnswerKind;
 use crate::shared_arrays::SharedArrays;
 
 /// The answer of an operation, or its error.
 pub(crate) type OperationResult = std::result::Result<Answer, Error>;
+
+/// What is done with an answer. It returns what JavaScript gets.
+type Continuation = Box<dyn FnOnce(&Exchange, OperationResult) -> OperationResult>;
 
 /// The pending operations, answers and events of one environment.
 pub(crate) struct Exchange {
@@ -30,8 +34,12 @@ pub(crate) struct Exchange {
     finished: RefCell<VecDeque<(u32, OperationResult)>>,
     /// The newest answer, where it does not fit into the arrays: an error, findings, several decisions.
     unread: RefCell<Option<OperationResult>>,
-    /// The decisions that the next response is about.
-    pub(crate) outcomes: RefCell<Vec<(Policy, Decision)>>,
+    /// What guards do with the answers of their operations, by ticket, before JavaScript reads them.
+    waiting: RefCell<HashMap<u32, Continuation>>,
+    /// The newest check of a guard.
+    current: RefCell<Option<SharedCheck>>,
+    /// For the next decision of a guard.
+    pub(crate) prepared: RefCell<PreparedFacts>,
     on_finished: ThreadsafeCallback,
     events: PendingEvents,
     on_event: ThreadsafeCallback,
@@ -54,6 +62,24 @@ impl Exchange {
             events.push(limiter, event.clone());
             signal();
         }
+    }
+
+    /// Has `take` do something with the answer of a pending operation.
+    pub(crate) fn wait(
+        &self,
+        ticket: u32,
+        take: impl FnOnce(&Exchange, OperationResult) -> OperationResult + 'static,
+    ) {
+        self.waiting.borrow_mut().insert(ticket, Box::new(take));
+    }
+
+    pub(crate) fn set_current(&self, check: SharedCheck) {
+        *self.current.borrow_mut() = Some(check);
+    }
+
+    /// The newest check of a guard.
+    pub(crate) fn current(&self) -> Result<SharedCheck> {
+        self.current.borrow().clone().ok_or_else(no_answer)
     }
 
     /// Writes a result for JavaScript. What does not fit into the arrays is kept until JavaScript reads it with a method of
@@ -99,7 +125,9 @@ impl NativeExchange {
                 completions: Completions::new(on_finished.caller()),
                 finished: RefCell::default(),
                 unread: RefCell::default(),
-                outcomes: RefCell::default(),
+                waiting: RefCell::default(),
+                current: RefCell::default(),
+                prepared: RefCell::default(),
                 on_finished,
                 events: PendingEvents::default(),
                 on_event: ThreadsafeCallback::new(env, on_event)?,
@@ -204,8 +232,13 @@ impl NativeFunction for NextFunction {
         }
         let next = finished.pop_front();
         exchange.arrays.set_ticket(next.as_ref().map_or(0, |(ticket, _)| *ticket));
-        if let Some((_, result)) = next {
-            exchange.write_result(result);
+        drop(finished);
+        if let Some((ticket, result)) = next {
+            let take = exchange.waiting.borrow_mut().remove(&ticket);
+            exchange.write_result(match take {
+                Some(take) => take(exchange, result),
+                None => result,
+            });
         }
         Ok(ptr::null_mut())
     }

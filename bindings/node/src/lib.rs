@@ -10,11 +10,11 @@
 //! - `values`, `tables`, `client_address`, `event`, `request_layout`: what is converted
 //! - `shared_arrays`, `policy_interner`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
-//! - `limiter_handle`, `limiter`, `headers`: the operations
+//! - `limiter_handle`, `limiter`, `guard`: the operations
 
 #![allow(
     unsafe_code,
-    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `headers`, `limiter`, `limiter_handle`, `shared_arrays` and `text`"
+    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `guard`, `limiter`, `limiter_handle`, `shared_arrays` and `text`"
 )]
 #![cfg_attr(test, allow(dead_code, reason = "a build for tests leaves out the exports to JavaScript"))]
 #![allow(
@@ -28,7 +28,7 @@ mod error;
 mod event;
 mod exchange;
 mod function;
-mod headers;
+mod guard;
 mod limiter;
 mod limiter_handle;
 mod number;

@@ -22,6 +22,8 @@ pub(crate) struct LimiterHandle {
     /// `None` after `close`: JavaScript may keep a reference to a closed limiter, which must not keep connections or memory.
     open: RefCell<Option<OpenLimiter>>,
     interner: RefCell<PolicyInterner>,
+    /// What follows on `close`.
+    on_close: RefCell<Vec<Box<dyn Fn()>>>,
     pub(crate) exchange: Rc<Exchange>,
 }
 
@@ -35,7 +37,7 @@ impl LimiterHandle {
     pub(crate) fn new(limiter: Limiter, exchange: Rc<Exchange>) -> Self {
         let immediate = limiter.answers_at_once().then(|| limiter.blocking());
         let open = RefCell::new(Some(OpenLimiter { limiter, immediate }));
-        Self { open, interner: RefCell::default(), exchange }
+        Self { open, interner: RefCell::default(), on_close: RefCell::default(), exchange }
     }
 
     /// The limiter; an error after `close`.
@@ -44,11 +46,17 @@ impl LimiterHandle {
             .map_err(|_| closed())
     }
 
+    /// Has `then` run once the limiter is closed.
+    pub(crate) fn on_close(&self, then: impl Fn() + 'static) {
+        self.on_close.borrow_mut().push(Box::new(then));
+    }
+
     /// Closes the limiter and drops it from the handle. Returns it the first time, `None` after that.
     pub(crate) fn close(&self) -> Option<Limiter> {
         let OpenLimiter { limiter, .. } = self.open.take()?;
         limiter.close();
         self.interner.take();
+        self.on_close.take().iter().for_each(|then| then());
         Some(limiter)
     }
 }

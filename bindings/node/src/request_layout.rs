@@ -28,10 +28,13 @@ pub enum Field {
     Status,
     /// A bit for each header value that differs from the previous response; -1 when all names and values are given.
     Changed,
+    /// A `GuardStep`.
+    Step,
+    /// The number of policies that the guard has decided, or of refunds to make.
+    Items,
     /// From here on the caller writes: the cost of the request.
     Cost,
     TimeoutMs,
-    NowMs,
     FirstQuota,
 }
 
@@ -46,6 +49,18 @@ pub enum AnswerKind {
     Failure,
 }
 
+/// What follows on the call of a guard.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum GuardStep {
+    /// The request proceeds, or is denied with `Field::Status`; `Field::Items` is the number of policies.
+    Done,
+    /// `onOutage` is asked.
+    Outage,
+    /// `Field::Items` refunds are made.
+    Refund,
+}
+
 /// Limit, remaining, reset after.
 pub(crate) const NUMBERS_PER_QUOTA: usize = 3;
 /// The length of the `Float64Array`.
@@ -58,19 +73,18 @@ pub(crate) const FIELD_COUNT: usize = Field::FirstQuota as usize + NUMBERS_PER_Q
 pub enum RequestField {
     /// An `Operation`.
     Operation,
-    /// The length of the key in the short key's buffer, in bytes; -1 when the key is an argument.
+    /// The length of the key in the short key's buffer, in bytes; -1 when the key is an argument, -2 when the
+    /// request of a guard has none.
     KeyLength,
-    /// The number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
+    /// For a guard: -2 when its route is an argument, otherwise -1. For operations: the number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
     /// the addon writes the name's number here.
     Policy,
     /// 1 when the request names a cost, otherwise 0.
     HasCost,
-    /// 1 when the response is about the outcomes that were added, 0 when it is about the decision in the `Float64Array`.
-    OutcomesAdded,
 }
 
 /// The length of the `Int32Array`.
-pub(crate) const REQUEST_FIELD_COUNT: usize = RequestField::OutcomesAdded as usize + 1;
+pub(crate) const REQUEST_FIELD_COUNT: usize = RequestField::HasCost as usize + 1;
 
 /// The operations on one key.
 #[napi]
@@ -108,6 +122,8 @@ pub(crate) enum PolicyRef {
     Argument,
 }
 
+/// In `RequestField::KeyLength`: the request of a guard has no key.
+pub(crate) const NO_KEY: i32 = -2;
 /// In `RequestField::Policy`: the request names no policy.
 const NO_POLICY: i32 = -1;
 /// In `RequestField::Policy`: the policy's name is not interned.

@@ -1,0 +1,576 @@
+//! The guard of the middleware. One call decides a request: its numbers and the next step stand in the shared arrays, and it
+//! returns the header fields that differ from those of the guard's previous response.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::ptr;
+use std::rc::Rc;
+
+use napi::bindgen_prelude::Unknown;
+use napi::{Env, sys};
+use napi_derive::napi;
+use polylimit::guard::{Guard, GuardCheck, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict};
+use polylimit::headers::{HeaderField, HeaderStyle, Problem, ResetForm};
+use polylimit::{Answer, Call, Decision, Error};
+
+use crate::error::{Result, catch_panic, closed, internal, to_js_error};
+use crate::exchange::{Exchange, NativeExchange, OperationResult};
+use crate::function::{self, ARGUMENT_COUNT, NativeFunction};
+use crate::limiter::NativeLimiter;
+use crate::number::{cost, number, whole};
+use crate::request_layout::{Field, GuardStep, NO_KEY, PolicyRef, RequestField};
+use crate::text::{self, TextBuffer};
+
+/// The options of a guard, as in the core. Those that are absent have the core's defaults.
+#[napi(object, object_to_js = false)]
+pub struct GuardSettings {
+    /// `None` for the only policy of the limiter.
+    pub policies: Option<Vec<String>>,
+    /// Whether the policies are a function of the request.
+    pub per_request: bool,
+    pub scope: Option<String>,
+    pub key_parts: Vec<String>,
+    pub missing_key: Option<String>,
+    pub cost: Option<f64>,
+    pub methods: Vec<String>,
+    pub headers: Option<String>,
+    pub reset_form: Option<String>,
+    pub status: Option<f64>,
+    pub message: Option<String>,
+    pub dry_run: bool,
+    /// Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`].
+    pub hears_outages: bool,
+}
+
+/// A policy that could not be decided by the store, as `onOutage` hears of it.
+#[napi(object, object_from_js = false)]
+pub struct NativeOutage {
+    pub code: Option<&'static str>,
+    pub message: Option<String>,
+    /// The number of policies that an outage policy has decided; `loadOutcome` reads them.
+    pub outcomes: u32,
+}
+
+/// The problem document of a request that does not proceed, and the same as text.
+#[napi(object, object_from_js = false)]
+pub struct NativeProblem {
+    pub status: u32,
+    #[napi(js_name = "type")]
+    pub type_uri: &'static str,
+    pub title: &'static str,
+    pub detail: String,
+    pub violated: Vec<String>,
+    pub json: String,
+    pub json_type: &'static str,
+    pub text: String,
+    pub text_type: &'static str,
+}
+
+/// One guard's check of one request, and the problem if it was denied.
+pub(crate) struct ActiveCheck {
+    check: GuardCheck,
+    problem: Option<Problem>,
+}
+
+pub(crate) type SharedCheck = Rc<RefCell<ActiveCheck>>;
+
+/// What the next decision needs besides its key, cost and route.
+#[derive(Default)]
+pub(crate) struct PreparedFacts {
+    limits: Option<RequestLimits>,
+    policies: Option<Vec<String>>,
+}
+
+pub(crate) struct GuardHandle {
+    /// `None` after the limiter was closed, which must not keep connections or memory then.
+    guard: RefCell<Option<Guard>>,
+    exchange: Rc<Exchange>,
+    hears_outages: bool,
+    /// Whether the limiter's store answers without waiting.
+    is_immediate: bool,
+    /// The fields of the previous response.
+    previous: RefCell<Vec<HeaderField>>,
+}
+
+/// A guard as JavaScript holds it.
+#[napi]
+pub struct NativeGuard {
+    handle: Rc<GuardHandle>,
+}
+
+#[napi]
+impl NativeGuard {
+    #[napi(constructor)]
+    pub fn new(limiter: &NativeLimiter, settings: GuardSettings) -> Result<Self> {
+        catch_panic(|| {
+            let open = limiter.handle.limiter()?.clone();
+            let is_immediate = open.answers_at_once();
+            let hears_outages = settings.hears_outages;
+            let handle = Rc::new(GuardHandle {
+                guard: RefCell::new(Some(build(open, settings)?)),
+                exchange: Rc::clone(&limiter.handle.exchange),
+                hears_outages,
+                is_immediate,
+                previous: RefCell::default(),
+            });
+            let weak = Rc::downgrade(&handle);
+            limiter.handle.on_close(move || {
+                if let Some(handle) = weak.upgrade() {
+                    handle.guard.take();
+                }
+            });
+            Ok(Self { handle })
+        })
+    }
+
+    /// Creates the function that decides a request. Its key and its cost stand in the arrays, as for an operation.
+    #[napi(ts_return_type = "(key?: string | Uint8Array, route?: string) => string | undefined")]
+    pub fn decide_function(&self, env: Env) -> Result<Unknown<'_>> {
+        catch_panic(|| function::create(env, DecideFunction(Rc::clone(&self.handle))))
+    }
+
+    /// Whether requests of this method are limited.
+    #[napi]
+    pub fn applies_to(&self, method: String) -> Result<bool> {
+        catch_panic(|| Ok(self.handle.guard()?.applies_to(&method)))
+    }
+
+    /// The kind and the name of each part of the key.
+    #[napi]
+    pub fn key_parts(&self) -> Result<Vec<Vec<String>>> {
+        catch_panic(|| {
+            let guard = self.handle.guard()?;
+            let parts = guard.key_parts().iter();
+            Ok(parts.map(|part| vec![part.kind().to_owned(), part.name().to_owned()]).collect())
+        })
+    }
+
+    /// The key of parts with these values; `None` when one is missing.
+    #[napi]
+    pub fn join_key(&self, values: Vec<Option<String>>) -> Result<Option<String>> {
+        catch_panic(|| {
+            let key = self.handle.guard()?.join_key(&values);
+            Ok(key.map(|key| String::from_utf8_lossy(&key).into_owned()))
+        })
+    }
+
+    /// Whether a request without a key is counted by its client's address.
+    #[napi]
+    pub fn falls_back_to_address(&self) -> Result<bool> {
+        catch_panic(|| Ok(self.handle.guard()?.missing_key() == MissingKey::Address))
+    }
+
+    /// Whether the guard needs the route of a request.
+    #[napi]
+    pub fn is_per_route(&self) -> Result<bool> {
+        catch_panic(|| Ok(self.handle.guard()?.is_per_route()))
+    }
+
+    /// The names of the policies of a request that is on no route.
+    #[napi]
+    pub fn policies(&self) -> Result<Vec<String>> {
+        catch_panic(|| Ok(self.handle.guard()?.policies().map(ToOwned::to_owned).collect()))
+    }
+
+    /// Gives the next decision the limits of its request, and its policies where they are a function of the request.
+    #[napi]
+    pub fn prepare(&self, earlier: Option<&NativeCheck>, policies: Option<Vec<String>>) {
+        let limits = earlier.map(|earlier| earlier.shared.borrow().check.limits().clone());
+        *self.handle.exchange.prepared.borrow_mut() = PreparedFacts { limits, policies };
+    }
+
+    /// Continues after the store has answered: the check is the newest of the exchange.
+    #[napi]
+    pub fn answered(&self) -> Result<Option<String>> {
+        catch_panic(|| {
+            let shared = self.handle.exchange.current()?;
+            self.handle.advance(shared)
+        })
+    }
+
+    /// Continues with what `onOutage` has returned; `None` leaves the decision to the outage policy.
+    #[napi]
+    pub fn conclude(&self, check: &NativeCheck, admit: Option<bool>) -> Result<Option<String>> {
+        catch_panic(|| {
+            if let Some(admit) = admit {
+                check.shared.borrow_mut().check.overrule(admit);
+            }
+            self.handle.conclude(Rc::clone(&check.shared))
+        })
+    }
+
+    /// Writes the result of a concluded check, after its refunds.
+    #[napi]
+    pub fn report(&self, check: &NativeCheck) -> Result<Option<String>> {
+        catch_panic(|| self.handle.report(Rc::clone(&check.shared)))
+    }
+
+    /// The check of an admitted request whose only decision stands in the arrays, as it was when the request was decided. So
+    /// the most frequent request, which meets one guard, needs no object of the addon.
+    #[napi]
+    pub fn restore(&self, env: Env, key: Unknown<'_>, units: Option<f64>, route: Option<String>) -> Result<NativeCheck> {
+        catch_panic(|| {
+            let mut text = TextBuffer::new();
+            // SAFETY: the value is an argument of this call.
+            let key = unsafe { text.key(env.raw(), napi::JsValue::raw(&key))? };
+            let mut facts = RequestFacts::new().key(key);
+            if let Some(units) = units {
+                facts = facts.cost(cost(units)?);
+            }
+            if let Some(route) = &route {
+                facts = facts.route(route);
+            }
+            let mut check =
+                self.handle.guard()?.start(&RequestLimits::default(), &facts).map_err(to_js_error)?;
+            check.answer(Ok(vec![self.handle.exchange.arrays.decision()?]));
+            // The verdict is known: the request was admitted.
+            drop(check.conclude());
+            Ok(NativeCheck::new(&self.handle.exchange, Rc::new(RefCell::new(ActiveCheck { check, problem: None }))))
+        })
+    }
+}
+
+fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Result<Guard> {
+    let mut builder =
+        Guard::builder(limiter).per_request(settings.per_request).per_route(true).dry_run(settings.dry_run);
+    if let Some(policies) = settings.policies {
+        builder = builder.policies(policies);
+    }
+    if let Some(scope) = settings.scope {
+        builder = builder.scope(scope);
+    }
+    for part in settings.key_parts {
+        builder = builder.key_part(part.parse::<KeyPart>().map_err(to_js_error)?);
+    }
+    if let Some(missing) = settings.missing_key {
+        builder = builder.missing_key(missing.parse().map_err(to_js_error)?);
+    }
+    if let Some(units) = settings.cost {
+        builder = builder.cost(cost(units)?);
+    }
+    for method in settings.methods {
+        builder = builder.method(method);
+    }
+    if let Some(style) = settings.headers {
+        builder = builder.header_style(style.parse::<HeaderStyle>().map_err(to_js_error)?);
+    }
+    if let Some(form) = settings.reset_form {
+        builder = builder.reset_form(form.parse::<ResetForm>().map_err(to_js_error)?);
+    }
+    if let Some(status) = settings.status {
+        let status = whole("status", status, "400 to 599")?;
+        builder = builder.status(u16::try_from(status).unwrap_or(u16::MAX));
+    }
+    if let Some(message) = settings.message {
+        builder = builder.message(message);
+    }
+    builder.build().map_err(to_js_error)
+}
+
+/// `(key, route) => string | undefined`: decides the request in the shared arrays. `Field::Ticket` is 0 unless the store's
+/// answer is still to come, and `Field::Step` says what is next.
+struct DecideFunction(Rc<GuardHandle>);
+
+impl NativeFunction for DecideFunction {
+    const NAME: &'static CStr = c"decide";
+
+    unsafe fn call(
+        &self,
+        env: sys::napi_env,
+        [key, route]: [sys::napi_value; ARGUMENT_COUNT],
+    ) -> Result<sys::napi_value> {
+        let handle = &self.0;
+        let arrays = &handle.exchange.arrays;
+        let header = arrays.request_header();
+        let (mut key_text, mut route_text) = (TextBuffer::new(), TextBuffer::new());
+        let mut facts = RequestFacts::new();
+        match header.short_key {
+            Some(length) => facts = facts.key(arrays.short_key(length)),
+            None if arrays.request_field(RequestField::KeyLength) == NO_KEY => {}
+            // SAFETY: the caller guarantees it.
+            None => facts = facts.key(unsafe { key_text.key(env, key)? }),
+        }
+        if let Some(units) = header.cost {
+            facts = facts.cost(cost(units)?);
+        }
+        if let PolicyRef::Argument = header.policy {
+            // SAFETY: the caller guarantees it.
+            let route = unsafe { route_text.text(env, route) };
+            facts = facts.route(route.ok_or_else(|| internal("the route is not a string"))?);
+        }
+        match handle.decide(facts)? {
+            // SAFETY: the caller guarantees it for the environment; header fields are printable ASCII.
+            Some(fields) => unsafe { text::string(env, &fields) },
+            None => Ok(ptr::null_mut()),
+        }
+    }
+}
+
+impl GuardHandle {
+    fn guard(&self) -> Result<std::cell::Ref<'_, Guard>> {
+        std::cell::Ref::filter_map(self.guard.borrow(), Option::as_ref).map_err(|_| closed())
+    }
+
+    fn decide(&self, facts: RequestFacts<'_>) -> Result<Option<String>> {
+        let PreparedFacts { limits, policies } = self.exchange.prepared.take();
+        let guard = self.guard()?;
+        let texts: Option<Vec<&str>> = policies.as_ref().map(|policies| policies.iter().map(|one| &**one).collect());
+        let facts = match &texts {
+            Some(texts) => facts.policies(texts),
+            None => facts,
+        };
+        let mut check = guard.start(&limits.unwrap_or_default(), &facts).map_err(to_js_error)?;
+        if self.is_immediate {
+            check.ask_blocking();
+            self.exchange.arrays.set_ticket(0);
+            return self.advance(Rc::new(RefCell::new(ActiveCheck { check, problem: None })));
+        }
+        let exchange = &self.exchange;
+        let ticket = exchange.next_ticket();
+        let requests = check.requests();
+        let answer = match &requests[..] {
+            [] => Some(Ok(Answer::Decisions(Vec::new()))),
+            [request] => exchange.completions.defer(guard.limiter(), &Call::Check(*request), ticket),
+            requests => exchange.completions.defer(guard.limiter(), &Call::CheckTogether(requests), ticket),
+        };
+        drop(requests);
+        let is_answered = answer.is_some();
+        if let Some(answer) = answer {
+            check.answer(decisions(answer));
+        }
+        let shared = Rc::new(RefCell::new(ActiveCheck { check, problem: None }));
+        if is_answered {
+            exchange.arrays.set_ticket(0);
+            return self.advance(shared);
+        }
+        exchange.arrays.set_ticket(ticket);
+        exchange.wait(ticket, move |exchange, answer| {
+            shared.borrow_mut().check.answer(decisions(answer));
+            exchange.set_current(shared);
+            Ok(Answer::Ready)
+        });
+        Ok(None)
+    }
+
+    /// After the store's answer.
+    fn advance(&self, shared: SharedCheck) -> Result<Option<String>> {
+        if self.hears_outages && shared.borrow().check.outage().is_some() {
+            self.stop(GuardStep::Outage, 0, shared);
+            return Ok(None);
+        }
+        self.conclude(shared)
+    }
+
+    fn conclude(&self, shared: SharedCheck) -> Result<Option<String>> {
+        let mut active = shared.borrow_mut();
+        active.problem = match active.check.conclude() {
+            Verdict::Admit => None,
+            Verdict::Deny(problem) => Some(problem),
+            Verdict::Fail(error) => return Err(to_js_error(error)),
+        };
+        let refunds = active.check.refunds().count();
+        drop(active);
+        if refunds > 0 {
+            self.stop(GuardStep::Refund, refunds, shared);
+            return Ok(None);
+        }
+        self.report(shared)
+    }
+
+    fn report(&self, shared: SharedCheck) -> Result<Option<String>> {
+        let arrays = &self.exchange.arrays;
+        let active = shared.borrow();
+        let outcomes = active.check.outcomes();
+        if let [(_, decision)] = &outcomes[..] {
+            arrays.write_decision(decision);
+        }
+        let status = active.problem.as_ref().map_or(0, Problem::status);
+        arrays.set(Field::Status as usize, status.into());
+        let fields = active.check.fields();
+        let (changed, text) = changes(&self.previous.borrow(), &fields);
+        self.previous.replace(fields);
+        arrays.set(Field::Changed as usize, changed);
+        drop(active);
+        self.stop(GuardStep::Done, outcomes.len(), shared);
+        Ok((!text.is_empty()).then_some(text))
+    }
+
+    fn stop(&self, step: GuardStep, items: usize, shared: SharedCheck) {
+        let arrays = &self.exchange.arrays;
+        arrays.set(Field::Step as usize, f64::from(step as u32));
+        arrays.set(Field::Items as usize, number(items as u64));
+        self.exchange.set_current(shared);
+    }
+}
+
+/// The decisions of a check, in the order of its requests.
+fn decisions(answer: OperationResult) -> std::result::Result<Vec<Decision>, Error> {
+    match answer? {
+        Answer::Decision(decision) => Ok(vec![decision]),
+        Answer::Decisions(decisions) => decisions.into_iter().collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// A check that JavaScript keeps, because another guard meets the same request, or because its response may not count.
+#[napi]
+pub struct NativeCheck {
+    exchange: Rc<Exchange>,
+    shared: SharedCheck,
+}
+
+#[napi]
+impl NativeCheck {
+    fn new(exchange: &Rc<Exchange>, shared: SharedCheck) -> Self {
+        Self { exchange: Rc::clone(exchange), shared }
+    }
+
+    /// What `onOutage` hears.
+    #[napi]
+    pub fn outage(&self) -> NativeOutage {
+        let active = self.shared.borrow();
+        let report = active.check.outage();
+        let error = report.as_ref().and_then(|report| report.error);
+        NativeOutage {
+            code: error.map(|error| error.kind().code()),
+            message: error.map(|error| error.message().to_owned()),
+            outcomes: report.as_ref().map_or(0, |report| u32::try_from(report.outcomes.len()).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Writes one of the decisions into the arrays, and returns the name of its policy.
+    #[napi]
+    pub fn load_outcome(&self, at: u32) -> Result<String> {
+        catch_panic(|| {
+            let outcomes = self.shared.borrow().check.outcomes();
+            let (policy, decision) =
+                outcomes.get(at as usize).ok_or_else(|| internal("the check has no such outcome"))?;
+            self.exchange.arrays.write_decision(decision);
+            Ok(policy.name().to_owned())
+        })
+    }
+
+    /// Ends the check when there is a response. Returns the number of refunds.
+    #[napi]
+    pub fn finish(&self, counts: bool) -> u32 {
+        let check = &mut self.shared.borrow_mut().check;
+        check.finish(counts);
+        u32::try_from(check.refunds().count()).unwrap_or(u32::MAX)
+    }
+
+    /// Makes one of the refunds. `Field::Ticket` is 0 unless it is still under way.
+    #[napi]
+    pub fn refund(&self, at: u32) -> Result<()> {
+        catch_panic(|| {
+            let (at, ticket) = (at as usize, self.exchange.next_ticket());
+            let answer = {
+                let active = self.shared.borrow();
+                let Some((limiter, request)) = active.check.refunds().nth(at) else {
+                    return Err(internal("the check has no such refund"));
+                };
+                self.exchange.completions.defer(limiter, &Call::Refund(request), ticket)
+            };
+            let shared = Rc::clone(&self.shared);
+            let take = move |answer: OperationResult| {
+                if let Answer::Usage(left) = answer? {
+                    shared.borrow_mut().check.refunded(at, left);
+                }
+                Ok(Answer::Ready)
+            };
+            match answer {
+                Some(answer) => {
+                    self.exchange.arrays.set_ticket(0);
+                    take(answer).map(|_| ()).map_err(to_js_error)
+                }
+                None => {
+                    self.exchange.arrays.set_ticket(ticket);
+                    self.exchange.wait(ticket, move |_, answer| take(answer));
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    /// The fields of the response as they are now: names and values, each on a line.
+    #[napi]
+    pub fn fields(&self) -> String {
+        changes(&[], &self.shared.borrow().check.fields()).1
+    }
+}
+
+#[napi]
+impl NativeExchange {
+    /// The newest check.
+    #[napi]
+    pub fn check(&self) -> Result<NativeCheck> {
+        catch_panic(|| Ok(NativeCheck::new(&self.exchange, self.exchange.current()?)))
+    }
+
+    /// The response to the request that the newest check denied, for a client with this `accept` field: content type, `vary`
+    /// and body. Its status stands in the arrays.
+    #[napi]
+    pub fn denial_response(&self, accept: Option<String>) -> Result<Vec<String>> {
+        catch_panic(|| {
+            let current = self.exchange.current()?;
+            let active = current.borrow();
+            let response = active.problem.as_ref().ok_or_else(no_problem)?.response(accept.as_deref());
+            let values = response.fields.into_iter().map(|field| field.value);
+            Ok(values.chain([response.body]).collect())
+        })
+    }
+
+    /// The parts of that response, for a handler that writes its own.
+    #[napi]
+    pub fn problem(&self) -> Result<NativeProblem> {
+        catch_panic(|| {
+            let current = self.exchange.current()?;
+            let active = current.borrow();
+            let problem = active.problem.as_ref().ok_or_else(no_problem)?;
+            Ok(NativeProblem {
+                status: problem.status().into(),
+                type_uri: problem.type_uri(),
+                title: problem.title(),
+                detail: problem.detail().to_owned(),
+                violated: problem.violated().to_vec(),
+                json: problem.json(),
+                json_type: Problem::JSON_TYPE,
+                text: problem.text(),
+                text_type: Problem::TEXT_TYPE,
+            })
+        })
+    }
+}
+
+fn no_problem() -> napi::Error<crate::error::Code> {
+    internal("an admitted request has no problem document")
+}
+
+/// The value of `Field::Changed` when all names and values are returned.
+const ALL: f64 = -1.0;
+
+/// The bits of the values that changed, and the lines to return: the values that changed when the names are the same, and
+/// otherwise all names and values.
+fn changes(before: &[HeaderField], after: &[HeaderField]) -> (f64, String) {
+    let mut text = String::new();
+    let mut add = |line: &str| {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(line);
+    };
+    if !before.iter().map(|field| &field.name).eq(after.iter().map(|field| &field.name)) {
+        for HeaderField { name, value } in after {
+            add(name);
+            add(value);
+        }
+        return (ALL, text);
+    }
+    let mut changed = 0_u32;
+    for (at, (old, new)) in before.iter().zip(after).enumerate() {
+        if old.value != new.value {
+            changed |= 1 << at;
+            add(&new.value);
+        }
+    }
+    (changed.into(), text)
+}
