@@ -35,6 +35,8 @@ pub struct GuardSettings {
     pub methods: Vec<String>,
     pub headers: Option<String>,
     pub reset_form: Option<String>,
+    /// Other names of fields, each beside the usual name; an empty one turns the field off.
+    pub header_names: Vec<Vec<String>>,
     pub status: Option<f64>,
     pub message: Option<String>,
     pub dry_run: bool,
@@ -256,6 +258,11 @@ fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Result<Guard> 
     }
     if let Some(form) = settings.reset_form {
         builder = builder.reset_form(form.parse::<ResetForm>().map_err(to_js_error)?);
+    }
+    for pair in settings.header_names {
+        if let [field, name] = &pair[..] {
+            builder = builder.header_name(field, name);
+        }
     }
     if let Some(status) = settings.status {
         let status = whole("status", status, "400 to 599")?;

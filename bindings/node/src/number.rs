@@ -1,9 +1,6 @@
 //! JavaScript's numbers as integers, and back. The error for a number that is out of range or fractional names the argument.
 
-use napi_derive::napi;
-use polylimit::Request;
-
-use crate::error::{Code, Result, catch_panic, invalid_argument};
+use crate::error::{Code, Result, invalid_argument};
 
 /// 2^53: larger integers are not exact in JavaScript.
 const TOO_LARGE: f64 = 9_007_199_254_740_992.0;
@@ -23,15 +20,6 @@ fn out_of_range(name: &str, number: f64, allowed: &str) -> napi::Error<Code> {
 }
 
 const COSTS: &str = "a whole number from 0 to 1000000000000 units";
-
-/// Fails for a cost that no request may have.
-#[napi]
-pub fn check_cost(units: f64) -> Result<()> {
-    catch_panic(|| match cost(units)? {
-        0..=Request::MAX_COST => Ok(()),
-        _ => Err(out_of_range("cost", units, COSTS)),
-    })
-}
 
 /// Reads a cost; the core checks the maximum.
 #[inline]

@@ -13,6 +13,19 @@ export declare class NativeAddressRules {
   keyFunction(): (peer?: string, line?: string) => string
 }
 
+export declare class NativeCheck {
+  /** What `onOutage` hears. */
+  outage(): NativeOutage
+  /** Writes one of the decisions into the arrays, and returns the name of its policy. */
+  loadOutcome(at: number): string
+  /** Ends the check when there is a response. Returns the number of refunds. */
+  finish(counts: boolean): number
+  /** Makes one of the refunds. `Field::Ticket` is 0 unless it is still under way. */
+  refund(at: number): void
+  /** The fields of the response as they are now: names and values, each on a line. */
+  fields(): string
+}
+
 export declare class NativeClock {
   constructor(nowUs: number)
   nowUs(): number
@@ -53,24 +66,46 @@ export declare class NativeExchange {
    * Always.
    */
   throwError(): void
+  /** The newest check. */
+  check(): NativeCheck
   /**
-   * Creates the function that writes the header fields of responses about one limiter and policy.
-   *
-   * # Errors
-   * When the style or the form is not known.
+   * The response to the request that the newest check denied, for a client with this `accept` field: content type, `vary`
+   * and body. Its status stands in the arrays.
    */
-  headerFunction(limiter: NativeLimiter, policy: string, style?: string | undefined | null, resetForm?: string | undefined | null): () => string | undefined
-  /** Adds the decision in the arrays to those that the next response is about. */
-  addOutcome(limiter: NativeLimiter, policy: string): void
-  /** Removes all added decisions. */
-  clearOutcomes(): void
-  /**
-   * The content type and the body of the response to the denied request, for a client with this `accept` field. The status
-   * is written into the arrays.
-   */
-  denialResponse(units: number, accept?: string | undefined | null): Array<string>
+  denialResponse(accept?: string | undefined | null): Array<string>
   /** The parts of that response, for a handler that writes its own. */
-  problem(units: number): NativeProblem
+  problem(): NativeProblem
+}
+
+export declare class NativeGuard {
+  constructor(limiter: NativeLimiter, settings: GuardSettings)
+  /** Creates the function that decides a request. Its key and its cost stand in the arrays, as for an operation. */
+  decideFunction(): (key?: string | Uint8Array, route?: string) => string | undefined
+  /** Whether requests of this method are limited. */
+  appliesTo(method: string): boolean
+  /** The kind and the name of each part of the key. */
+  keyParts(): Array<Array<string>>
+  /** The key of parts with these values; `None` when one is missing. */
+  joinKey(values: Array<string | undefined | null>): string | null
+  /** Whether a request without a key is counted by its client's address. */
+  fallsBackToAddress(): boolean
+  /** Whether the guard needs the route of a request. */
+  isPerRoute(): boolean
+  /** The names of the policies of a request that is on no route. */
+  policies(): Array<string>
+  /** Gives the next decision the limits of its request, and its policies where they are a function of the request. */
+  prepare(earlier?: NativeCheck | undefined | null, policies?: Array<string> | undefined | null): void
+  /** Continues after the store has answered: the check is the newest of the exchange. */
+  answered(): string | null
+  /** Continues with what `onOutage` has returned; `None` leaves the decision to the outage policy. */
+  conclude(check: NativeCheck, admit?: boolean | undefined | null): string | null
+  /** Writes the result of a concluded check, after its refunds. */
+  report(check: NativeCheck): string | null
+  /**
+   * The check of an admitted request whose only decision stands in the arrays, as it was when the request was decided. So
+   * the most frequent request, which meets one guard, needs no object of the addon.
+   */
+  restore(key: unknown, units?: number | undefined | null, route?: string | undefined | null): NativeCheck
 }
 
 export declare class NativeLimiter {
@@ -117,8 +152,6 @@ export declare const enum AnswerKind {
 
 export declare function buildQuota(limit: number, periodMs: number, settings: QuotaSettings): QuotaNumbers
 
-export declare function checkCost(units: number): void
-
 export interface CheckRow {
   key: unknown
   policy?: string
@@ -159,11 +192,44 @@ export declare const enum Field {
   Status = 12,
   /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
   Changed = 13,
+  /** A `GuardStep`. */
+  Step = 14,
+  /** The number of policies that the guard has decided, or of refunds to make. */
+  Items = 15,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 14,
-  TimeoutMs = 15,
-  NowMs = 16,
-  FirstQuota = 17,
+  Cost = 16,
+  TimeoutMs = 17,
+  FirstQuota = 18,
+}
+
+export interface GuardSettings {
+  /** `None` for the only policy of the limiter. */
+  policies?: Array<string>
+  /** Whether the policies are a function of the request. */
+  perRequest: boolean
+  scope?: string
+  keyParts: Array<string>
+  missingKey?: string
+  cost?: number
+  methods: Array<string>
+  headers?: string
+  resetForm?: string
+  /** Other names of fields, each beside the usual name; an empty one turns the field off. */
+  headerNames: Array<Array<string>>
+  status?: number
+  message?: string
+  dryRun: boolean
+  /** Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`]. */
+  hearsOutages: boolean
+}
+
+export declare const enum GuardStep {
+  /** The request proceeds, or is denied with `Field::Status`; `Field::Items` is the number of policies. */
+  Done = 0,
+  /** `onOutage` is asked. */
+  Outage = 1,
+  /** `Field::Items` refunds are made. */
+  Refund = 2,
 }
 
 export interface InvalidCheck {
@@ -193,6 +259,13 @@ export interface NativeFinding {
   severity: string
   subject: string
   message: string
+}
+
+export interface NativeOutage {
+  code?: string
+  message?: string
+  /** The number of policies that an outage policy has decided; `loadOutcome` reads them. */
+  outcomes: number
 }
 
 export interface NativeProblem {
@@ -269,17 +342,18 @@ export interface QuotaSettings {
 export declare const enum RequestField {
   /** An `Operation`. */
   Operation = 0,
-  /** The length of the key in the short key's buffer, in bytes; -1 when the key is an argument. */
+  /**
+   * The length of the key in the short key's buffer, in bytes; -1 when the key is an argument, -2 when the
+   * request of a guard has none.
+   */
   KeyLength = 1,
   /**
-   * The number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
+   * For a guard: -2 when its route is an argument, otherwise -1. For operations: the number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
    * the addon writes the name's number here.
    */
   Policy = 2,
   /** 1 when the request names a cost, otherwise 0. */
   HasCost = 3,
-  /** 1 when the response is about the outcomes that were added, 0 when it is about the decision in the `Float64Array`. */
-  OutcomesAdded = 4,
 }
 
 export declare function suggestion(option: string): SuggestionRow | null

@@ -8,9 +8,9 @@ import type { DenialResponse } from "./headers";
 import { keyOfAddress, keyOfRequest } from "./http/address";
 import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { onResponseEnd, runGuard } from "./http/run_guard";
+import { beforeHead, headerLine, runGuard, setFields, varyWith } from "./http/run_guard";
 
-export type { Denial, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
 declare global {
   namespace Express {
@@ -25,6 +25,7 @@ declare global {
 export interface ExpressRequest extends IncomingMessage {
   readonly ip?: string | undefined;
   readonly app?: { readonly settings: Settings };
+  readonly params?: unknown;
 }
 
 type Settings = { readonly [name: string]: unknown };
@@ -40,8 +41,8 @@ export type ExpressOptions<Req extends ExpressRequest, Res extends ServerRespons
 /**
  * Limits the requests that pass through it. `req.rateLimit` is the decision, and the response gets its header fields. The
  * response to a denied request is a problem document or text, with status 429, or 503 when the store is unavailable. An
- * `onDenied` or `onOutage` must end the response, whose status is set already: its return value is not sent, and the request
- * does not proceed.
+ * `onDenied` must end the response, whose status is set already: its return value is not sent, and the request does not
+ * proceed.
  *
  * The client's address is found by `clientAddress`, or else by the application's `trust proxy`. In the latter case `true`
  * (every proxy) is refused, because a client could then choose its own address: `app.use` throws the error, or the first
@@ -56,18 +57,21 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
 ): (req: Req, res: Res, next: Next) => void {
   const guard = new Guard<[req: Req, res: Res], [req: Req, res: Res], unknown>(checkOptions(options), {
     clientOf,
-    acceptOf: (req) => req.headers.accept,
+    methodOf: ({ method = "GET" }) => method,
+    headerOf: (name, req) => headerLine(req, name),
     routeOf: (req) => expressRoute(req, middleware),
+    userOf: (req) => (req as { readonly user?: unknown }).user,
+    pathOf: (name, { params = {} }) => (params as Record<string, string | undefined>)[name],
   });
 
   /** Returns whether the request proceeds. */
   function apply(result: GuardResult<unknown> | undefined, req: Req, res: Res): boolean | Promise<boolean> {
     if (result === undefined) return true;
-    (req as Limited).rateLimit = result.rateLimit;
-    for (const field of result.fields) res.setHeader(field[0], field[1]);
+    if (result.rateLimit !== undefined) (req as Limited).rateLimit = result.rateLimit;
+    setFields(res, result);
     const { denial, handleDenial } = result;
     if (denial === undefined) {
-      if (guard.waitsForResponse) onResponseEnd(res, () => void guard.finish(result, req, res));
+      if (guard.waitsForResponse) beforeHead(res, () => guard.finish(result, req, res));
       return true;
     }
     if (handleDenial === undefined) {
@@ -79,7 +83,7 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
   }
 
   const middleware = (req: Req, res: Res, next: Next) =>
-    runGuard(guard, (req as Limited).rateLimit, [req, res], apply, next);
+    runGuard(guard, req, (req as Limited).rateLimit, [req, res], apply, next);
   if (!needsAddress(options)) return middleware;
   // Express takes an object with these members for a mounted application, and emits `mount` before the first request.
   const onMount = (_: "mount", app: { readonly settings: Settings }) => checkTrust(app.settings);
@@ -88,7 +92,7 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
 
 /** Whether the key is the address that the application's settings determine. */
 function needsAddress({ key, clientAddress }: { readonly key?: unknown; readonly clientAddress?: unknown }): boolean {
-  return key === undefined && clientAddress === undefined;
+  return (key === undefined || [key].flat().includes("address")) && clientAddress === undefined;
 }
 
 function checkTrust(settings: Settings): void {
@@ -106,11 +110,10 @@ function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefi
   return keyOfAddress(settings["trust proxy"] ? req.ip : undefined, req.socket);
 }
 
-function sendDenial({ status, contentType, body }: DenialResponse, res: ServerResponse): void {
+function sendDenial({ status, contentType, vary, body }: DenialResponse, res: ServerResponse): void {
   res.statusCode = status;
   res.setHeader("content-type", contentType);
-  const vary = res.getHeader("vary");
-  res.setHeader("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
+  res.setHeader("vary", varyWith(res.getHeader("vary"), vary));
   res.end(body);
 }
 

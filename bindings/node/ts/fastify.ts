@@ -3,19 +3,25 @@
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from "fastify";
 
 import type { ClientAddressRules } from "./client_address";
+import { notAllowed } from "./arguments";
 import { invalidArgument, type PolylimitError } from "./errors";
 import type { DenialResponse } from "./headers";
 import { keyOfAddress, keyOfRequest } from "./http/address";
 import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { onResponseEnd, runGuard } from "./http/run_guard";
+import { beforeHead, headerLine, runGuard, varyWith } from "./http/run_guard";
 
-export type { Denial, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
 declare module "fastify" {
   interface FastifyRequest {
     /** The decision of the last rate limit that did not skip the request; `undefined` when all skipped it. */
     rateLimit?: RateLimit;
+  }
+
+  interface FastifyContextConfig {
+    /** The options of the route's rate limit where they differ from the plugin's; `false` exempts the route. */
+    rateLimit?: Partial<FastifyRateLimitOptions> | false;
   }
 }
 
@@ -29,32 +35,39 @@ export type FastifyRateLimitOptions = RateLimitOptions<
  * A hook that limits the requests of one route: `{ onRequest: rateLimitHook({ ... }) }`. If the key or the cost depends on
  * the body, use it as `preHandler`. Quotas without a name belong to the route of the request.
  *
- * The value that `onDenied` or `onOutage` returns is sent as from a handler of Fastify, with the status of the denial unless
- * they set another. They return `undefined` after they have sent the response themselves; if they have not, the problem
- * document or text is sent. A handler that sends it later returns `reply`, or a promise.
+ * The value that `onDenied` returns is sent as from a handler of Fastify, with the status of the denial unless it sets
+ * another. It returns `undefined` after it has sent the response itself; if it has not, the problem document or text is sent.
+ * A handler that sends it later returns `reply`, or a promise.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimitHook(
   options: FastifyRateLimitOptions,
-): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void {
+): Hook {
   return hook(options, routeOf);
 }
 
-function hook(
-  options: FastifyRateLimitOptions,
-  routeOf?: (request: FastifyRequest) => string | undefined,
-): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void {
-  const guard = new Guard(checkOptions(options), { clientOf, acceptOf: (request) => request.headers.accept, routeOf });
+type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
+
+function hook(options: FastifyRateLimitOptions, routeOf?: (request: FastifyRequest) => string | undefined): Hook {
+  const guard = new Guard(checkOptions(options), {
+    clientOf,
+    methodOf: (request) => request.method,
+    headerOf: (name, request) => headerLine(request, name),
+    routeOf,
+    userOf: (request) => (request as { readonly user?: unknown }).user,
+    pathOf: (name, { params }) => (params as Record<string, string | undefined> | undefined)?.[name],
+  });
 
   /** Returns whether the request proceeds. */
   function apply(result: GuardResult<unknown> | undefined, request: FastifyRequest, reply: FastifyReply) {
     if (result === undefined) return true;
-    request.rateLimit = result.rateLimit;
+    if (result.rateLimit !== undefined) request.rateLimit = result.rateLimit;
+    for (const name of result.outdated) reply.removeHeader(name);
     for (const field of result.fields) reply.header(field[0], field[1]);
     const { denial, handleDenial } = result;
     if (denial === undefined) {
-      if (guard.waitsForResponse) onResponseEnd(reply.raw, () => void guard.finish(result, request, reply));
+      if (guard.waitsForResponse) beforeHead(reply.raw, () => guard.finish(result, request, reply));
       return true;
     }
     reply.code(denial.status);
@@ -65,7 +78,7 @@ function hook(
     return runDenialHandler(handleDenial, denial, reply).then(() => false);
   }
 
-  return (request, reply, done) => runGuard(guard, request.rateLimit, [request, reply], apply, done);
+  return (request, reply, done) => runGuard(guard, request, request.rateLimit, [request, reply], apply, done);
 }
 
 /** The method and the path of the route; `undefined` for a request that matches none. */
@@ -93,16 +106,47 @@ async function runDenialHandler(handler: () => unknown, denial: DenialResponse, 
   else reply.send(payload);
 }
 
-function sendDenial({ contentType, body }: DenialResponse, reply: FastifyReply): void {
-  const vary = reply.getHeader("vary");
-  reply.header("vary", vary === undefined ? "Accept" : `${[vary].flat().join(", ")}, Accept`);
-  reply.type(contentType).send(body);
+function sendDenial({ contentType, vary, body }: DenialResponse, reply: FastifyReply): void {
+  reply.header("vary", varyWith(reply.getHeader("vary"), vary));
+  // Fastify adds a charset to the type of text.
+  reply.type(contentType).send(Buffer.from(body));
 }
 
-const plugin: FastifyPluginCallback<FastifyRateLimitOptions> = (fastify, options, done) => {
+const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
+
+/** The options of the plugin. */
+export interface FastifyPluginOptions extends FastifyRateLimitOptions {
+  /** When requests are decided: `onRequest` by default, and `preHandler` if the key or the cost depends on the body. */
+  readonly hook?: (typeof HOOKS)[number];
+}
+
+const plugin: FastifyPluginCallback<FastifyPluginOptions> = (fastify, { hook: name = "onRequest", ...defaults }, done) => {
+  /** The hooks of routes with options of their own. */
+  const onRoutes = new WeakMap<object, Hook>();
+  const hookOf = (config: Partial<FastifyRateLimitOptions>): Hook => {
+    let own = onRoutes.get(config);
+    if (own === undefined) {
+      own = hook({ ...defaults, ...config }, routeOf);
+      onRoutes.set(config, own);
+    }
+    return own;
+  };
   try {
-    fastify.addHook("onRequest", hook(options));
-    if (options.key === undefined && options.clientAddress === undefined) checkTrust(requestOf(fastify));
+    if (!HOOKS.includes(name)) throw notAllowed("hook", name, `one of ${HOOKS.join(", ")}`);
+    const usual = hook(defaults);
+    const limit: Hook = (request, reply, proceed) => {
+      const config = request.routeOptions?.config?.rateLimit;
+      if (config === undefined) usual(request, reply, proceed);
+      else if (config === false) proceed();
+      else hookOf(config)(request, reply, proceed);
+    };
+    if (name === "preParsing") fastify.addHook(name, (request, reply, _, proceed) => limit(request, reply, proceed));
+    else fastify.addHook(name as "onRequest", limit);
+    // The start fails if the options of a route are not allowed.
+    fastify.addHook("onRoute", ({ config }) => {
+      if (config?.rateLimit) hookOf(config.rateLimit);
+    });
+    if (needsAddress(defaults)) checkTrust(requestOf(fastify));
   } catch (error) {
     return done(error as Error);
   }
@@ -110,11 +154,18 @@ const plugin: FastifyPluginCallback<FastifyRateLimitOptions> = (fastify, options
   return done();
 };
 
+/** Whether the key is the address that the server's settings determine. */
+function needsAddress({ key, clientAddress }: FastifyRateLimitOptions): boolean {
+  return (key === undefined || [key].flat().includes("address")) && clientAddress === undefined;
+}
+
 /**
- * Limits every request of the instance that registers it: `app.register(rateLimit, { ... })`. `request.rateLimit` is the
- * decision. The client's address is found by `clientAddress`, or else by the server's `trustProxy`, which must not be `true`.
+ * Limits every request of the instance that registers it: `app.register(rateLimit, { ... })`. A route may change the options
+ * for itself, or be exempt: `app.get(path, { config: { rateLimit: { policy: "5/minute" } } }, handler)`, or `rateLimit: false`.
+ * `request.rateLimit` is the decision. The client's address is found by `clientAddress`, or else by the server's
+ * `trustProxy`, which must not be `true`.
  */
-export const rateLimit: FastifyPluginCallback<FastifyRateLimitOptions> = Object.assign(plugin, {
+export const rateLimit: FastifyPluginCallback<FastifyPluginOptions> = Object.assign(plugin, {
   // The hook belongs to the instance that registers the plugin, and not to an encapsulated context.
   [Symbol.for("skip-override")]: true,
   [Symbol.for("fastify.display-name")]: "polylimit",

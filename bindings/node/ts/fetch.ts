@@ -7,7 +7,7 @@ import { keyOfPeer } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
-export type { Denial, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
 /** A handler; `More` are its further parameters. */
 export type FetchHandler<More extends unknown[]> = (request: Request, ...more: More) => Response | Promise<Response>;
@@ -34,7 +34,7 @@ export function rateLimitOf(request: Request): RateLimit | undefined {
 
 /**
  * Wraps a handler, so that it is called only for admitted requests. For `count`, a handler that throws has answered with
- * 500. If `onDenied` or `onOutage` returns no response, the default response is sent.
+ * 500. If `onDenied` returns no response, the default response is sent.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -51,13 +51,14 @@ export function rateLimit<More extends unknown[] = []>(
   const guard = new Guard(options, {
     clientOf: (rules, request: Request, ...more: More) =>
       keyOfPeer(rules, peer?.(request, ...more), (header) => request.headers.get(header)),
-    acceptOf: (request, ..._more) => request.headers.get("accept") ?? undefined,
+    methodOf: (request, ..._more) => request.method,
+    headerOf: (name, request, ..._more) => request.headers.get(name) ?? undefined,
   });
   return async (request, ...more) => {
-    const result = await guard.decide(decided.get(request), [request, ...more]);
+    const result = await guard.decide(request, decided.get(request), [request, ...more]);
     if (result === undefined) return handler(request, ...more);
-    const { rateLimit, fields, denial, handleDenial } = result;
-    decided.set(request, rateLimit);
+    const { rateLimit, state, fields, denial, handleDenial } = result;
+    if (rateLimit !== undefined) decided.set(request, rateLimit);
     if (denial !== undefined) {
       const own: Response | undefined = await handleDenial?.();
       return own === undefined ? denialToResponse(denial, fields) : withFields(own, fields);
@@ -69,24 +70,18 @@ export function rateLimit<More extends unknown[] = []>(
       if (guard.waitsForResponse) await guard.finish(result, new Response(null, { status: 500 }), request, ...more);
       throw error;
     }
-    const response = withFields(answer, decided.get(request) === rateLimit ? fields : missingFields(answer, fields));
-    if (guard.waitsForResponse) await guard.finish(result, response, request, ...more);
-    return response;
+    if (guard.waitsForResponse) await guard.finish(result, answer, request, ...more);
+    // Other rate limits of the request may have decided since.
+    return withFields(answer, state.fields);
   };
 }
 
 /** @internal */
-export function denialToResponse({ status, contentType, body }: DenialResponse, fields: HeaderFields): Response {
-  return withFields(new Response(body, { status, headers: { "content-type": contentType, vary: "Accept" } }), fields);
-}
-
-/**
- * The fields that a response does not have yet. A later guard on the request's way has written fields that cover both.
- *
- * @internal
- */
-export function missingFields({ headers }: Response, fields: HeaderFields): HeaderFields {
-  return fields.filter(([name]) => !headers.has(name));
+export function denialToResponse(
+  { status, contentType, vary, body }: DenialResponse,
+  fields: HeaderFields,
+): Response {
+  return withFields(new Response(body, { status, headers: { "content-type": contentType, vary } }), fields);
 }
 
 /**

@@ -4,12 +4,13 @@ import type { Context, MiddlewareHandler } from "hono";
 
 import { optionalFunction } from "./arguments";
 import { invalidArgument } from "./errors";
-import { denialToResponse, missingFields, withFields } from "./fetch";
+import { denialToResponse, withFields } from "./fetch";
+import type { HeaderFields } from "./headers";
 import { keyOfPeer, peerOf, type Socket } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 
-export type { Denial, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
 declare module "hono" {
   interface ContextVariableMap {
@@ -25,7 +26,7 @@ export interface HonoOptions
 }
 
 /**
- * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. If `onDenied` or `onOutage` returns no
+ * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. If `onDenied` returns no
  * response, the default response is sent. Quotas without a name at a route, as in `app.get(path, rateLimit(...), handler)`,
  * belong to that route; with `app.use` for several paths (`*`) they belong to the limiter.
  *
@@ -36,32 +37,42 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
   optionalFunction("peer", peer);
   const guard = new Guard(options, {
     clientOf: (rules, context: Context) => keyOfPeer(rules, peer(context), (header) => context.req.header(header)),
-    acceptOf: (context) => context.req.header("accept"),
+    methodOf: (context) => context.req.method,
+    headerOf: (name, context) => context.req.header(name),
     routeOf,
+    userOf: (context) => context.get("user") ?? context.get("jwtPayload"),
+    pathOf: (name, context) => context.req.param(name),
   });
   return async (context, next) => {
-    const result = await guard.decide(context.get("rateLimit"), [context]);
+    const result = await guard.decide(context, context.get("rateLimit"), [context]);
     if (result === undefined) return next();
-    context.set("rateLimit", result.rateLimit);
-    const { fields, denial, handleDenial } = result;
+    if (result.rateLimit !== undefined) context.set("rateLimit", result.rateLimit);
+    const { state, fields, denial, handleDenial } = result;
     if (handleDenial !== undefined) {
       for (const [name, value] of fields) context.header(name, value);
       const own: Response | undefined = await handleDenial();
-      if (own !== undefined || context.finalized) return own;
+      if (own !== undefined) return withFields(own, fields);
+      if (context.finalized) {
+        setFields(context, fields);
+        return undefined;
+      }
     }
     if (denial !== undefined) return denialToResponse(denial, fields);
     await next();
-    const { res } = context;
-    const isNewest = context.get("rateLimit") === result.rateLimit;
-    const response = withFields(res, isNewest ? fields : missingFields(res, fields));
-    if (response !== res) {
-      // Without this assignment, Hono would merge the old headers into the new response.
-      context.res = undefined;
-      context.res = response;
-    }
     if (guard.waitsForResponse) await guard.finish(result, context);
+    // Later rate limits of the request have decided since.
+    setFields(context, state.fields);
     return undefined;
   };
+}
+
+function setFields(context: Context, fields: HeaderFields): void {
+  const { res } = context;
+  const response = withFields(res, fields);
+  if (response === res) return;
+  // Without this assignment, Hono would merge the old headers into the new response.
+  context.res = undefined;
+  context.res = response;
 }
 
 /** The method and the path at which the middleware is registered; `undefined` for a path that is not a route's. */

@@ -50,16 +50,8 @@ const NOT_INTERNED = -2;
 
 const natives = new WeakMap<Limiter, NativeLimiter>();
 
-/** Submits a check; the caller reads the answer from the exchange. */
-export let submitCheck: (limiter: Limiter, key: Key, policy: string, cost: number | undefined) => void;
-
 /** Submits an operation on one key. */
 let submit: (limiter: Limiter, operation: Operation, key: Key, options: RequestOptions | string | undefined) => void;
-
-/** Submits checks that are decided together. */
-export function submitTogether(limiter: Limiter, checks: readonly Check[]): void {
-  callNative(() => nativeLimiter(limiter).checkMany(checkRows(checks), true));
-}
 
 /**
  * Decides whether requests may proceed, for one or more policies.
@@ -325,13 +317,6 @@ export class Limiter {
 
   static {
     submit = (limiter, operation, key, options) => limiter.#submit(operation, key, options);
-    submitCheck = (limiter, key, policy, cost) => {
-      try {
-        limiter.#write(Operation.Check, key, policy, costOf({ cost }));
-      } catch (thrown) {
-        throw toPublicError(thrown);
-      }
-    };
   }
 }
 

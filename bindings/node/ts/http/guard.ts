@@ -1,80 +1,104 @@
-/** The guard: what the middleware of every framework does with a request. */
+/**
+ * The guard of the middleware. The core's guard makes every decision; here the options' functions are called, promises are
+ * awaited, and the numbers in the shared arrays become objects.
+ */
 
-import { createHash } from "node:crypto";
-
-import { Field } from "../addon";
-import { excerpt, type Key, number } from "../arguments";
+import { Field, GuardStep, type NativeCheck, type NativeGuard, RequestField } from "../addon";
+import { type Key, keyOf, notAllowed, number, text } from "../arguments";
 import { ClientAddressRules } from "../client_address";
-import { type Decision, readDecision, readDecisions } from "../decision";
-import { invalidArgument, toPublicError } from "../errors";
-import { fields, pendingAnswer } from "../exchange";
-import { type DenialResponse, denialResponse, type HeaderFields, HeaderWriter, problem } from "../headers";
-import { submitCheck, submitTogether } from "../limiter";
-import { checkCost, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
-import { type Charge, type ChargedOutcome, DecidedRateLimit, findCharged, outcomesOf } from "./rate_limit";
+import { readDecision, writeDecision } from "../decision";
+import { callNative, PolylimitError, toPublicError } from "../errors";
+import { exchange, pendingAnswer, fields as sharedFields, request as sharedRequest, writeShortKey } from "../exchange";
+import { allFields, changedFields, type DenialResponse, denialResponse, type HeaderFields, problem } from "../headers";
+import { nativeLimiter } from "../limiter";
+import { native } from "../native";
+import type { ErrorCode } from "../tables";
+import { guardSettings, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
+import { DecidedRateLimit, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
 
-/** The status of a denial by a quota (RFC 6585, section 4). A denial because of an outage has another one. */
-const TOO_MANY_REQUESTS = 429;
+const fields = sharedFields;
+const request = sharedRequest;
 
 /** The decision about a request, and what the adapter has to do. */
 export interface GuardResult<Denied> {
-  readonly rateLimit: RateLimit;
+  /** `undefined` when no policy has decided. */
+  readonly rateLimit: RateLimit | undefined;
   readonly fields: HeaderFields;
-  /** The response to a denied request; `undefined` when the request is admitted. */
+  /** The names of fields that earlier guards have set, and that do not hold any more. */
+  readonly outdated: readonly string[];
+  /** The response to a request that does not proceed; `undefined` when it proceeds. */
   readonly denial: DenialResponse | undefined;
   /** Calls the handler of the options that responds in place of `denial`, if there is one. */
   readonly handleDenial: (() => Denied) | undefined;
-  /** The units that this guard relies on: those that it has spent, and those of earlier guards that it reuses. */
-  readonly charges: readonly Charge[];
+  readonly state: RequestState;
+  /** The check that `finish` ends, where the response decides whether the request counts. */
+  readonly check: NativeCheck | undefined;
 }
 
 /** How a framework's request is read. */
 export interface FrameworkAdapter<Context extends unknown[]> {
   /** The key of the client, found by the rules if there are any. */
   readonly clientOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
-  /** The `Accept` field. */
-  readonly acceptOf: (...context: Context) => string | undefined;
+  readonly methodOf: (...context: Context) => string;
+  /** All lines of a header, joined. */
+  readonly headerOf: (name: string, ...context: Context) => string | undefined;
   /** The route of the guard, as the same text in every process; `undefined` for a guard before all routes. */
   readonly routeOf?: (...context: Context) => string | undefined;
+  /** The authenticated user, and a parameter of the path, where the framework knows them. */
+  readonly userOf?: (...context: Context) => unknown;
+  readonly pathOf?: (name: string, ...context: Context) => string | undefined;
 }
 
-/** The names of the policies in one scope, and the writer of their header fields. */
-interface ResolvedPolicies {
-  readonly policies: readonly string[];
-  readonly headerWriter: HeaderWriter;
+type DecideFunction = (key?: string | Uint8Array, route?: string) => string | undefined;
+
+/** One request on its way through the guard. */
+interface Run<Context extends unknown[]> {
+  readonly context: Context;
+  readonly earlier: RequestState | undefined;
+  readonly key: Key | undefined;
+  readonly units: number | undefined;
+  readonly route: string | undefined;
+  /** Whether the addon must keep its check: it cannot be restored from the only decision. */
+  isKept: boolean;
 }
 
-/** One policy's part in the decision. If an earlier guard has charged the policy, only the difference in cost is charged. */
-interface PolicyCheck {
-  readonly policy: string;
-  /** The outcome of an earlier guard. */
-  readonly earlier: ChargedOutcome | undefined;
-  /** The units to spend now; `undefined` is the default of a check. */
-  readonly cost: number | undefined;
-  /** Whether a check is needed; otherwise the earlier outcome holds. */
-  readonly isNeeded: boolean;
-}
-
-/** The longest scope, in bytes. A longer route is hashed. */
-const MAX_SCOPE_BYTES = 256;
+/** In `RequestField.KeyLength`: the request has no key. In `RequestField.Policy`: it has no route, or one as an argument. */
+const NO_KEY = -2;
+const NO_ROUTE = -1;
+const ROUTE = -2;
 
 export class Guard<Context extends unknown[], Finished extends unknown[], Denied> {
   readonly #options: RateLimitOptions<Context, Finished, Denied>;
   readonly #framework: FrameworkAdapter<Context>;
   readonly #rules: ClientAddressRules | undefined;
-  /** The policies of requests without a route. */
-  readonly #everywhere: ResolvedPolicies;
-  /** The policies by route; `undefined` when all policies have names, which are the same on every route. */
-  readonly #onRoutes: Map<string, ResolvedPolicies> | undefined;
+  readonly #native: NativeGuard;
+  readonly #decide: DecideFunction;
+  /** The parts of the key: the functions that read them. */
+  readonly #parts: readonly ((context: Context) => string | undefined)[];
+  readonly #fallsBackToAddress: boolean;
+  readonly #isPerRoute: boolean;
+  /** Whether an option is a function of the request. */
+  readonly #hasFunctions: boolean;
+  /** Whether requests of a method are limited; `undefined` when all are. */
+  readonly #methods: Map<string, boolean> | undefined;
+  /** The names of the policies of requests without a route, and of those on each route. */
+  readonly #names: readonly string[];
+  readonly #namesOnRoutes = new Map<string, string>();
+  /** The fields of the previous response; most of them stay the same in the next one. */
+  #fields: HeaderFields = [];
 
   constructor(options: RateLimitOptions<Context, Finished, Denied>, framework: FrameworkAdapter<Context>) {
-    const { policy, scope, clientAddress } = options;
+    const { limiter, clientAddress, key, cost, skip, policy, methods } = options;
     this.#options = options;
     this.#framework = framework;
-    this.#everywhere = this.#resolve(scope);
-    const given = [policy].flat();
-    const haveNames = this.#everywhere.policies.every((name, at) => given[at] === undefined || given[at] === name);
-    this.#onRoutes = haveNames || scope !== undefined || framework.routeOf === undefined ? undefined : new Map();
+    this.#native = callNative(() => new native.NativeGuard(nativeLimiter(limiter), guardSettings(options)));
+    this.#decide = this.#native.decideFunction() as DecideFunction;
+    this.#parts = this.#native.keyParts().map(([kind, name]) => this.#readerOf(kind, name));
+    this.#fallsBackToAddress = this.#native.fallsBackToAddress();
+    this.#isPerRoute = framework.routeOf !== undefined && this.#native.isPerRoute();
+    this.#hasFunctions = skip !== undefined || [key, cost, policy].some((option) => typeof option === "function");
+    this.#methods = methods === undefined ? undefined : new Map();
+    this.#names = this.#native.policies();
     this.#rules =
       clientAddress === undefined || clientAddress instanceof ClientAddressRules
         ? clientAddress
@@ -85,174 +109,253 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
    * Decides about a request; `undefined` when it is skipped. It returns a promise only where something must be awaited.
    * `previous` is the `rateLimit` that an earlier guard has set on the request.
    */
-  decide(previous: unknown, context: Context): MaybePromise<GuardResult<Denied> | undefined> {
-    const { skip } = this.#options;
-    if (skip === undefined) return this.#findKey(previous, context);
-    const isSkipped = skip(...context);
-    if (isPromise(isSkipped)) return isSkipped.then((value) => (value ? undefined : this.#findKey(previous, context)));
-    return isSkipped ? undefined : this.#findKey(previous, context);
-  }
-
-  /**
-   * Refunds the units of a request whose response does not count, under every policy, even if one of the refunds fails. The
-   * request counts if `count` fails. Units that another guard relies on are not refunded.
-   */
-  async finish({ charges }: GuardResult<Denied>, ...finished: Finished): Promise<void> {
-    const { count, limiter } = this.#options;
-    if (typeof count !== "function") return;
-    try {
-      if (await count(...finished)) return;
-    } catch (error) {
-      warn(error);
-      return;
-    }
-    const unclaimed = charges.filter((charge) => {
-      charge.claims -= 1;
-      return charge.claims === 0;
+  decide(target: object, previous: unknown, context: Context): MaybePromise<GuardResult<Denied> | undefined> {
+    if (this.#methods !== undefined && !this.#appliesTo(this.#framework.methodOf(...context))) return undefined;
+    const earlier = stateOf(target, previous);
+    if (!this.#hasFunctions) return this.#submit(target, earlier, context, undefined, undefined, undefined);
+    const { skip, key, cost, policy } = this.#options;
+    return after(skip === undefined ? false : skip(...context), (isSkipped) => {
+      if (isSkipped) return undefined;
+      return after(typeof key === "function" ? key(...context) : undefined, (given) =>
+        after(typeof cost === "function" ? cost(...context) : undefined, (units) =>
+          after(typeof policy === "function" ? policy(...context) : undefined, (found) =>
+            this.#submit(target, earlier, context, given, units, typeof policy === "function" ? list(found) : undefined),
+          ),
+        ),
+      );
     });
-    const refunds = unclaimed.map(({ key, policy, units }) => limiter.refund(key, { policy, cost: units }));
-    for (const refund of await Promise.allSettled(refunds)) if (refund.status === "rejected") warn(refund.reason);
   }
 
-  /** Whether `finish` must be called when a response has ended. */
+  /** Whether `finish` must be called before the header fields of a response are sent. */
   get waitsForResponse(): boolean {
     return typeof this.#options.count === "function";
   }
 
-  /** Finds the policies in a scope. */
-  #resolve(scope: string | undefined): ResolvedPolicies {
-    const { limiter, policy } = this.#options;
-    const policies = [policy].flat().map((one) => limiter.policyFor(one, scope).name);
-    const duplicate = policies.find((name, at) => policies.indexOf(name) !== at);
-    if (duplicate !== undefined) throw invalidArgument(`policy ${excerpt(duplicate)} is given twice: once is enough`);
-    return { policies, headerWriter: new HeaderWriter(limiter, policies[0], this.#options) };
-  }
-
-  #policiesFor(context: Context): ResolvedPolicies {
-    const route = this.#onRoutes && this.#framework.routeOf?.(...context);
-    if (this.#onRoutes === undefined || route === undefined) return this.#everywhere;
-    let resolved = this.#onRoutes.get(route);
-    if (resolved === undefined) {
-      const isLong = Buffer.byteLength(route) > MAX_SCOPE_BYTES;
-      resolved = this.#resolve(isLong ? createHash("sha256").update(route).digest("hex") : route);
-      this.#onRoutes.set(route, resolved);
-    }
-    return resolved;
-  }
-
-  #findKey(previous: unknown, context: Context): MaybePromise<GuardResult<Denied>> {
-    const { key } = this.#options;
-    const given = key?.(...context);
-    if (isPromise(given)) return given.then((value) => this.#findCost(previous, context, value));
-    return this.#findCost(previous, context, given);
-  }
-
-  #findCost(previous: unknown, context: Context, given: Key | null | undefined): MaybePromise<GuardResult<Denied>> {
-    const { cost } = this.#options;
-    const key = given ?? this.#framework.clientOf(this.#rules, ...context);
-    const units = typeof cost === "function" ? cost(...context) : cost;
-    if (isPromise(units)) return units.then((value) => this.#check(previous, context, key, value));
-    return this.#check(previous, context, key, units);
-  }
-
-  #check(previous: unknown, context: Context, key: Key, cost: number | undefined): MaybePromise<GuardResult<Denied>> {
-    const { limiter } = this.#options;
-    const resolved = this.#policiesFor(context);
-    const checks = this.#planChecks(outcomesOf(previous), resolved, key, cost);
-    const needed = checks.filter(({ isNeeded }) => isNeeded);
-    if (needed.length === 1) submitCheck(limiter, key, needed[0].policy, needed[0].cost);
-    else if (needed.length > 1) {
-      submitTogether(
-        limiter,
-        needed.map(({ policy, cost }) => ({ key, policy, cost })),
-      );
-    }
-    const result = () => {
-      const decisions =
-        needed.length === 0 ? [] : needed.length === 1 ? [readDecision()] : (readDecisions() as Decision[]);
-      return this.#result(previous, context, resolved, key, cost, checks, decisions);
-    };
-    // `result` reads the shared arrays, so that it must run as soon as the answer is there, before another one replaces it.
-    return needed.length === 0 || fields[Field.Ticket] === 0 ? result() : pendingAnswer(result);
-  }
-
-  #planChecks(
-    outcomes: readonly ChargedOutcome[],
-    { policies }: ResolvedPolicies,
-    key: Key,
-    cost: number | undefined,
-  ): PolicyCheck[] {
-    const { limiter } = this.#options;
-    return policies.map((policy) => {
-      const earlier = outcomes.length === 0 ? undefined : findCharged(outcomes, limiter, policy, key);
-      if (earlier === undefined) return { policy, earlier, cost, isNeeded: true };
-      const units = number("cost", cost ?? 1, "a number of units");
-      checkCost(units);
-      return { policy, earlier, cost: units - earlier.units, isNeeded: units > earlier.units };
-    });
-  }
-
-  /** Combines the decisions that have just arrived with the outcomes of earlier guards. */
-  #result(
-    previous: unknown,
-    context: Context,
-    { headerWriter }: ResolvedPolicies,
-    key: Key,
-    cost: number | undefined,
-    checks: readonly PolicyCheck[],
-    decisions: readonly Decision[],
-  ): GuardResult<Denied> {
-    const { limiter } = this.#options;
-    const outcomes: ChargedOutcome[] = [];
-    const charges: Charge[] = [];
-    let next = 0;
-    for (const { policy, earlier, cost: units = 1, isNeeded } of checks) {
-      const own = isNeeded ? [{ policy, key, units, claims: 0 }] : NO_CHARGES;
-      const all = earlier === undefined ? own : [...earlier.charges, ...own];
-      charges.push(...all);
-      const decision = isNeeded ? decisions[next++] : (earlier as ChargedOutcome).decision;
-      outcomes.push({
-        limiter,
-        policy,
-        decision,
-        key,
-        units: isNeeded ? (cost ?? 1) : (earlier as ChargedOutcome).units,
-        charges: all,
+  /**
+   * Ends the check of a request that has a response. Units of a response that does not count are refunded, and the fields
+   * after that are returned. The request counts if `count` fails. This function never fails.
+   */
+  finish({ check, state }: GuardResult<Denied>, ...finished: Finished): MaybePromise<HeaderFields | undefined> {
+    const { count } = this.#options;
+    if (typeof count !== "function" || check === undefined) return undefined;
+    const end = (counts: boolean) => {
+      const refunds = check.finish(counts);
+      if (refunds === 0) return undefined;
+      return after(refund(check, refunds), () => {
+        state.fields = allFields(check.fields());
+        return state.fields;
       });
-    }
-    const rateLimit = new DecidedRateLimit(outcomes, previous);
-    const all = rateLimit.outcomes;
+    };
+    const failed = (error: unknown) => {
+      warn(error);
+      return end(true);
+    };
     try {
-      const isSimple = all.length === 1 && decisions.length === 1;
-      const headers = isSimple ? headerWriter.fieldsOfNewestDecision() : headerWriter.fieldsOf(all);
-      if (rateLimit.allowed) {
-        for (const charge of charges) charge.claims += 1;
-        return { rateLimit, fields: headers, denial: undefined, handleDenial: undefined, charges };
+      const counts = count(...finished);
+      return isPromise(counts) ? counts.then((value) => end(Boolean(value)), failed) : end(Boolean(counts));
+    } catch (error) {
+      return failed(error);
+    }
+  }
+
+  #appliesTo(method: string): boolean {
+    const methods = this.#methods as Map<string, boolean>;
+    let applies = methods.get(method);
+    if (applies === undefined) {
+      applies = this.#native.appliesTo(method);
+      methods.set(method, applies);
+    }
+    return applies;
+  }
+
+  #readerOf(kind: string, name: string): (context: Context) => string | undefined {
+    const { clientOf, headerOf, userOf, pathOf } = this.#framework;
+    const absent = () => notAllowed("key", undefined, `a part that this framework knows, and not ${kind}`);
+    switch (kind) {
+      case "address":
+        return (context) => String(clientOf(this.#rules, ...context));
+      case "header":
+        return (context) => headerOf(name, ...context);
+      case "cookie":
+        return (context) => cookie(headerOf("cookie", ...context), name);
+      case "user":
+        if (userOf === undefined) throw absent();
+        return (context) => userText(userOf(...context));
+      default:
+        if (pathOf === undefined) throw absent();
+        return (context) => pathOf(name, ...context);
+    }
+  }
+
+  #keyWithoutFunction(context: Context): Key | undefined {
+    if (this.#parts.length > 0) {
+      const key = this.#native.joinKey(this.#parts.map((read) => read(context)));
+      if (key !== null && key !== undefined) return key;
+    }
+    return this.#fallsBackToAddress ? this.#framework.clientOf(this.#rules, ...context) : undefined;
+  }
+
+  #submit(
+    target: object,
+    earlier: RequestState | undefined,
+    context: Context,
+    given: Key | null | undefined,
+    units: number | undefined,
+    policies: string[] | undefined,
+  ): MaybePromise<GuardResult<Denied>> {
+    const key = given ?? this.#keyWithoutFunction(context);
+    const route = this.#isPerRoute ? this.#framework.routeOf?.(...context) : undefined;
+    const isKept = earlier !== undefined || policies !== undefined || this.waitsForResponse;
+    const run: Run<Context> = { context, earlier, key, units, route, isKept };
+    try {
+      if (earlier !== undefined || policies !== undefined) this.#native.prepare(earlier?.check, policies);
+      let argument: string | Uint8Array | undefined;
+      if (key === undefined) request[RequestField.KeyLength] = NO_KEY;
+      else {
+        const bytes = keyOf(key);
+        if (!writeShortKey(bytes)) argument = bytes;
       }
-      const denial = denialResponse(cost ?? 1, this.#framework.acceptOf(...context));
-      const handleDenial = this.#denialHandler(rateLimit, headers, denial.status, cost ?? 1, context);
-      return { rateLimit, fields: headers, denial, handleDenial, charges: NO_CHARGES };
+      request[RequestField.Policy] = route === undefined ? NO_ROUTE : ROUTE;
+      request[RequestField.HasCost] = units === undefined ? 0 : 1;
+      if (units !== undefined) fields[Field.Cost] = number("cost", units, "a number of units");
+      const text = this.#decide(argument, route);
+      if (fields[Field.Ticket] === 0) return this.#advance(target, run, text);
     } catch (thrown) {
       throw toPublicError(thrown);
     }
+    // The function reads the shared arrays, so that it must run as soon as the answer is there.
+    return pendingAnswer(() => this.#advance(target, run, this.#native.answered())) as Promise<GuardResult<Denied>>;
   }
 
-  #denialHandler(
-    rateLimit: RateLimit,
-    headers: HeaderFields,
-    status: number,
-    cost: number,
-    context: Context,
-  ): (() => Denied) | undefined {
-    const { onDenied, onOutage } = this.#options;
-    const handler = status === TOO_MANY_REQUESTS ? onDenied : onOutage;
-    if (handler === undefined) return undefined;
-    const denial = { rateLimit, status, problem: problem(cost), fields: headers };
-    return () => handler(denial, ...context);
+  /** Does the step that the addon has written. */
+  #advance(target: object, run: Run<Context>, text: string | null | undefined): MaybePromise<GuardResult<Denied>> {
+    const step = fields[Field.Step];
+    if (step === GuardStep.Done) return this.#result(target, run, text ?? "");
+    const check = exchange.check();
+    if (step === GuardStep.Outage) {
+      return after(this.#askProgram(check, run.context), (admit) => {
+        run.isKept ||= admit !== undefined;
+        return this.#advance(
+          target,
+          run,
+          callNative(() => this.#native.conclude(check, admit)),
+        );
+      });
+    }
+    return after(refund(check, fields[Field.Items]), () => {
+      const all = callNative(() => this.#native.report(check));
+      return this.#result(target, run, all ?? "");
+    });
+  }
+
+  /** Whether `onOutage` admits or denies the request; `undefined` leaves it to the outage policy. */
+  #askProgram(check: NativeCheck, context: Context): MaybePromise<boolean | undefined> {
+    const { code, message, outcomes } = check.outage();
+    const error = code === undefined ? undefined : new PolylimitError(code as ErrorCode, message as string);
+    const event = { error, outcomes: readOutcomes(check, outcomes) };
+    return after(this.#options.onOutage?.(event, ...context), (answer) => {
+      if (answer === undefined || answer === null) return undefined;
+      if (answer !== "admit" && answer !== "deny") throw notAllowed("the result of onOutage", answer, "admit, deny, or nothing");
+      return answer === "admit";
+    });
+  }
+
+  #result(target: object, run: Run<Context>, text: string): GuardResult<Denied> {
+    const headers = changedFields(this.#fields, text);
+    this.#fields = headers;
+    const [status, count] = [fields[Field.Status], fields[Field.Items]];
+    const isKept = run.isKept || count !== 1 || status !== 0;
+    const check = isKept ? exchange.check() : undefined;
+    const outcomes = this.#outcomes(run, count, check);
+    const state = run.earlier ?? new RequestState(() => check ?? this.#restore(run, outcomes[0]));
+    const outdated = state.fields.length === 0 ? NONE : namesWithout(state.fields, headers);
+    state.fields = headers;
+    const rateLimit = outcomes.length === 0 ? undefined : new DecidedRateLimit(outcomes, state);
+    if (rateLimit === undefined) keepState(target, state);
+    const result = { rateLimit, fields: headers, outdated, state };
+    if (status === 0) return { ...result, denial: undefined, handleDenial: undefined, check };
+    const { onDenied } = this.#options;
+    const denial = denialResponse(this.#framework.headerOf("accept", ...run.context));
+    if (onDenied === undefined) return { ...result, denial, handleDenial: undefined, check: undefined };
+    const told = { rateLimit, status, problem: problem(), fields: headers };
+    return { ...result, denial, handleDenial: () => onDenied(told, ...run.context), check: undefined };
+  }
+
+  #outcomes({ route }: Run<Context>, count: number, check: NativeCheck | undefined): readonly Outcome[] {
+    if (count !== 1) return check === undefined ? [] : readOutcomes(check, count);
+    const decision = readDecision();
+    let policy: string | undefined;
+    if (typeof this.#options.policy !== "function") {
+      policy = route === undefined ? this.#names[0] : this.#namesOnRoutes.get(route);
+    }
+    if (policy === undefined) {
+      policy = (check ?? exchange.check()).loadOutcome(0);
+      if (route !== undefined && typeof this.#options.policy !== "function") this.#namesOnRoutes.set(route, policy);
+    }
+    return [{ policy, decision }];
+  }
+
+  /** The check of a request that was admitted with this decision. */
+  #restore({ key, units, route }: Run<Context>, { decision }: Outcome): NativeCheck {
+    writeDecision(decision);
+    return callNative(() => this.#native.restore(keyOf(key ?? ""), units, route));
   }
 }
 
-/** Emits an error as a warning of the process: the response has ended, so that no caller is left to receive it. */
+/** A value, or a promise of it, and what follows. */
+function after<T, R>(value: MaybePromise<T>, then: (value: T) => MaybePromise<R>): MaybePromise<R> {
+  return isPromise(value) ? value.then(then) : then(value);
+}
+
+/** The policies that a function of the request has returned. */
+function list(found: string | readonly string[] | null | undefined): string[] {
+  const policies = [found ?? []].flat() as unknown[];
+  return policies.map((one) => text("policy", one, "a policy's name or quotas, a list of them, or nothing"));
+}
+
+function readOutcomes(check: NativeCheck, count: number): Outcome[] {
+  return Array.from({ length: count }, (_, at) => {
+    const policy = check.loadOutcome(at);
+    return { policy, decision: readDecision() };
+  });
+}
+
+/** Makes the refunds of a check. One that fails leaves its units spent, and emits a warning of the process. */
+function refund(check: NativeCheck, count: number): MaybePromise<void> {
+  const pending: Promise<void>[] = [];
+  for (let at = 0; at < count; at++) {
+    try {
+      check.refund(at);
+      if (fields[Field.Ticket] !== 0) pending.push(pendingAnswer(() => undefined).catch(warn));
+    } catch (thrown) {
+      warn(toPublicError(thrown));
+    }
+  }
+  return pending.length === 0 ? undefined : Promise.all(pending).then(() => undefined);
+}
+
+const NONE: readonly string[] = [];
+
+/** The names of fields that are not among the others. */
+function namesWithout(fields: HeaderFields, others: HeaderFields): readonly string[] {
+  return fields.map(([name]) => name).filter((name) => others.every(([other]) => other !== name));
+}
+
+/** The value of a cookie as the client sent it. */
+function cookie(cookies: string | undefined, name: string): string | undefined {
+  const pair = cookies?.split(/; */).find((one) => one.startsWith(`${name}=`));
+  return pair?.slice(name.length + 1);
+}
+
+/** A user as text: the text or number itself, or the `id` or `sub` of an object. */
+function userText(user: unknown): string | undefined {
+  if (typeof user === "string" || typeof user === "number" || typeof user === "bigint") return String(user);
+  const { id, sub } = (user ?? {}) as { readonly id?: unknown; readonly sub?: unknown };
+  const found = id ?? sub;
+  return found === undefined || found === null ? undefined : String(found);
+}
+
+/** Emits an error as a warning of the process, where no caller is left to receive it. */
 function warn(error: unknown): void {
   try {
     process.emitWarning(error as Error);
@@ -261,5 +364,3 @@ function warn(error: unknown): void {
     process.emitWarning(String(error));
   }
 }
-
-const NO_CHARGES: readonly Charge[] = [];

@@ -1,12 +1,12 @@
-/** The options of the middleware, the same in every framework, and their checks. */
+/** The options of the middleware, the same in every framework, and their conversion for the core, which checks their values. */
 
-import { checkedOptions, excerpt, type Key, notAllowed, number, optionalFunction, text } from "../arguments";
+import type { GuardSettings } from "../addon";
+import { checkedOptions, type Key, notAllowed, number, optionalFunction, text } from "../arguments";
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
-import { callNative, invalidArgument } from "../errors";
+import type { PolylimitError } from "../errors";
 import type { HeaderFields, HeaderOptions, Problem } from "../headers";
 import { type Limiter, nativeLimiter } from "../limiter";
-import { native } from "../native";
 
 /** The decision about a request, and its policy. With several policies: the first denial, or the one with the least left. */
 export interface RateLimit extends Decision {
@@ -15,28 +15,45 @@ export interface RateLimit extends Decision {
   readonly all: readonly { readonly policy: string; readonly decision: Decision }[];
 }
 
-/** A denied request, and its default response. */
+/** A request that does not proceed, and its default response. */
 export interface Denial {
-  readonly rateLimit: RateLimit;
+  /** `undefined` when no policy has decided: the store could not decide, or the request has no key. */
+  readonly rateLimit: RateLimit | undefined;
+  /** 429 or the `status` of the options; 503 because of the store; 400 for a request without a key. */
   readonly status: number;
   readonly problem: Problem;
   /** The header fields. Frameworks that pass a response object to their handlers have set them already. */
   readonly fields: HeaderFields;
 }
 
+/** Decisions that were made without the store, or a store that could not decide. */
+export interface OutageEvent {
+  /** Why no decision could be made; `undefined` when the outage policy decided. */
+  readonly error: PolylimitError | undefined;
+  /** Each policy with its decision; empty when there is an error. */
+  readonly outcomes: readonly { readonly policy: string; readonly decision: Decision }[];
+}
+
+/** A part of the key that is read from the request. */
+export type KeyPart = "address" | "user" | `header:${string}` | `cookie:${string}` | `path:${string}`;
+
+/** The policies of a request: a policy's name, quotas such as `"100/minute"`, or a list of them without duplicates. */
+export type Policies = string | readonly string[];
+
 /**
- * The options of a rate limit. `Context` is what the framework passes to its handlers, `Finished` what it passes when a
- * response has ended, and `Denied` what a handler of denials returns.
+ * The options of a rate limit. `Context` is what the framework passes to its handlers, `Finished` what it passes when there is
+ * a response, and `Denied` what a handler of denials returns.
  */
 export interface RateLimitOptions<Context extends unknown[], Finished extends unknown[], Denied> extends HeaderOptions {
   /** The limiter that decides. */
   readonly limiter: Limiter;
   /**
-   * A policy's name, quotas such as `"100/minute"`, or a list of them without duplicates. Those of a list are decided
-   * together: a request that one of them denies spends nothing under any. Optional when the limiter has one policy.
-   * When several rate limits on the way of a request charge one policy for one key, the largest of their costs is charged once.
+   * The policies, or a function of the request that returns them; with none the request is not limited. Those of a list are
+   * decided together: a request that one of them denies spends nothing under any. Optional when the limiter has one policy.
+   * When several rate limits on the way of a request charge one policy for one key, the largest of their costs is charged
+   * once. A function must return texts of the program, never of its users, because the limiter keeps each of them.
    */
-  readonly policy?: string | readonly string[];
+  readonly policy?: Policies | ((...context: Context) => MaybePromise<Policies | null | undefined>);
   /**
    * The budget of quotas without a name, a text of 1 to 256 bytes: all rate limits with the same scope share one. By
    * default it is the route of the rate limit, or the limiter for a rate limit before all routes. A policy with a name has
@@ -44,28 +61,46 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
    */
   readonly scope?: string;
   /**
-   * The key to limit; by default the client's address. A request for which it returns `undefined` or `null`, such as that of
-   * an anonymous user, is limited by the address too.
+   * The key to limit: a function of the request, or parts that are read from it, one or a list; by default the client's
+   * address. `"user"` is the framework's authenticated user: text, a number, or the `id` or `sub` of an object.
    */
-  readonly key?: (...context: Context) => MaybePromise<Key | null | undefined>;
+  readonly key?: KeyPart | readonly KeyPart[] | ((...context: Context) => MaybePromise<Key | null | undefined>);
+  /**
+   * What happens with a request without a key, such as that of an anonymous user: it counts by its client's `address` (the
+   * default), shares one budget with all others (`share`), or is refused with status 400 (`refuse`).
+   */
+  readonly missingKey?: "address" | "share" | "refuse";
   /** The units that a request spends: a number or a function of the request; 1 by default. */
   readonly cost?: number | ((...context: Context) => MaybePromise<number>);
   /**
-   * Which requests count: `"every"` (the default), or those for which a function returns true once the response has ended,
-   * such as failed log-ins. The cost is spent before the request is handled, and refunded if the request does not count.
-   * On Node's sockets, a request whose client left before there was a response counts. So does one for which the function
-   * fails, which emits a warning of the process.
+   * Which requests count: `"every"` (the default), or those for which a function returns true once the status of the response
+   * is known, such as failed log-ins. The cost is spent before the request is handled, and refunded if the request does not
+   * count; the header fields tell it if the refund is done before they are sent. A request whose client left before there was
+   * a response counts. So does one for which the function fails, which emits a warning of the process.
    */
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
   /** Which requests proceed without a decision. */
   readonly skip?: (...context: Context) => MaybePromise<boolean>;
-  /** Responds to a request over its limit, in place of the problem document. */
+  /** The methods that are limited; by default all. */
+  readonly methods?: string | readonly string[];
+  /** Decides, spends and sends the fields without ever denying; off by default. */
+  readonly dryRun?: boolean;
+  /** The status of a request over its limit, 400 to 599; 429 by default. An outage keeps 503. */
+  readonly status?: number;
+  /** The sentence in the body of the response to a request over its limit. */
+  readonly message?: string;
+  /** Responds to every request that does not proceed, in place of the problem document. */
   readonly onDenied?: (denial: Denial, ...context: Context) => Denied;
   /**
-   * Responds to a request that is denied because the store is unavailable and the outage policy is `deny`. With another
-   * outage policy it is not called: `rateLimit.source` and `rateLimit.degraded` show such decisions.
+   * Hears of every decision that was made without the store, and of a store that could not decide. It may return `"admit"`
+   * or `"deny"`; without that the outage policy's decision holds, and a store that could not decide is answered by 503. It
+   * cannot admit what the store itself has denied.
    */
-  readonly onOutage?: (denial: Denial, ...context: Context) => Denied;
+  readonly onOutage?: (
+    event: OutageEvent,
+    ...context: Context
+    // biome-ignore lint/suspicious/noConfusingVoidType: a function that only logs returns nothing
+  ) => MaybePromise<"admit" | "deny" | undefined | null | void>;
   /** Which proxies are trusted to report the client's address: rules, or the options of rules. */
   readonly clientAddress?: ClientAddressRules | ClientAddressOptions;
 }
@@ -75,48 +110,70 @@ const NAMES = [
   "policy",
   "scope",
   "key",
+  "missingKey",
   "cost",
   "count",
   "skip",
+  "methods",
+  "dryRun",
+  "status",
+  "message",
   "onDenied",
+  "onOutage",
   "headers",
   "resetForm",
-  "onOutage",
+  "headerNames",
   "clientAddress",
 ];
 
-/** Refuses an empty list and duplicates. */
-function checkPolicies(policies: readonly unknown[]): void {
-  const allowed = "a policy's name or quotas, or a list of at least one of them";
-  if (policies.length === 0) throw invalidArgument(`policy is an empty list: allowed is ${allowed}`);
-  const seen = new Set<string>();
-  for (const policy of policies) {
-    const name = text("policy", policy, allowed);
-    if (seen.has(name)) throw invalidArgument(`policy ${excerpt(name)} is given twice: once is enough`);
-    seen.add(name);
-  }
-}
-
-/** Refuses a cost that no request may have. */
-export function checkCost(units: number): void {
-  callNative(() => native.checkCost(units));
-}
-
-/** Checks the options; `more` are the names of options that only one framework has. */
+/** Checks the options; `more` are the names of options that only one framework has. The core checks their values. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
   checkedOptions("options", options, [...NAMES, ...more]);
-  const given = options as Record<string, unknown>;
-  const { limiter, policy, scope, cost, count } = given;
+  const { limiter, count } = options as { readonly limiter?: unknown; readonly count?: unknown };
   nativeLimiter(limiter as Limiter);
-  if (policy !== undefined) checkPolicies([policy].flat());
-  for (const name of ["key", "skip", "onDenied", "onOutage"]) optionalFunction(name, given[name]);
-  if (scope !== undefined) text("scope", scope, "text of 1 to 256 bytes");
-  if (cost !== undefined && typeof cost !== "function")
-    checkCost(number("cost", cost, "a number of units, or a function"));
+  for (const name of ["skip", "onDenied", "onOutage"]) {
+    optionalFunction(name, (options as Record<string, unknown>)[name]);
+  }
   if (count !== undefined && count !== "every" && typeof count !== "function") {
     throw notAllowed("count", count, '"every", or a function');
   }
   return options;
+}
+
+/** The options as the addon takes them. What is a function of the request is left out. */
+export function guardSettings<C extends unknown[], F extends unknown[], D>(
+  options: RateLimitOptions<C, F, D>,
+): GuardSettings {
+  const { policy, key, cost, methods, status, dryRun = false, headerNames = {} } = options;
+  const own = (name: keyof typeof options, allowed: string) => {
+    const value = options[name];
+    return value === undefined ? undefined : text(name, value, allowed);
+  };
+  if (typeof dryRun !== "boolean") throw notAllowed("dryRun", dryRun, "true or false");
+  checkedOptions("headerNames", headerNames, Object.keys(headerNames));
+  const isFunction = typeof policy === "function";
+  return {
+    policies: isFunction || policy === undefined ? undefined : texts("policy", policy, "a policy's name or quotas"),
+    perRequest: isFunction,
+    scope: own("scope", "text of 1 to 256 bytes"),
+    keyParts: key === undefined || typeof key === "function" ? [] : texts("key", key, "a function, a part of the key"),
+    missingKey: own("missingKey", "address, share or refuse"),
+    cost: cost === undefined || typeof cost === "function" ? undefined : number("cost", cost, "a number of units, or a function"),
+    methods: methods === undefined ? [] : texts("methods", methods, "a method"),
+    headers: own("headers", "the name of a style"),
+    resetForm: own("resetForm", "the name of a form"),
+    headerNames: Object.entries(headerNames).map(([field, name]) => [field, text("headerNames", name, "the name of a field")]),
+    status: status === undefined ? undefined : number("status", status, "400 to 599"),
+    message: own("message", "a sentence"),
+    dryRun,
+    hearsOutages: options.onOutage !== undefined,
+  };
+}
+
+/** One text or several. */
+function texts(name: string, given: unknown, allowed: string): string[] {
+  const values: readonly unknown[] = Array.isArray(given) ? given : [given];
+  return values.map((value) => text(name, value, `${allowed}, or a list of them`));
 }
 
 /** A value, or a promise of it. Awaiting takes longer than a decision, so that an available value is never awaited. */

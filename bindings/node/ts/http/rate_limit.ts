@@ -1,34 +1,38 @@
-/**
- * The decisions about a request: as its handlers see them, and as later guards on its way need them. What two guards charge to
- * one policy for one key is charged once.
- */
+/** The limits of one request: as its handlers see them, and as later guards on its way need them. */
 
-import { type Key, keyOf } from "../arguments";
+import type { NativeCheck } from "../addon";
 import type { Decision, QuotaUsage } from "../decision";
-import type { Outcome } from "../headers";
-import type { Limiter } from "../limiter";
+import type { HeaderFields } from "../headers";
 import type { Degradation, Source } from "../tables";
 import type { RateLimit } from "./options";
 
-/** A decision under a policy, with what the request has spent there. */
-export interface ChargedOutcome extends Outcome {
-  readonly key: Key;
-  /** The cost of the request under this policy: the sum of the charges. */
-  readonly units: number;
-  readonly charges: readonly Charge[];
+/** A policy's name and its decision. */
+export interface Outcome {
+  readonly policy: string;
+  readonly decision: Decision;
 }
 
-/** Units that were spent in one operation. */
-export interface Charge {
-  readonly policy: string;
-  readonly key: Key;
-  readonly units: number;
-  /** The number of guards that rely on these units. When none of them counts the request, the units are refunded. */
-  claims: number;
+/** What the guards of one request share. */
+export class RequestState {
+  /** The fields that the response has so far. */
+  fields: HeaderFields = [];
+  readonly #check: () => NativeCheck;
+  #kept: NativeCheck | undefined;
+
+  /** `check` returns a check of the request; it is called only if another guard needs it. */
+  constructor(check: () => NativeCheck) {
+    this.#check = check;
+  }
+
+  /** A check of the request. All checks of a request share its limits. */
+  get check(): NativeCheck {
+    this.#kept ??= this.#check();
+    return this.#kept;
+  }
 }
 
 /**
- * The value of `rateLimit` on a request. It carries the outcomes of earlier guards too, because reading another property of
+ * The value of `rateLimit` on a request. It carries the state of the request too, because reading another property of
  * Express's request takes longer than a decision.
  */
 export class DecidedRateLimit implements RateLimit {
@@ -42,11 +46,10 @@ export class DecidedRateLimit implements RateLimit {
   readonly source: Source;
   readonly degraded: Degradation | null;
   readonly quotas: readonly QuotaUsage[];
-  readonly all: readonly { readonly policy: string; readonly decision: Decision }[];
-  readonly #outcomes: readonly ChargedOutcome[];
+  readonly all: readonly Outcome[];
+  readonly #state: RequestState;
 
-  /** `previous` is the `rateLimit` of the guard before, if there was one. */
-  constructor(outcomes: readonly ChargedOutcome[], previous: unknown) {
+  constructor(outcomes: readonly Outcome[], state: RequestState) {
     const { policy, decision } = strictest(outcomes);
     this.policy = policy;
     this.allowed = decision.allowed;
@@ -58,27 +61,29 @@ export class DecidedRateLimit implements RateLimit {
     this.source = decision.source;
     this.degraded = decision.degraded;
     this.quotas = decision.quotas;
-    this.all = outcomes.map(({ policy, decision }) => ({ policy, decision }));
-    this.#outcomes = previous === undefined ? outcomes : merge(outcomesOf(previous), outcomes);
+    this.all = outcomes;
+    this.#state = state;
   }
 
-  /** The outcomes of all guards so far; each policy has one, the newest. */
-  get outcomes(): readonly ChargedOutcome[] {
-    return this.#outcomes;
+  get state(): RequestState {
+    return this.#state;
   }
 }
 
-const NO_OUTCOMES: readonly ChargedOutcome[] = [];
+/** The states of requests that were admitted without any decision. */
+const undecided = new WeakMap<object, RequestState>();
+let hasUndecided = false;
 
-/** The outcomes of earlier guards. */
-export function outcomesOf(previous: unknown): readonly ChargedOutcome[] {
-  return previous instanceof DecidedRateLimit ? previous.outcomes : NO_OUTCOMES;
+/** The state of a request that an earlier guard has met; `rateLimit` is what that guard has set on the request. */
+export function stateOf(request: object, rateLimit: unknown): RequestState | undefined {
+  if (rateLimit instanceof DecidedRateLimit) return rateLimit.state;
+  return hasUndecided ? undecided.get(request) : undefined;
 }
 
-function merge(previous: readonly ChargedOutcome[], outcomes: readonly ChargedOutcome[]): readonly ChargedOutcome[] {
-  const isReplaced = (one: Outcome) =>
-    outcomes.some(({ limiter, policy }) => policy === one.policy && limiter === one.limiter);
-  return [...previous.filter((one) => !isReplaced(one)), ...outcomes];
+/** Keeps the state of a request that has no decision. */
+export function keepState(request: object, state: RequestState): void {
+  hasUndecided = true;
+  undecided.set(request, state);
 }
 
 /** The first denial; without one, the decision with the fewest remaining units. */
@@ -89,25 +94,4 @@ function strictest(outcomes: readonly Outcome[]): Outcome {
     if (!one.decision.allowed || one.decision.remaining < found.decision.remaining) found = one;
   }
   return found;
-}
-
-/** The outcome under which this key was already charged to this policy. */
-export function findCharged(
-  outcomes: readonly ChargedOutcome[],
-  limiter: Limiter,
-  policy: string,
-  key: Key,
-): ChargedOutcome | undefined {
-  return outcomes.find(
-    (one) => one.policy === policy && one.limiter === limiter && one.decision.allowed && isSameKey(one.key, key),
-  );
-}
-
-function isSameKey(one: Key, other: Key): boolean {
-  return one === other || Buffer.compare(keyBytes(one), keyBytes(other)) === 0;
-}
-
-function keyBytes(key: Key): Uint8Array {
-  const text = keyOf(key);
-  return typeof text === "string" ? Buffer.from(text) : text;
 }

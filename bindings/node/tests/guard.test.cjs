@@ -1,0 +1,205 @@
+// The cases of tests/conformance/guard.json through each framework, with its real server.
+"use strict";
+
+const assert = require("node:assert/strict");
+const { once } = require("node:events");
+const { openSync, closeSync, chmodSync, readFileSync, rmSync } = require("node:fs");
+const http = require("node:http");
+const { join } = require("node:path");
+const { test } = require("node:test");
+
+const { getRequestListener } = require("@hono/node-server");
+const fastify = require("fastify");
+const { Hono } = require("hono");
+const Koa = require("koa");
+const { Limiter, ManualClock } = require("polylimit");
+const { rateLimit: expressRateLimit } = require("polylimit/express");
+const { rateLimit: fastifyRateLimit } = require("polylimit/fastify");
+const { rateLimit: fetchRateLimit } = require("polylimit/fetch");
+const { rateLimit: honoRateLimit } = require("polylimit/hono");
+const { rateLimit: koaRateLimit } = require("polylimit/koa");
+
+const { request } = require("./support/request.cjs");
+
+const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance/guard.json"), "utf8"));
+
+function onExpress(version, guards, handle) {
+  const app = require(version)();
+  app.set("env", "test");
+  for (const guard of guards) app.use(expressRateLimit(guard({ header: (name, req) => req.headers[name], status: (_, res) => res.statusCode, respond: ({ status, body }, _, res) => res.status(status).end(body) })));
+  app.use((_, res) => res.status(handle()).end("handled"));
+  // Express recognizes an error handler by its four parameters.
+  app.use((_error, _req, res, _next) => res.status(500).end());
+  return app;
+}
+
+/** For each framework its options of a guard, and a listener that passes requests through guards to a handler. */
+const FRAMEWORKS = {
+  express4: (guards, handle) => onExpress("express4", guards, handle),
+  express: (guards, handle) => onExpress("express", guards, handle),
+  fastify: async (guards, handle) => {
+    const app = fastify();
+    for (const guard of guards) {
+      const options = guard({
+        header: (name, req) => req.headers[name],
+        status: (_, reply) => reply.statusCode,
+        respond: ({ status, body }, _, reply) => reply.code(status) && body,
+      });
+      await app.register(fastifyRateLimit, options);
+    }
+    app.all("/", async (_, reply) => reply.code(handle()) && "handled");
+    await app.ready();
+    return (req, res) => app.routing(req, res);
+  },
+  hono: (guards, handle) => {
+    const app = new Hono();
+    for (const guard of guards) {
+      const options = guard({
+        header: (name, { req }) => req.header(name),
+        status: ({ res }) => res.status,
+        respond: ({ status, body }) => new Response(body, { status }),
+      });
+      app.use(honoRateLimit(options));
+    }
+    app.all("/", (context) => context.text("handled", handle()));
+    app.onError((_, context) => context.text("", 500));
+    return getRequestListener(app.fetch);
+  },
+  koa: (guards, handle) => {
+    const app = new Koa();
+    app.silent = true;
+    for (const guard of guards) {
+      const options = guard({
+        header: (name, { req }) => req.headers[name],
+        status: ({ status }) => status,
+        respond: ({ status, body }, context) => Object.assign(context, { body, status }),
+      });
+      app.use(koaRateLimit(options));
+    }
+    app.use((context) => {
+      context.status = handle();
+      context.body = "handled";
+    });
+    return app.callback();
+  },
+  fetch: (guards, handle) => {
+    let handler = async () => new Response("handled", { status: handle() });
+    for (const guard of [...guards].reverse()) {
+      const options = guard({
+        header: (name, { headers }) => headers.get(name),
+        status: ({ status }) => status,
+        respond: ({ status, body }) => new Response(body, { status }),
+      });
+      handler = fetchRateLimit(handler, { ...options, peer: (_, { incoming }) => incoming.socket.remoteAddress });
+    }
+    const failed = () => new Response("", { status: 500 });
+    return getRequestListener((req, env) => handler(req, env).catch(failed));
+  },
+};
+
+/** The options of a guard of a case, in a framework that reads a request with these functions. */
+function optionsOf(given, limiter, { header, status, respond }) {
+  const read = (option, convert = (text) => text) =>
+    option && ((...context) => {
+      const text = header(option.header, ...context);
+      return text === null || text === undefined ? undefined : convert(text);
+    });
+  const options = { limiter };
+  for (const [name, value] of Object.entries(given)) {
+    if (name === "policies_of") {
+      const plan = read(value);
+      options.policy = (...context) => (plan(...context) === undefined ? given.policy : value.plans[plan(...context)]);
+    } else if (name === "policy") options.policy ??= value;
+    else if (name === "key") options.key = read(value);
+    else if (name === "key_parts") options.key = value;
+    else if (name === "missing_key") options.missingKey = value;
+    else if (name === "cost") options.cost = value.header === undefined ? value : read(value, Number);
+    else if (name === "skip") options.skip = (...context) => read(value)(...context) !== undefined;
+    else if (name === "count") {
+      const { status_from: from = 0, status_below: below = 600 } = value;
+      options.count = (...finished) => status(...finished) >= from && status(...finished) < below;
+    } else if (name === "dry_run") options.dryRun = value;
+    else if (name === "reset_form") options.resetForm = value;
+    else if (name === "header_names") options.headerNames = value;
+    else if (name === "on_denied") options.onDenied = (_, ...context) => respond(value, ...context);
+    else if (name === "on_outage") options.onOutage = () => (value === "leave" ? undefined : value);
+    else if (name !== "store") options[name] = value;
+  }
+  return options;
+}
+
+let count = 0;
+
+/** A local store that cannot be opened, because other users may read its file. */
+function brokenStore() {
+  const name = `node-guard-${process.pid}-${++count}`;
+  const path = `/dev/shm/polylimit-${process.getuid()}-${name}`;
+  closeSync(openSync(path, "w", 0o640));
+  chmodSync(path, 0o640);
+  return { url: `local:${name}`, remove: () => rmSync(path, { force: true }) };
+}
+
+async function run({ name, policies = {}, store, outage, guards, requests = [], left = [], error }, framework) {
+  const broken = brokenStore();
+  const clock = new ManualClock(1_789_948_800_000_000);
+  const isUsed = (one) => guards.some((guard) => (guard.store ?? store ?? "memory") === one);
+  const withOutage = Object.entries(policies).map(([policy, quotas]) => [policy, outage ? { quotas, outage } : quotas]);
+  const limiters = {
+    memory: new Limiter("memory:", { policies, clock }),
+    // Nothing listens on port 1.
+    ...(isUsed("down") && {
+      down: new Limiter("redis://127.0.0.1:1?doctor_after=0", { policies: Object.fromEntries(withOutage) }),
+    }),
+    ...(isUsed("broken") && { broken: new Limiter(broken.url, { policies }) }),
+  };
+  const build = guards.map((guard) => (reading) => optionsOf(guard, limiters[guard.store ?? store ?? "memory"], reading));
+  let current;
+  let handled;
+  const handle = () => {
+    handled = true;
+    if (current.fail) throw new Error("the handler fails");
+    return current.respond ?? 200;
+  };
+  try {
+    if (error !== undefined) {
+      await assert.rejects(async () => FRAMEWORKS[framework](build, handle), { code: error });
+      return;
+    }
+    const server = http.createServer(await FRAMEWORKS[framework](build, handle)).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    try {
+      for (const [at, one] of requests.entries()) {
+        [current, handled] = [one, false];
+        const answer = await request(server.address().port, "/", { headers: one.headers, method: one.method });
+        compare(`${name}, request ${at}`, one.expect, { ...answer, handled });
+      }
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+    for (const { policy, key, remaining } of left) {
+      assert.equal((await limiters.memory.peek(key, policy)).remaining, remaining, `${name}: ${policy} ${key}`);
+    }
+  } finally {
+    for (const limiter of Object.values(limiters)) limiter.close();
+    broken.remove();
+  }
+}
+
+function compare(what, { status, handled, fields = {}, problem, text }, answer) {
+  assert.deepEqual([answer.status, answer.handled], [status, handled], `${what}: ${answer.text}`);
+  for (const [name, value] of Object.entries(fields)) {
+    assert.equal(answer.headers[name] ?? null, value, `${what}: ${name}`);
+  }
+  if (text !== undefined) assert.equal(answer.text, text, what);
+  for (const [member, value] of Object.entries(problem ?? {})) {
+    const found = JSON.parse(answer.text)[member === "violated" ? "violated-policies" : member];
+    assert.deepEqual(found, value, `${what}: ${member}`);
+  }
+}
+
+for (const framework of Object.keys(FRAMEWORKS)) {
+  test(`${framework}: all ${cases.length} cases of guard.json agree`, async (t) => {
+    for (const one of cases) await t.test(one.name, () => run(one, framework));
+  });
+}
