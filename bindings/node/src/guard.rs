@@ -210,7 +210,13 @@ impl NativeGuard {
     /// The check of an admitted request whose only decision stands in the arrays, as it was when the request was decided. So
     /// the most frequent request, which meets one guard, needs no object of the addon.
     #[napi]
-    pub fn restore(&self, env: Env, key: Unknown<'_>, units: Option<f64>, route: Option<String>) -> Result<NativeCheck> {
+    pub fn restore(
+        &self,
+        env: Env,
+        key: Unknown<'_>,
+        units: Option<f64>,
+        route: Option<String>,
+    ) -> Result<NativeCheck> {
         catch_panic(|| {
             let mut text = TextBuffer::new();
             // SAFETY: the value is an argument of this call.
@@ -227,7 +233,10 @@ impl NativeGuard {
             check.answer(Ok(vec![self.handle.exchange.arrays.decision()?]));
             // The verdict is known: the request was admitted.
             drop(check.conclude());
-            Ok(NativeCheck::new(&self.handle.exchange, Rc::new(RefCell::new(ActiveCheck { check, problem: None }))))
+            Ok(NativeCheck::new(
+                &self.handle.exchange,
+                Rc::new(RefCell::new(ActiveCheck { check, problem: None })),
+            ))
         })
     }
 }
@@ -321,7 +330,8 @@ impl GuardHandle {
     fn decide(&self, facts: RequestFacts<'_>) -> Result<Option<String>> {
         let PreparedFacts { limits, policies } = self.exchange.prepared.take();
         let guard = self.guard()?;
-        let texts: Option<Vec<&str>> = policies.as_ref().map(|policies| policies.iter().map(|one| &**one).collect());
+        let texts: Option<Vec<&str>> =
+            policies.as_ref().map(|policies| policies.iter().map(|one| &**one).collect());
         let facts = match &texts {
             Some(texts) => facts.policies(texts),
             None => facts,
@@ -441,7 +451,9 @@ impl NativeCheck {
         NativeOutage {
             code: error.map(|error| error.kind().code()),
             message: error.map(|error| error.message().to_owned()),
-            outcomes: report.as_ref().map_or(0, |report| u32::try_from(report.outcomes.len()).unwrap_or(u32::MAX)),
+            outcomes: report
+                .as_ref()
+                .map_or(0, |report| u32::try_from(report.outcomes.len()).unwrap_or(u32::MAX)),
         }
     }
 

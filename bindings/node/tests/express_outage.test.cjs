@@ -39,15 +39,19 @@ for (const version of VERSIONS) {
       const limiter = new Limiter(server.url, { policies, deadline: "5s", reconnectMax: 20 });
       const app = express();
       const never = () => assert.fail("nothing is over its limit");
-      const onOutage = ({ status, problem, rateLimit: { source, degraded } }, _, response) =>
+      const heard = [];
+      const onOutage = ({ error, outcomes: [{ policy, decision }] }) => {
+        heard.push([error, policy, decision.source, typeof decision.degraded]);
+      };
+      const onDenied = ({ status, problem, rateLimit: { source, degraded } }, _, response) =>
         response.json({ status, title: problem.title, source, reason: typeof degraded });
-      app.get("/api", rateLimit({ limiter, policy: "api", onDenied: never, onOutage: never }), (req, response) =>
+      app.get("/api", rateLimit({ limiter, policy: "api", onDenied: never }), (req, response) =>
         response.send(req.rateLimit.source),
       );
       app.get("/strict", rateLimit({ limiter, policy: "strict" }), (req, response) =>
         response.send(req.rateLimit.source),
       );
-      app.get("/told", rateLimit({ limiter, policy: "strict", onDenied: never, onOutage }), (_, response) =>
+      app.get("/told", rateLimit({ limiter, policy: "strict", onDenied, onOutage }), (_, response) =>
         response.send("told"),
       );
       await serving(app, async (port) => {
@@ -73,6 +77,7 @@ for (const version of VERSIONS) {
           [told.status, JSON.parse(told.text)],
           [503, { status: 503, title: JSON.parse(strict.text).title, source: "deny", reason: "string" }],
         );
+        assert.deepEqual(heard, [[undefined, "strict", "deny", "string"]]);
         await server.begin();
         await until(async () => (await request(port, "/strict")).text === "store", "Redis decides again");
         assert.deepEqual(statuses(await requests(port, 50, "/strict")), { 200: 50 });

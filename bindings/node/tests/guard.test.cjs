@@ -26,7 +26,16 @@ const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/confor
 function onExpress(version, guards, handle) {
   const app = require(version)();
   app.set("env", "test");
-  for (const guard of guards) app.use(expressRateLimit(guard({ header: (name, req) => req.headers[name], status: (_, res) => res.statusCode, respond: ({ status, body }, _, res) => res.status(status).end(body) })));
+  for (const guard of guards)
+    app.use(
+      expressRateLimit(
+        guard({
+          header: (name, req) => req.headers[name],
+          status: (_, res) => res.statusCode,
+          respond: ({ status, body }, _, res) => res.status(status).end(body),
+        }),
+      ),
+    );
   app.use((_, res) => res.status(handle()).end("handled"));
   // Express recognizes an error handler by its four parameters.
   app.use((_error, _req, res, _next) => res.status(500).end());
@@ -100,7 +109,8 @@ const FRAMEWORKS = {
 /** The options of a guard of a case, in a framework that reads a request with these functions. */
 function optionsOf(given, limiter, { header, status, respond }) {
   const read = (option, convert = (text) => text) =>
-    option && ((...context) => {
+    option &&
+    ((...context) => {
       const text = header(option.header, ...context);
       return text === null || text === undefined ? undefined : convert(text);
     });
@@ -152,7 +162,9 @@ async function run({ name, policies = {}, store, outage, guards, requests = [], 
     }),
     ...(isUsed("broken") && { broken: new Limiter(broken.url, { policies }) }),
   };
-  const build = guards.map((guard) => (reading) => optionsOf(guard, limiters[guard.store ?? store ?? "memory"], reading));
+  const build = guards.map(
+    (guard) => (reading) => optionsOf(guard, limiters[guard.store ?? store ?? "memory"], reading),
+  );
   let current;
   let handled;
   const handle = () => {

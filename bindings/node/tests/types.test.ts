@@ -5,6 +5,7 @@ import express from "express";
 import { rateLimit as limitRequests } from "express-rate-limit";
 import fastify from "fastify";
 import { Hono } from "hono";
+import Koa from "koa";
 import {
   type Decision,
   type ErrorCode,
@@ -20,6 +21,7 @@ import { PolylimitStore } from "polylimit/express-rate-limit";
 import { rateLimit as fastifyRateLimit, rateLimitHook } from "polylimit/fastify";
 import { rateLimit as fetchRateLimit } from "polylimit/fetch";
 import { rateLimit as honoRateLimit } from "polylimit/hono";
+import { rateLimit as koaRateLimit } from "polylimit/koa";
 
 const clock = new ManualClock(0);
 const quota: Quota = Quota.perMinute(100, { algorithm: "token_bucket", burst: 20 });
@@ -89,6 +91,17 @@ app.get("/", (req, res) => {
   const remaining: number | undefined = req.rateLimit?.remaining;
   res.json({ remaining });
 });
+app.use(
+  rateLimit({
+    limiter,
+    policy: (req: Request) => (req.get("x-plan") === "free" ? ["5/minute", "100/day"] : undefined),
+    key: ["user", "header:x-tenant"],
+    methods: ["POST"],
+    onOutage: ({ outcomes }) => (outcomes.length > 0 ? "admit" : undefined),
+  }),
+);
+// @ts-expect-error not a part of a key
+app.use(rateLimit({ limiter, key: "ip" }));
 // @ts-expect-error unknown header style
 app.use(rateLimit({ limiter, headers: "all" }));
 app.use(limitRequests({ windowMs: 60_000, limit: 100, store: new PolylimitStore({ limiter, prefix: "web:" }) }));
@@ -97,8 +110,14 @@ const server = fastify();
 server.register(fastifyRateLimit, {
   limiter,
   key: (request) => request.ip,
-  onOutage: ({ problem }, _, reply) => reply.send(problem.detail),
+  onDenied: ({ problem }, _, reply) => reply.send(problem.detail),
+  onOutage: ({ error }, request) => request.log.warn(error),
+  hook: "preHandler",
 });
+server.get("/free", { config: { rateLimit: false } }, async () => "");
+server.get("/strict", { config: { rateLimit: { policy: "5/minute", missingKey: "refuse" } } }, async () => "");
+// @ts-expect-error unknown hook
+server.register(fastifyRateLimit, { limiter, hook: "onSend" });
 server.get(
   "/",
   { onRequest: rateLimitHook({ limiter, policy: "5/minute" }) },
@@ -108,6 +127,9 @@ server.get(
 const hono = new Hono();
 hono.use(honoRateLimit({ limiter, clientAddress: { trust: "private", header: "x-forwarded-for" } }));
 hono.get("/", (context) => context.text(String(context.get("rateLimit")?.remaining)));
+
+const koa = new Koa();
+koa.use(koaRateLimit({ limiter, key: "user", count: ({ status }) => status === 401 }));
 
 const handler = fetchRateLimit(
   (_request: globalThis.Request, info: { address: string }) => new Response(info.address),

@@ -1,9 +1,8 @@
 /** A plugin for Fastify, and a hook for single routes. */
 
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from "fastify";
-
-import type { ClientAddressRules } from "./client_address";
 import { notAllowed } from "./arguments";
+import type { ClientAddressRules } from "./client_address";
 import { invalidArgument, type PolylimitError } from "./errors";
 import type { DenialResponse } from "./headers";
 import { keyOfAddress, keyOfRequest } from "./http/address";
@@ -41,9 +40,7 @@ export type FastifyRateLimitOptions = RateLimitOptions<
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
-export function rateLimitHook(
-  options: FastifyRateLimitOptions,
-): Hook {
+export function rateLimitHook(options: FastifyRateLimitOptions): Hook {
   return hook(options, routeOf);
 }
 
@@ -120,7 +117,11 @@ export interface FastifyPluginOptions extends FastifyRateLimitOptions {
   readonly hook?: (typeof HOOKS)[number];
 }
 
-const plugin: FastifyPluginCallback<FastifyPluginOptions> = (fastify, { hook: name = "onRequest", ...defaults }, done) => {
+const plugin: FastifyPluginCallback<FastifyPluginOptions> = (
+  fastify,
+  { hook: name = "onRequest", ...defaults },
+  done,
+) => {
   /** The hooks of routes with options of their own. */
   const onRoutes = new WeakMap<object, Hook>();
   const hookOf = (config: Partial<FastifyRateLimitOptions>): Hook => {

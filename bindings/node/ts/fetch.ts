@@ -77,10 +77,7 @@ export function rateLimit<More extends unknown[] = []>(
 }
 
 /** @internal */
-export function denialToResponse(
-  { status, contentType, vary, body }: DenialResponse,
-  fields: HeaderFields,
-): Response {
+export function denialToResponse({ status, contentType, vary, body }: DenialResponse, fields: HeaderFields): Response {
   return withFields(new Response(body, { status, headers: { "content-type": contentType, vary } }), fields);
 }
 

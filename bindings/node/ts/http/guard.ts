@@ -119,7 +119,14 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       return after(typeof key === "function" ? key(...context) : undefined, (given) =>
         after(typeof cost === "function" ? cost(...context) : undefined, (units) =>
           after(typeof policy === "function" ? policy(...context) : undefined, (found) =>
-            this.#submit(target, earlier, context, given, units, typeof policy === "function" ? list(found) : undefined),
+            this.#submit(
+              target,
+              earlier,
+              context,
+              given,
+              units,
+              typeof policy === "function" ? list(found) : undefined,
+            ),
           ),
         ),
       );
@@ -255,7 +262,8 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const event = { error, outcomes: readOutcomes(check, outcomes) };
     return after(this.#options.onOutage?.(event, ...context), (answer) => {
       if (answer === undefined || answer === null) return undefined;
-      if (answer !== "admit" && answer !== "deny") throw notAllowed("the result of onOutage", answer, "admit, deny, or nothing");
+      if (answer !== "admit" && answer !== "deny")
+        throw notAllowed("the result of onOutage", answer, "admit, deny, or nothing");
       return answer === "admit";
     });
   }

@@ -158,11 +158,17 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     scope: own("scope", "text of 1 to 256 bytes"),
     keyParts: key === undefined || typeof key === "function" ? [] : texts("key", key, "a function, a part of the key"),
     missingKey: own("missingKey", "address, share or refuse"),
-    cost: cost === undefined || typeof cost === "function" ? undefined : number("cost", cost, "a number of units, or a function"),
+    cost:
+      cost === undefined || typeof cost === "function"
+        ? undefined
+        : number("cost", cost, "a number of units, or a function"),
     methods: methods === undefined ? [] : texts("methods", methods, "a method"),
     headers: own("headers", "the name of a style"),
     resetForm: own("resetForm", "the name of a form"),
-    headerNames: Object.entries(headerNames).map(([field, name]) => [field, text("headerNames", name, "the name of a field")]),
+    headerNames: Object.entries(headerNames).map(([field, name]) => [
+      field,
+      text("headerNames", name, "the name of a field"),
+    ]),
     status: status === undefined ? undefined : number("status", status, "400 to 599"),
     message: own("message", "a sentence"),
     dryRun,
