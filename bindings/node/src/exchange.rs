@@ -11,7 +11,7 @@ use std::rc::Rc;
 use napi::bindgen_prelude::{Float64Array, Function, Int32Array, Uint8Array, Unknown};
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{Answer, Completions, DegradedEvent, Error};
+use polylimit::{Answer, Call, Completions, DegradedEvent, Error, Limiter};
 
 use crate::error::{Code, Result, catch_panic, internal, to_js_error};
 use crate::event::{NativeEvent, NativeFinding, PendingEvents};
@@ -62,6 +62,12 @@ impl Exchange {
             events.push(limiter, event.clone());
             signal();
         }
+    }
+
+    /// Answers a call at once where that needs no waiting. Otherwise it starts together with the other calls of this turn of
+    /// the event loop, in one batch.
+    pub(crate) fn call(&self, limiter: &Limiter, call: &Call<'_>, ticket: u32) -> Option<OperationResult> {
+        limiter.try_call(call).or_else(|| self.completions.defer(limiter, call, ticket))
     }
 
     /// Has `take` do something with the answer of a pending operation.

@@ -204,7 +204,7 @@ impl NativeGuard {
     /// Writes the result of a concluded check, after its refunds.
     #[napi]
     pub fn report(&self, check: &NativeCheck) -> Result<Option<String>> {
-        catch_panic(|| self.handle.report(Rc::clone(&check.shared)))
+        catch_panic(|| Ok(self.handle.report(Rc::clone(&check.shared))))
     }
 
     /// The check of an admitted request whose only decision stands in the arrays, as it was when the request was decided. So
@@ -347,8 +347,8 @@ impl GuardHandle {
         let requests = check.requests();
         let answer = match &requests[..] {
             [] => Some(Ok(Answer::Decisions(Vec::new()))),
-            [request] => exchange.completions.defer(guard.limiter(), &Call::Check(*request), ticket),
-            requests => exchange.completions.defer(guard.limiter(), &Call::CheckTogether(requests), ticket),
+            [request] => exchange.call(guard.limiter(), &Call::Check(*request), ticket),
+            requests => exchange.call(guard.limiter(), &Call::CheckTogether(requests), ticket),
         };
         drop(requests);
         let is_answered = answer.is_some();
@@ -391,10 +391,10 @@ impl GuardHandle {
             self.stop(GuardStep::Refund, refunds, shared);
             return Ok(None);
         }
-        self.report(shared)
+        Ok(self.report(shared))
     }
 
-    fn report(&self, shared: SharedCheck) -> Result<Option<String>> {
+    fn report(&self, shared: SharedCheck) -> Option<String> {
         let arrays = &self.exchange.arrays;
         let active = shared.borrow();
         let outcomes = active.check.outcomes();
@@ -409,7 +409,7 @@ impl GuardHandle {
         arrays.set(Field::Changed as usize, changed);
         drop(active);
         self.stop(GuardStep::Done, outcomes.len(), shared);
-        Ok((!text.is_empty()).then_some(text))
+        (!text.is_empty()).then_some(text)
     }
 
     fn stop(&self, step: GuardStep, items: usize, shared: SharedCheck) {
@@ -487,7 +487,7 @@ impl NativeCheck {
                 let Some((limiter, request)) = active.check.refunds().nth(at) else {
                     return Err(internal("the check has no such refund"));
                 };
-                self.exchange.completions.defer(limiter, &Call::Refund(request), ticket)
+                self.exchange.call(limiter, &Call::Refund(request), ticket)
             };
             let shared = Rc::clone(&self.shared);
             let take = move |answer: OperationResult| {
@@ -496,17 +496,13 @@ impl NativeCheck {
                 }
                 Ok(Answer::Ready)
             };
-            match answer {
-                Some(answer) => {
-                    self.exchange.arrays.set_ticket(0);
-                    take(answer).map(|_| ()).map_err(to_js_error)
-                }
-                None => {
-                    self.exchange.arrays.set_ticket(ticket);
-                    self.exchange.wait(ticket, move |_, answer| take(answer));
-                    Ok(())
-                }
+            if let Some(answer) = answer {
+                self.exchange.arrays.set_ticket(0);
+                return take(answer).map(|_| ()).map_err(to_js_error);
             }
+            self.exchange.arrays.set_ticket(ticket);
+            self.exchange.wait(ticket, move |_, answer| take(answer));
+            Ok(())
         })
     }
 

@@ -178,13 +178,14 @@ impl LimiterHandle {
     #[inline]
     fn submit_to(&self, limiter: &Limiter, call: &Call<'_>) -> Result<()> {
         let ticket = self.exchange.next_ticket();
-        let completions = &self.exchange.completions;
-        let immediate = limiter.try_call(call).or_else(|| match call {
+        let exchange = &self.exchange;
+        let immediate = match call {
             // Most acquires need not wait, which shows only once they have started.
-            Call::Acquire(..) => completions.submit(limiter, call, ticket),
-            // Deferred: it starts together with the other calls of this turn of the event loop, in one batch.
-            _ => completions.defer(limiter, call, ticket),
-        });
+            Call::Acquire(..) => {
+                limiter.try_call(call).or_else(|| exchange.completions.submit(limiter, call, ticket))
+            }
+            _ => exchange.call(limiter, call, ticket),
+        };
         if let Some(result) = immediate {
             return self.write_answer(result);
         }
