@@ -331,8 +331,7 @@ test("a refund that fails on one limiter does not prevent those of others", asyn
   });
   await serving(app, async (port) => {
     const warned = once(process, "warning");
-    const { status, headers } = await request(port);
-    assert.deepEqual([status, headers.ratelimit], [200, '"api";r=9;t=0']);
+    assert.equal((await request(port)).status, 200);
     assert.match((await warned)[0].message, /closed/);
     assert.equal((await second.peek("k")).remaining, 9);
   });
