@@ -137,7 +137,7 @@ fn circular_references_are_detected_quickly() {
         let limiter = store.limiter(QUOTA);
         let before = cpu_time();
         assert_eq!(limiter.check("key").unwrap().remaining(), 99);
-        let taken = cpu_time() - before;
+        let taken = cpu_time().checked_sub(before).unwrap();
         assert!(taken < Duration::from_secs(3), "{number}: {taken:?}");
     }
 }
