@@ -273,7 +273,7 @@ func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, e
 		return err
 	}
 	check.Admitted = own.plain.admitted != 0
-	if check.HasDecision = own.plain.outcomes != 0; check.HasDecision {
+	if check.HasDecision = own.plain.has_decision != 0; check.HasDecision {
 		check.Decision = decisionFrom(&own.plain.decision)
 	}
 	check.text, err = check.fieldText(own)

@@ -141,8 +141,8 @@ typedef struct polylimit_go_guard_call {
     polylimit_guard_check *check;
     uint32_t stage, admitted;
     polylimit_status cause;
-    // The number of policies with a decision, and the first decision.
-    size_t outcomes;
+    // Whether there is a decision, and that of the guard's first policy.
+    uint32_t has_decision;
     polylimit_decision decision;
     // The length of the fields, which may exceed their room.
     size_t length;
@@ -176,14 +176,12 @@ static inline polylimit_status polylimit_go_guard_conclude(polylimit_go_guard_ca
             return status;
         }
     }
-    call->outcomes = polylimit_guard_check_outcomes(call->check, 0);
-    if (call->outcomes > 0) {
-        char policy[POLYLIMIT_GO_SHORT];
-        call->decision.size = sizeof call->decision;
-        status = polylimit_guard_check_outcome(call->check, 0, 0, &call->decision, policy, sizeof policy, NULL, message,
-                                               capacity);
-    }
-    return status == POLYLIMIT_OK ? polylimit_go_guard_fields(call, message, capacity) : status;
+    char policy[POLYLIMIT_GO_SHORT];
+    call->decision.size = sizeof call->decision;
+    // It fails when there is none.
+    call->has_decision = polylimit_guard_check_outcome(call->check, 0, 0, &call->decision, policy, sizeof policy, NULL, NULL,
+                                                       0) == POLYLIMIT_OK;
+    return polylimit_go_guard_fields(call, message, capacity);
 }
 
 // Copies a text and a NUL to the end of a buffer.

@@ -14,17 +14,21 @@ use crate::decision::polylimit_decision;
 use crate::error::{
     Failure, MessageBuffer, POLYLIMIT_OK, POLYLIMIT_PENDING, guard, guard_or, guard_unit, polylimit_status,
 };
-use crate::guard::CheckState;
 use crate::limiter::polylimit_limiter;
 use crate::request::{check_requests, polylimit_request, polylimit_result, write_decisions};
 
 /// Results of finished operations, with their tags.
 type Finished = VecDeque<(Tag, Result<Answer, Error>)>;
 
-/// The tag of an operation, and the check of a guard that takes its answer.
+/// The tag of an operation, and what takes its answer in place of the program.
 pub(crate) struct Tag {
     pub(crate) number: u64,
-    pub(crate) check: Option<Arc<Mutex<CheckState>>>,
+    pub(crate) receiver: Option<Arc<dyn Receiver>>,
+}
+
+/// Takes the answer to an operation when it is drained.
+pub(crate) trait Receiver: Send + Sync {
+    fn receive(&self, answer: Result<Answer, Error>);
 }
 
 impl PartialEq for Tag {
@@ -35,7 +39,7 @@ impl PartialEq for Tag {
 
 impl From<u64> for Tag {
     fn from(number: u64) -> Self {
-        Self { number, check: None }
+        Self { number, receiver: None }
     }
 }
 
@@ -204,7 +208,7 @@ fn decisions_of(answer: Answer) -> Result<Vec<Decision>, Error> {
 /// Adds a result, or one result for each decision of a call with several.
 fn push_results(tag: Tag, answer: Result<Answer, Error>, results: &mut Finished) {
     match answer {
-        Ok(Answer::Decisions(decisions)) if tag.check.is_none() => {
+        Ok(Answer::Decisions(decisions)) if tag.receiver.is_none() => {
             let one = |decision: Result<_, _>| (tag.number.into(), decision.map(Answer::Decision));
             results.extend(decisions.into_iter().map(one));
         }
@@ -243,10 +247,10 @@ pub unsafe extern "C" fn polylimit_completions_drain(
         for (at, (tag, answer)) in undrained.drain(..count).enumerate() {
             // SAFETY: it is an element of the array, and any bytes are valid in its fields.
             let result = unsafe { &mut *results.at::<polylimit_result>(at) };
-            let answer = match tag.check {
+            let answer = match tag.receiver {
                 None => answer,
-                Some(check) => {
-                    check.lock().unwrap_or_else(PoisonError::into_inner).take(answer);
+                Some(receiver) => {
+                    receiver.receive(answer);
                     Ok(Answer::Ready)
                 }
             };

@@ -1,7 +1,6 @@
 //! The guard: what a limit does with an HTTP request, for the middleware of any framework.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polylimit::guard::{
@@ -14,7 +13,7 @@ use crate::arguments::{
     Sized32, TextBuffer, array, bytes, handle, optional_text, out_param, sized, sized_out, text,
 };
 use crate::client_address::polylimit_line;
-use crate::completions::{Tag, polylimit_completions};
+use crate::completions::{Receiver, Tag, polylimit_completions};
 use crate::decision::polylimit_decision;
 use crate::error::{
     Failure, MessageBuffer, POLYLIMIT_OK, POLYLIMIT_PENDING, guard, guard_or, guard_unit, polylimit_status,
@@ -337,7 +336,7 @@ pub unsafe extern "C" fn polylimit_guard_check_submit(
         let (check, completions) = unsafe { (handle(check, "check")?, handle(completions, "completions")?) };
         let state = &check.state;
         Ok(check.lock().advance(|limiter, call| {
-            let tag = Tag { number: tag, check: Some(Arc::clone(state)) };
+            let tag = Tag { number: tag, receiver: Some(Arc::<Mutex<CheckState>>::clone(state)) };
             completions.submit(limiter, call, tag)
         }))
     })
@@ -569,8 +568,9 @@ pub unsafe extern "C" fn polylimit_guard_check_free(check: *mut polylimit_guard_
 fn lines(fields: &[HeaderField], end: &str) -> String {
     let mut text = String::with_capacity(160);
     for field in fields {
-        // Writing to a `String` cannot fail.
-        let _ = write!(text, "{}: {}\r\n", field.name, field.value);
+        for part in [&field.name, ": ", &field.value, "\r\n"] {
+            text.push_str(part);
+        }
     }
     text.push_str(end);
     text
@@ -582,8 +582,14 @@ impl polylimit_guard_check {
     }
 }
 
+impl Receiver for Mutex<CheckState> {
+    fn receive(&self, answer: Result<Answer, Error>) {
+        self.lock().unwrap_or_else(PoisonError::into_inner).take(answer);
+    }
+}
+
 /// A check and what the store has done for it.
-pub(crate) struct CheckState {
+struct CheckState {
     check: GuardCheck,
     limiter: Limiter,
     /// Whether the store has still to decide.
@@ -630,11 +636,14 @@ impl CheckState {
     }
 
     /// Takes the answer to what was performed last.
-    pub(crate) fn take(&mut self, answer: Result<Answer, Error>) {
+    fn take(&mut self, answer: Result<Answer, Error>) {
         self.is_tried = false;
         if self.is_undecided {
             self.is_undecided = false;
-            self.check.answer(answer.and_then(decisions));
+            match answer {
+                Ok(Answer::Decision(decision)) => self.check.answer_one(Ok(decision)),
+                answer => self.check.answer(answer.and_then(decisions)),
+            }
         } else {
             if let Ok(Answer::Usage(left)) = answer {
                 self.check.refunded(self.refunded, left);
@@ -650,7 +659,6 @@ impl CheckState {
 
 fn decisions(answer: Answer) -> Result<Vec<Decision>, Error> {
     match answer {
-        Answer::Decision(decision) => Ok(vec![decision]),
         Answer::Decisions(decisions) => decisions.into_iter().collect(),
         _ => Ok(Vec::new()),
     }
