@@ -214,7 +214,7 @@ impl GuardCheck {
         let is_denied = !self.policies.iter().all(is_allowed);
         let is_denied_by_store =
             self.decisions().any(|decision| !decision.allowed() && !decision.source().is_outage());
-        let is_dry_run = self.guard.shared.is_dry_run;
+        let is_dry_run = self.guard.shared.options.is_dry_run;
         match self.overruled {
             Some(true) if is_denied && !is_denied_by_store => {
                 self.record(Decision::allowed);
@@ -239,7 +239,7 @@ impl GuardCheck {
                 let outcomes: Vec<_> = outcomes.iter().map(|(policy, decision)| (policy, decision)).collect();
                 let shared = &self.guard.shared;
                 let problem = problem(&outcomes, self.cost).map_or_else(Problem::unavailable, |problem| {
-                    problem.with(shared.status, shared.message.as_deref())
+                    problem.with(shared.options.status, shared.options.message.as_deref())
                 });
                 self.deny(problem)
             }
@@ -299,7 +299,7 @@ impl GuardCheck {
         if !is_outage(&error) {
             return Verdict::Fail(error);
         }
-        if self.overruled == Some(true) || self.guard.shared.is_dry_run {
+        if self.overruled == Some(true) || self.guard.shared.options.is_dry_run {
             self.limits.lock().set_outage("on_outage", self.guard.headers());
             return Verdict::Admit;
         }
@@ -320,7 +320,7 @@ impl GuardCheck {
     }
 
     fn record_in(&self, ledger: &mut Ledger, is_shown: impl Fn(&Decision) -> bool) {
-        let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.is_dry_run);
+        let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.options.is_dry_run);
         for one in self.policies.iter().filter(|one| one.is_asked) {
             if let Some(decision) = &one.decision {
                 let report = Report { headers, is_shown: is_shown(decision), is_dry_run };

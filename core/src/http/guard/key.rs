@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
+use crate::names::named_enum;
 
 /// A part of the key that a framework reads from its request.
 ///
@@ -83,29 +84,15 @@ impl FromStr for KeyPart {
     }
 }
 
-/// How a request without a key is counted: one of whose key a part is missing, or for which the key's function returned none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MissingKey {
-    /// By its client's address. The default.
-    #[default]
-    Address,
-    /// With all other requests without a key: they share one budget, under the empty key.
-    Share,
-    /// It is not counted, and answered by 400.
-    Refuse,
-}
-
-impl MissingKey {
-    /// Every rule.
-    pub const ALL: [Self; 3] = [Self::Address, Self::Share, Self::Refuse];
-
-    /// The name, the same in every language.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Address => "address",
-            Self::Share => "share",
-            Self::Refuse => "refuse",
-        }
+named_enum! {
+    /// How a request without a key is counted: one of whose key a part is missing, or for which the key's function returned none.
+    MissingKey, parsed as "missing key" {
+        /// By its client's address. The default.
+        Address = "address",
+        /// With all other requests without a key: they share one budget, under the empty key.
+        Share = "share",
+        /// It is not counted, and answered by 400.
+        Refuse = "refuse",
     }
 }
 

@@ -1,0 +1,196 @@
+//! The options of a guard.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::error::Error;
+use crate::http::guard::{Guard, KeyPart, MissingKey, Shared, resolve};
+use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
+use crate::limiter::Limiter;
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+
+/// The options of a [`Guard`], with the same names and defaults in every language.
+#[must_use = "a builder makes a guard only when `build` is called"]
+pub struct GuardBuilder {
+    limiter: Limiter,
+    given: Option<Vec<String>>,
+    is_per_request: bool,
+    is_per_route: bool,
+    header_names: Vec<(String, String)>,
+    options: GuardOptions,
+}
+
+/// The options that a guard takes as they are.
+pub(super) struct GuardOptions {
+    pub(super) scope: Option<String>,
+    pub(super) key_parts: Vec<KeyPart>,
+    pub(super) missing_key: MissingKey,
+    pub(super) cost: u64,
+    pub(super) methods: Vec<String>,
+    pub(super) headers: HeaderSettings,
+    pub(super) status: Option<u16>,
+    pub(super) message: Option<String>,
+    pub(super) is_dry_run: bool,
+}
+
+impl GuardBuilder {
+    pub(super) fn new(limiter: Limiter) -> Self {
+        let options = GuardOptions {
+            scope: None,
+            key_parts: Vec::new(),
+            missing_key: MissingKey::Address,
+            cost: 1,
+            methods: Vec::new(),
+            headers: HeaderSettings::default(),
+            status: None,
+            message: None,
+            is_dry_run: false,
+        };
+        let (is_per_request, is_per_route) = (false, false);
+        Self { limiter, given: None, is_per_request, is_per_route, header_names: Vec::new(), options }
+    }
+
+    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one policy.
+    pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
+        self.given.get_or_insert_default().push(name_or_quotas.into());
+        self
+    }
+
+    /// Policies in place of the guard's, as for [`policy`](Self::policy); an empty list is refused when the guard is made.
+    pub fn policies(mut self, policies: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.given = Some(policies.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The policies are those that each [request](RequestFacts::policies) gives. A request that gives none has those of the
+    /// guard, and is not limited where the guard has none either.
+    pub fn per_request(mut self, is_per_request: bool) -> Self {
+        self.is_per_request = is_per_request;
+        self
+    }
+
+    /// The budget of quotas without a name, 1 to 256 bytes: guards with the same quotas and scope share one. A policy with a
+    /// name has one budget in all scopes.
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        self.options.scope = Some(scope.into());
+        self
+    }
+
+    /// Without a scope, quotas without a name have a budget for each [route](RequestFacts::route); by default they do not.
+    pub fn per_route(mut self, is_per_route: bool) -> Self {
+        self.is_per_route = is_per_route;
+        self
+    }
+
+    /// Adds a part of the key.
+    pub fn key_part(mut self, part: KeyPart) -> Self {
+        self.options.key_parts.push(part);
+        self
+    }
+
+    /// How a request without a key is counted; by its client's address by default.
+    pub fn missing_key(mut self, missing: MissingKey) -> Self {
+        self.options.missing_key = missing;
+        self
+    }
+
+    /// The units that each request spends; 1 by default, and at most [`Request::MAX_COST`].
+    pub fn cost(mut self, units: u64) -> Self {
+        self.options.cost = units;
+        self
+    }
+
+    /// Limits only requests of this method; may be called several times. By default all methods are limited.
+    pub fn method(mut self, method: impl Into<String>) -> Self {
+        self.options.methods.push(method.into());
+        self
+    }
+
+    /// Which fields tell clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
+    pub fn header_style(mut self, style: HeaderStyle) -> Self {
+        self.options.headers = self.options.headers.style(style);
+        self
+    }
+
+    /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) by default.
+    pub fn reset_form(mut self, form: ResetForm) -> Self {
+        self.options.headers = self.options.headers.reset_form(form);
+        self
+    }
+
+    /// Another name for a field: see [`HeaderSettings::names`]. An empty name turns the field off.
+    pub fn header_name(mut self, field: impl Into<String>, name: impl Into<String>) -> Self {
+        self.header_names.push((field.into(), name.into()));
+        self
+    }
+
+    /// All settings of the fields at once.
+    pub fn headers(mut self, settings: HeaderSettings) -> Self {
+        self.options.headers = settings;
+        self
+    }
+
+    /// The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage keep 503.
+    pub fn status(mut self, status: u16) -> Self {
+        self.options.status = Some(status);
+        self
+    }
+
+    /// The sentence in the body of a request that is over its limit, in place of the wait.
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.options.message = Some(message.into());
+        self
+    }
+
+    /// Decides, spends and reports without ever denying; off by default.
+    pub fn dry_run(mut self, is_dry_run: bool) -> Self {
+        self.options.is_dry_run = is_dry_run;
+        self
+    }
+
+    /// Makes the guard.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when
+    /// a list is empty or has one twice, when none is given and the limiter has not exactly one, when the scope of quotas is not 1 to 256
+    /// bytes, when the cost is above [`Request::MAX_COST`], when a field's name is not allowed, and when the status is not 400 to 599;
+    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    pub fn build(self) -> Result<Guard, Error> {
+        Request::new("").cost(self.options.cost).checked()?;
+        if self.given.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::invalid_argument(
+                "policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them",
+            ));
+        }
+        if let Some(status) = self.options.status
+            && !(400..=599).contains(&status)
+        {
+            return Err(Error::invalid_argument(format!("status is {status}: allowed is 400 to 599")));
+        }
+        let mut options = self.options;
+        options.headers = options.headers.names(self.header_names)?;
+        let is_unlimited = self.is_per_request && self.given.is_none();
+        let given = self.given.unwrap_or_default();
+        let everywhere = if is_unlimited {
+            Arc::from([])
+        } else {
+            resolve(&self.limiter, &given, options.scope.as_deref())?
+        };
+        // A policy that was given by its name has one budget on all routes.
+        let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
+        let are_named = given.is_empty() || everywhere.iter().zip(&given).all(is_named);
+        let has_quotas = self.is_per_request || !are_named;
+        Ok(Guard {
+            shared: Arc::new(Shared {
+                is_per_route: self.is_per_route && options.scope.is_none() && has_quotas,
+                limiter: self.limiter,
+                given,
+                everywhere,
+                resolved: RwLock::default(),
+                options,
+            }),
+        })
+    }
+}
