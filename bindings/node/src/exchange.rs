@@ -13,10 +13,10 @@ use napi::{Env, sys};
 use napi_derive::napi;
 use polylimit::{Answer, Call, Completions, DegradedEvent, Error, Limiter};
 
+use crate::active_check::{PreparedFacts, SharedCheck};
 use crate::error::{Code, Result, catch_panic, internal, to_js_error};
 use crate::event::{NativeEvent, NativeFinding, PendingEvents};
 use crate::function::{self, ARGUMENT_COUNT, NativeFunction, ThreadsafeCallback};
-use crate::guard::{PreparedFacts, SharedCheck};
 use crate::request_layout::AnswerKind;
 use crate::shared_arrays::SharedArrays;
 

@@ -9,40 +9,19 @@ use std::rc::Rc;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::guard::{Guard, GuardCheck, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict};
-use polylimit::headers::{HeaderField, HeaderStyle, Problem, ResetForm};
+use polylimit::guard::{Guard, MissingKey, RequestFacts, RequestLimits, Verdict};
+use polylimit::headers::{HeaderField, Problem};
 use polylimit::{Answer, Call, Decision, Error};
 
+use crate::active_check::{ActiveCheck, PreparedFacts, SharedCheck};
 use crate::error::{Result, catch_panic, closed, internal, to_js_error};
 use crate::exchange::{Exchange, NativeExchange, OperationResult};
 use crate::function::{self, ARGUMENT_COUNT, NativeFunction};
+use crate::guard_settings::{GuardSettings, build};
 use crate::limiter::NativeLimiter;
-use crate::number::{cost, number, whole};
+use crate::number::{cost, number};
 use crate::request_layout::{Field, GuardStep, NO_KEY, PolicyRef, RequestField};
 use crate::text::{self, TextBuffer};
-
-/// The options of a guard, as in the core. Those that are absent have the core's defaults.
-#[napi(object, object_to_js = false)]
-pub struct GuardSettings {
-    /// `None` for the only policy of the limiter.
-    pub policies: Option<Vec<String>>,
-    /// Whether the policies are a function of the request.
-    pub per_request: bool,
-    pub scope: Option<String>,
-    pub key_parts: Vec<String>,
-    pub missing_key: Option<String>,
-    pub cost: Option<f64>,
-    pub methods: Vec<String>,
-    pub headers: Option<String>,
-    pub reset_form: Option<String>,
-    /// Other names of fields, each beside the usual name; an empty one turns the field off.
-    pub header_names: Vec<Vec<String>>,
-    pub status: Option<f64>,
-    pub message: Option<String>,
-    pub dry_run: bool,
-    /// Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`].
-    pub hears_outages: bool,
-}
 
 /// A policy that could not be decided by the store, as `onOutage` hears of it.
 #[napi(object, object_from_js = false)]
@@ -66,21 +45,6 @@ pub struct NativeProblem {
     pub json_type: &'static str,
     pub text: String,
     pub text_type: &'static str,
-}
-
-/// One guard's check of one request, and the problem if it was denied.
-pub(crate) struct ActiveCheck {
-    check: GuardCheck,
-    problem: Option<Problem>,
-}
-
-pub(crate) type SharedCheck = Rc<RefCell<ActiveCheck>>;
-
-/// What the next decision needs besides its key, cost and route.
-#[derive(Default)]
-pub(crate) struct PreparedFacts {
-    limits: Option<RequestLimits>,
-    policies: Option<Vec<String>>,
 }
 
 pub(crate) struct GuardHandle {
@@ -239,48 +203,6 @@ impl NativeGuard {
             ))
         })
     }
-}
-
-fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Result<Guard> {
-    let mut builder =
-        Guard::builder(limiter).per_request(settings.per_request).per_route(true).dry_run(settings.dry_run);
-    if let Some(policies) = settings.policies {
-        builder = builder.policies(policies);
-    }
-    if let Some(scope) = settings.scope {
-        builder = builder.scope(scope);
-    }
-    for part in settings.key_parts {
-        builder = builder.key_part(part.parse::<KeyPart>().map_err(to_js_error)?);
-    }
-    if let Some(missing) = settings.missing_key {
-        builder = builder.missing_key(missing.parse().map_err(to_js_error)?);
-    }
-    if let Some(units) = settings.cost {
-        builder = builder.cost(cost(units)?);
-    }
-    for method in settings.methods {
-        builder = builder.method(method);
-    }
-    if let Some(style) = settings.headers {
-        builder = builder.header_style(style.parse::<HeaderStyle>().map_err(to_js_error)?);
-    }
-    if let Some(form) = settings.reset_form {
-        builder = builder.reset_form(form.parse::<ResetForm>().map_err(to_js_error)?);
-    }
-    for pair in settings.header_names {
-        if let [field, name] = &pair[..] {
-            builder = builder.header_name(field, name);
-        }
-    }
-    if let Some(status) = settings.status {
-        let status = whole("status", status, "400 to 599")?;
-        builder = builder.status(u16::try_from(status).unwrap_or(u16::MAX));
-    }
-    if let Some(message) = settings.message {
-        builder = builder.message(message);
-    }
-    builder.build().map_err(to_js_error)
 }
 
 /// `(key, route) => string | undefined`: decides the request in the shared arrays. `Field::Ticket` is 0 unless the store's

@@ -8,9 +8,9 @@
 //!
 //! - `error`, `number`, `text`, `function`: conversions between the languages
 //! - `values`, `tables`, `client_address`, `event`, `request_layout`: what is converted
-//! - `shared_arrays`, `policy_interner`: requests and answers in shared memory
+//! - `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
-//! - `limiter_handle`, `limiter`, `guard`: the operations
+//! - `limiter_handle`, `limiter`, `guard_settings`, `guard`: the operations
 
 #![allow(
     unsafe_code,
@@ -23,12 +23,14 @@
 )]
 #![allow(clippy::needless_pass_by_value, reason = "arguments from JavaScript are owned values")]
 
+mod active_check;
 mod client_address;
 mod error;
 mod event;
 mod exchange;
 mod function;
 mod guard;
+mod guard_settings;
 mod limiter;
 mod limiter_handle;
 mod number;

@@ -25,11 +25,9 @@ mod check;
 mod key;
 mod ledger;
 
-use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 
 pub use builder::GuardBuilder;
@@ -37,8 +35,8 @@ pub use check::{GuardCheck, OutageReport, Verdict};
 pub use key::{KeyPart, MissingKey};
 pub use ledger::RequestLimits;
 
-use crate::error::{Error, excerpt};
-use crate::http::guard::builder::GuardOptions;
+use crate::error::Error;
+use crate::http::guard::builder::{Shared, resolve};
 use crate::http::headers::{HeaderField, HeaderSettings};
 use crate::limiter::Limiter;
 use crate::rules::policy::Policy;
@@ -69,19 +67,6 @@ const MAX_RESOLVED: usize = 4096;
 #[derive(Clone)]
 pub struct Guard {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    limiter: Limiter,
-    /// The policies as they were given; empty for the only policy of the limiter.
-    given: Vec<String>,
-    /// The policies of a request without a route.
-    everywhere: Arc<[Policy]>,
-    /// Whether quotas without a name have a budget for each route.
-    is_per_route: bool,
-    /// The policies by route and by the list that a function returned.
-    resolved: RwLock<HashMap<String, Arc<[Policy]>>>,
-    options: GuardOptions,
 }
 
 /// What a middleware knows about a request.
@@ -230,6 +215,19 @@ impl Guard {
     }
 }
 
+impl GuardBuilder {
+    /// Makes the guard.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when
+    /// a list is empty or has one twice, when none is given and the limiter has not exactly one, when the scope of quotas is not 1 to 256
+    /// bytes, when the cost is above [`Request::MAX_COST`], when a field's name is not allowed, and when the status is not 400 to 599;
+    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    pub fn build(self) -> Result<Guard, Error> {
+        Ok(Guard { shared: Arc::new(self.checked()?) })
+    }
+}
+
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
@@ -247,30 +245,6 @@ fn scope_of(route: &str) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
-}
-
-/// The policies of a list, or the only policy of the limiter.
-fn resolve<T: AsRef<str>>(
-    limiter: &Limiter,
-    given: &[T],
-    scope: Option<&str>,
-) -> Result<Arc<[Policy]>, Error> {
-    if given.is_empty() {
-        return Ok([limiter.policy_for(None, scope)?].into());
-    }
-    let mut policies: Vec<Policy> = Vec::with_capacity(given.len());
-    for text in given {
-        // Quotas can be written in several ways; equal ones have equal names.
-        let policy = limiter.policy_for(Some(text.as_ref()), scope)?;
-        if policies.iter().any(|other| other.name() == policy.name()) {
-            return Err(Error::invalid_argument(format!(
-                "policy {} is given twice: once is enough",
-                excerpt(text.as_ref())
-            )));
-        }
-        policies.push(policy);
-    }
-    Ok(policies.into())
 }
 
 #[cfg(test)]

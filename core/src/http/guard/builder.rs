@@ -1,17 +1,18 @@
 //! The options of a guard.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::error::Error;
-use crate::http::guard::{Guard, KeyPart, MissingKey, Shared, resolve};
+use crate::error::{Error, excerpt};
+use crate::http::guard::key::{KeyPart, MissingKey};
 use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 
-/// The options of a [`Guard`], with the same names and defaults in every language.
+/// The options of a [`Guard`](crate::guard::Guard), with the same names and defaults in every language.
 #[must_use = "a builder makes a guard only when `build` is called"]
 pub struct GuardBuilder {
     limiter: Limiter,
@@ -20,6 +21,20 @@ pub struct GuardBuilder {
     is_per_route: bool,
     header_names: Vec<(String, String)>,
     options: GuardOptions,
+}
+
+/// What the clones of a guard share.
+pub(super) struct Shared {
+    pub(super) limiter: Limiter,
+    /// The policies as they were given; empty for the only policy of the limiter.
+    pub(super) given: Vec<String>,
+    /// The policies of a request without a route.
+    pub(super) everywhere: Arc<[Policy]>,
+    /// Whether quotas without a name have a budget for each route.
+    pub(super) is_per_route: bool,
+    /// The policies by route and by the list that a function returned.
+    pub(super) resolved: RwLock<HashMap<String, Arc<[Policy]>>>,
+    pub(super) options: GuardOptions,
 }
 
 /// The options that a guard takes as they are.
@@ -150,14 +165,8 @@ impl GuardBuilder {
         self
     }
 
-    /// Makes the guard.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when
-    /// a list is empty or has one twice, when none is given and the limiter has not exactly one, when the scope of quotas is not 1 to 256
-    /// bytes, when the cost is above [`Request::MAX_COST`], when a field's name is not allowed, and when the status is not 400 to 599;
-    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
-    pub fn build(self) -> Result<Guard, Error> {
+    /// Checks the options.
+    pub(super) fn checked(self) -> Result<Shared, Error> {
         Request::new("").cost(self.options.cost).checked()?;
         if self.given.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_argument(
@@ -182,15 +191,37 @@ impl GuardBuilder {
         let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
         let are_named = given.is_empty() || everywhere.iter().zip(&given).all(is_named);
         let has_quotas = self.is_per_request || !are_named;
-        Ok(Guard {
-            shared: Arc::new(Shared {
-                is_per_route: self.is_per_route && options.scope.is_none() && has_quotas,
-                limiter: self.limiter,
-                given,
-                everywhere,
-                resolved: RwLock::default(),
-                options,
-            }),
+        Ok(Shared {
+            is_per_route: self.is_per_route && options.scope.is_none() && has_quotas,
+            limiter: self.limiter,
+            given,
+            everywhere,
+            resolved: RwLock::default(),
+            options,
         })
     }
+}
+
+/// The policies of a list, or the only policy of the limiter.
+pub(super) fn resolve<T: AsRef<str>>(
+    limiter: &Limiter,
+    given: &[T],
+    scope: Option<&str>,
+) -> Result<Arc<[Policy]>, Error> {
+    if given.is_empty() {
+        return Ok([limiter.policy_for(None, scope)?].into());
+    }
+    let mut policies: Vec<Policy> = Vec::with_capacity(given.len());
+    for text in given {
+        // Quotas can be written in several ways; equal ones have equal names.
+        let policy = limiter.policy_for(Some(text.as_ref()), scope)?;
+        if policies.iter().any(|other| other.name() == policy.name()) {
+            return Err(Error::invalid_argument(format!(
+                "policy {} is given twice: once is enough",
+                excerpt(text.as_ref())
+            )));
+        }
+        policies.push(policy);
+    }
+    Ok(policies.into())
 }

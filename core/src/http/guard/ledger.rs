@@ -6,7 +6,9 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::http::headers::{HeaderField, HeaderSettings, outage_field, push_limits, push_retry_after};
+use crate::http::headers::{
+    HeaderField, HeaderSettings, HeaderStyle, outage_field, push_limits, push_retry_after,
+};
 use crate::limiter::Limiter;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
@@ -96,28 +98,23 @@ impl RequestLimits {
         self.ledger.lock().entries.is_empty()
     }
 
-    /// The fields of the response, for all guards so far: those of each guard in its own style, and one `retry-after` for all.
+    /// The fields of the response, for all guards so far: each policy in the style of its guard, and one `retry-after` for all.
     /// `now_us` is the time in microseconds since the Unix epoch, and matters only for
     /// [`ResetForm::Epoch`](crate::headers::ResetForm::Epoch).
     pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
         let ledger = self.ledger.lock();
         let shown: Few<&Entry> = ledger.entries.iter().filter(|entry| entry.is_shown).collect();
         let mut written: Vec<HeaderField> = Vec::with_capacity(6);
-        for (at, entry) in shown.iter().enumerate() {
-            if shown[..at].iter().any(|earlier| earlier.headers == entry.headers) {
-                continue;
-            }
-            let own: Few<_> = shown
-                .iter()
-                .filter(|other| other.headers == entry.headers)
-                .map(|one| one.outcome())
-                .collect();
-            let earlier = written.len();
-            push_limits(&mut written, &own, &entry.headers, now_us);
-            for at in (earlier..written.len()).rev() {
-                if written[..earlier].iter().any(|other| other.name == written[at].name) {
-                    written.remove(at);
+        for style in [HeaderStyle::Ietf, HeaderStyle::Legacy] {
+            let of_style = |entry: &Entry| entry.headers.only(style);
+            for (at, entry) in shown.iter().enumerate() {
+                let Some(settings) = of_style(entry) else { continue };
+                if shown[..at].iter().any(|earlier| of_style(earlier).as_ref() == Some(&settings)) {
+                    continue;
                 }
+                let alike = shown.iter().filter(|other| of_style(other).as_ref() == Some(&settings));
+                let own: Few<_> = alike.map(|one| one.outcome()).collect();
+                push_limits(&mut written, &own, &settings, now_us);
             }
         }
         if let Some((source, settings)) = &ledger.outage {

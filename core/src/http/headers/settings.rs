@@ -110,6 +110,14 @@ impl HeaderSettings {
         self
     }
 
+    /// The part of these settings that concerns the fields of one style; `None` when the style is not sent. Settings with equal
+    /// parts write the same fields.
+    pub(crate) fn only(&self, style: HeaderStyle) -> Option<Self> {
+        let form = if style == HeaderStyle::Legacy { self.reset_form } else { ResetForm::Seconds };
+        (self.style == style || self.style == HeaderStyle::Both)
+            .then(|| self.clone().style(style).reset_form(form))
+    }
+
     /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) from now by default.
     #[must_use]
     pub fn reset_form(mut self, form: ResetForm) -> Self {
