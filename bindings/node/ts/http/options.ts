@@ -105,7 +105,7 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly clientAddress?: ClientAddressRules | ClientAddressOptions;
 }
 
-const NAMES = [
+export const OPTION_NAMES: readonly string[] = [
   "limiter",
   "policy",
   "scope",
@@ -128,7 +128,7 @@ const NAMES = [
 
 /** Checks the options; `more` are the names of options that only one framework has. The core checks their values. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
-  checkedOptions("options", options, [...NAMES, ...more]);
+  checkedOptions("options", options, [...OPTION_NAMES, ...more]);
   const { limiter, count } = options as { readonly limiter?: unknown; readonly count?: unknown };
   nativeLimiter(limiter as Limiter);
   for (const name of ["skip", "onDenied", "onOutage"]) {
