@@ -31,6 +31,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/migrate/from-flask-limiter.md", "python", "bindings/python/tests/test_documentation.py"),
     ("docs/migrate/from-slowapi.md", "python", "bindings/python/tests/test_documentation.py"),
     ("bindings/node/README.md", "js", "bindings/node/tests/package.test.cjs"),
+    ("bindings/node/README.md", "ts", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-express-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-fastify-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-rate-limiter-flexible.md", "js", "bindings/node/tests/package.test.cjs"),

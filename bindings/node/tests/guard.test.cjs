@@ -18,7 +18,9 @@ const { rateLimit: fastifyRateLimit } = require("polylimit/fastify");
 const { rateLimit: fetchRateLimit } = require("polylimit/fetch");
 const { rateLimit: honoRateLimit } = require("polylimit/hono");
 const { rateLimit: koaRateLimit } = require("polylimit/koa");
+const { RateLimitGuard } = require("polylimit/nest");
 
+const { controllerOf, nestApplication } = require("./support/nest.cjs");
 const { request } = require("./support/request.cjs");
 
 const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance/guard.json"), "utf8"));
@@ -40,6 +42,24 @@ function onExpress(version, guards, handle) {
   // Express recognizes an error handler by its four parameters.
   app.use((_error, _req, res, _next) => res.status(500).end());
   return app;
+}
+
+async function onNest(platform, guards, handle) {
+  const reading = {
+    header: (name, req) => req.headers[name],
+    status: (_, res) => res.statusCode,
+    respond: ({ status, body }, _, res) =>
+      platform === "express" ? res.status(status).end(body) : res.status(status) && body,
+  };
+  const all = async (_, res) => res.status(handle()) && "handled";
+  const controller = await controllerOf("", { all: { method: "All", path: "", handle: all } });
+  const app = await nestApplication(platform, [controller]);
+  app.useGlobalGuards(...guards.map((guard) => new RateLimitGuard(guard(reading))));
+  await app.init();
+  const server = app.getHttpAdapter().getInstance();
+  if (platform === "express") return server;
+  await server.ready();
+  return (req, res) => server.routing(req, res);
 }
 
 /** For each framework its options of a guard, and a listener that passes requests through guards to a handler. */
@@ -91,6 +111,8 @@ const FRAMEWORKS = {
     });
     return app.callback();
   },
+  "nest on express": (guards, handle) => onNest("express", guards, handle),
+  "nest on fastify": (guards, handle) => onNest("fastify", guards, handle),
   fetch: (guards, handle) => {
     let handler = async () => new Response("handled", { status: handle() });
     for (const guard of [...guards].reverse()) {

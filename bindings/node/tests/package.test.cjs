@@ -11,6 +11,8 @@ const { promisify } = require("node:util");
 const run = promisify(execFile);
 const root = join(__dirname, "..");
 
+const FRAMEWORKS = ["express", "fastify", "hono", "express-rate-limit", "@nestjs", "@types/express", "@types/node"];
+
 /** Runs `body` in a folder with the packed packages installed. */
 async function installed(body) {
   const folder = await mkdtemp(join(tmpdir(), "polylimit-package-"));
@@ -31,7 +33,7 @@ async function installed(body) {
     await run("npm", [...install, ...files], { cwd: folder });
     // The frameworks are linked from the node_modules of the tests.
     await mkdir(join(folder, "node_modules", "@types"));
-    for (const framework of ["express", "fastify", "hono", "express-rate-limit", "@types/express", "@types/node"]) {
+    for (const framework of FRAMEWORKS) {
       await symlink(join(root, "node_modules", framework), join(folder, "node_modules", framework));
     }
     return await body(folder);
@@ -95,11 +97,12 @@ test("the types are found with every moduleResolution of TypeScript", async () =
       import { rateLimitHook } from "polylimit/fastify";
       import { rateLimit as fetched } from "polylimit/fetch";
       import { rateLimit as hono } from "polylimit/hono";
+      import { RateLimitGuard } from "polylimit/nest";
       const limiter = new Limiter("memory:", { policies: { api: "1/s" }, outage: "deny" });
       const decision: Decision = limiter.checkSync("k");
       // @ts-expect-error a limiter is required
       express({ limiter: 5 });
-      export { decision, express, PolylimitStore, rateLimitHook, fetched, hono };
+      export { decision, express, PolylimitStore, rateLimitHook, fetched, hono, RateLimitGuard };
     `;
     await writeFile(join(folder, "used.ts"), source);
     const settings = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--esModuleInterop", "used.ts"];
@@ -114,5 +117,20 @@ test("the types are found with every moduleResolution of TypeScript", async () =
       const failed = await run(process.execPath, parameters, { cwd: folder }).catch(({ stdout }) => stdout);
       assert.ok(typeof failed !== "string", `${compiler} ${resolution}: ${failed}`);
     }
+  });
+});
+
+test("the TypeScript snippets of the documentation compile, and what they compile to can be loaded", async () => {
+  await installed(async (folder) => {
+    const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
+    const snippets = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code]) => code);
+    assert.equal(snippets.length, 1);
+    await writeFile(join(folder, "snippet.mts"), snippets[0]);
+    const settings = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"];
+    const parameters = [...settings, "--experimentalDecorators", "--emitDecoratorMetadata", "snippet.mts"];
+    const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
+    const failed = await run(process.execPath, [tsc, ...parameters], { cwd: folder }).catch(({ stdout }) => stdout);
+    assert.ok(typeof failed !== "string", failed);
+    await run(process.execPath, ["snippet.mjs"], { cwd: folder });
   });
 });

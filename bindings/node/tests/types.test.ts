@@ -1,9 +1,10 @@
 // Compiled in strict mode, and never run: tests of the public types.
 
+import type { CanActivate } from "@nestjs/common" with { "resolution-mode": "import" };
 import type { Request } from "express";
 import express from "express";
 import { rateLimit as limitRequests } from "express-rate-limit";
-import fastify from "fastify";
+import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
 import {
@@ -22,6 +23,7 @@ import { rateLimit as fastifyRateLimit, rateLimitHook } from "polylimit/fastify"
 import { rateLimit as fetchRateLimit } from "polylimit/fetch";
 import { rateLimit as honoRateLimit } from "polylimit/hono";
 import { rateLimit as koaRateLimit } from "polylimit/koa";
+import { RateLimit, RateLimitGuard } from "polylimit/nest";
 
 const clock = new ManualClock(0);
 const quota: Quota = Quota.perMinute(100, { algorithm: "token_bucket", burst: 20 });
@@ -131,6 +133,26 @@ hono.get("/", (context) => context.text(String(context.get("rateLimit")?.remaini
 const koa = new Koa();
 koa.use(koaRateLimit({ limiter, key: "user", count: ({ status }) => status === 401 }));
 
+const guards: CanActivate[] = [
+  new RateLimitGuard({
+    limiter,
+    key: (req: Request) => req.get("x-api-key"),
+    count: (_, res) => res.statusCode === 401,
+  }),
+  new RateLimitGuard<FastifyRequest, FastifyReply>({
+    limiter,
+    onDenied: ({ problem }, _, reply) => reply.send(problem),
+  }),
+];
+const decorators: (ClassDecorator & MethodDecorator)[] = [
+  RateLimit({ policy: ["5/minute", "api"], skip: (req: Request) => req.ip === "::1" }),
+  RateLimit(false),
+  // @ts-expect-error options, or false
+  RateLimit(true),
+  // @ts-expect-error unknown option
+  RateLimit({ polcy: "5/minute" }),
+];
+
 const handler = fetchRateLimit(
   (_request: globalThis.Request, info: { address: string }) => new Response(info.address),
   {
@@ -139,4 +161,4 @@ const handler = fetchRateLimit(
   },
 );
 
-export { decide, handler };
+export { decide, decorators, guards, handler };
