@@ -13,14 +13,14 @@ use crate::rules::quota::tick::{SATURATION, gcd};
 
 /// A policy whose numbers were changed, and when, in microseconds since the epoch.
 #[derive(Clone, Debug)]
-pub(crate) struct Superseded {
+pub(crate) struct PastPolicy {
     pub(crate) policy: Policy,
     pub(crate) at_us: u64,
 }
 
 /// The past numbers of a policy, oldest first, up to [`MAX_SUPERSEDED`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(Vec<Superseded>);
+pub(crate) struct History(Vec<PastPolicy>);
 
 /// How many past numbers are kept.
 const MAX_SUPERSEDED: usize = 8;
@@ -28,16 +28,16 @@ const MAX_SUPERSEDED: usize = 8;
 impl History {
     /// The history after these numbers were superseded as well.
     pub(crate) fn then(&self, policy: &Policy, at_us: u64) -> Self {
-        let these = Superseded { policy: policy.clone(), at_us };
+        let these = PastPolicy { policy: policy.clone(), at_us };
         let forgotten = (self.0.len() + 1).saturating_sub(MAX_SUPERSEDED);
         Self(self.0.iter().skip(forgotten).cloned().chain([these]).collect())
     }
 }
 
 impl Deref for History {
-    type Target = [Superseded];
+    type Target = [PastPolicy];
 
-    fn deref(&self) -> &[Superseded] {
+    fn deref(&self) -> &[PastPolicy] {
         &self.0
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn repays_one(quota: &Quota) -> bool {
 }
 
 /// The past numbers of a quota, oldest first.
-pub(crate) fn past_of(quota: &Quota, superseded: &[Superseded]) -> Box<[PastNumbers]> {
+pub(crate) fn past_of(quota: &Quota, superseded: &[PastPolicy]) -> Box<[PastNumbers]> {
     if !quota.algorithm().is_bucket() {
         return Box::default();
     }

@@ -31,7 +31,7 @@ use tokio::sync::Notify;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::monotonic;
-use crate::runtime::park::{self, Waited};
+use crate::runtime::park::{self, WaitOutput};
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -201,7 +201,7 @@ impl InUse<'_> {
 
     /// Waits for a future on this thread, and replaces the runtime if its driving thread was late.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        let Waited { output, is_late } = self.running.block_on(future)?;
+        let WaitOutput { output, is_late } = self.running.block_on(future)?;
         if is_late {
             self.driver.replace(&self.running);
         }
@@ -220,7 +220,7 @@ impl Running {
         &self.handle
     }
 
-    fn block_on<F: Future>(&self, future: F) -> Result<Waited<F::Output>, Error> {
+    fn block_on<F: Future>(&self, future: F) -> Result<WaitOutput<F::Output>, Error> {
         self.runtime.as_ref().map(|runtime| self.seat.block_on(runtime, future)).ok_or_else(closed)
     }
 }
@@ -249,14 +249,14 @@ struct TakenSeat<'a>(&'a Seat);
 
 impl Seat {
     /// Waits for a future on this thread, and drives the runtime meanwhile if no other thread does.
-    fn block_on<F: Future>(&self, runtime: &Runtime, future: F) -> Waited<F::Output> {
+    fn block_on<F: Future>(&self, runtime: &Runtime, future: F) -> WaitOutput<F::Output> {
         let mut future = pin!(future);
         loop {
             if let Some(_taken) = self.take() {
-                return Waited { output: runtime.block_on(future), is_late: false };
+                return WaitOutput { output: runtime.block_on(future), is_late: false };
             }
-            if let Waited { output: Some(output), is_late } = self.wait(runtime, future.as_mut()) {
-                return Waited { output, is_late };
+            if let WaitOutput { output: Some(output), is_late } = self.wait(runtime, future.as_mut()) {
+                return WaitOutput { output, is_late };
             }
         }
     }
@@ -268,7 +268,7 @@ impl Seat {
     }
 
     /// Waits while another thread drives. The output is `None` when the seat is free.
-    fn wait<F: Future>(&self, runtime: &Runtime, mut future: Pin<&mut F>) -> Waited<Option<F::Output>> {
+    fn wait<F: Future>(&self, runtime: &Runtime, mut future: Pin<&mut F>) -> WaitOutput<Option<F::Output>> {
         let _entered = runtime.enter();
         let mut left = pin!(self.left.notified());
         park::wait(|cx| {

@@ -76,13 +76,13 @@ fn sooner(moment: Option<Instant>, other: Instant) -> Instant {
 
 /// The output of a wait, and whether the driving thread was late with it.
 #[derive(Debug)]
-pub(crate) struct Waited<T> {
+pub(crate) struct WaitOutput<T> {
     pub(crate) output: T,
     pub(crate) is_late: bool,
 }
 
 /// Polls whenever the thread is woken or a time is reached that the last poll compared with; sleeps in between.
-pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Waited<T> {
+pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> WaitOutput<T> {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);
     let mut now = monotonic::now();
@@ -95,7 +95,7 @@ pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Wait
         let (again, due, is_late) =
             times.map_or((None, None, false), |times| (times.again, times.due, times.is_late));
         if let Poll::Ready(output) = polled {
-            return Waited { output, is_late };
+            return WaitOutput { output, is_late };
         }
         match due.map(|due| sooner(again, due)).or(again) {
             None => thread::park(),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use crate::Policy;
 use crate::rules::algorithm::{Rules, State};
 use crate::rules::codec::{Bytes, PolicyCodec, Reader, States, Tag, read_log, write_log};
-use crate::rules::history::Superseded;
+use crate::rules::history::PastPolicy;
 use crate::rules::transition::{Operation, PolicyRules};
 
 const NOW_US: u64 = 1_790_000_000_000_000;
@@ -28,8 +28,8 @@ fn policies() -> impl Strategy<Value = Policy> {
     prop::sample::select(quotas.map(policy).to_vec())
 }
 
-fn superseded() -> impl Strategy<Value = Vec<Superseded>> {
-    let one = (policies(), 0..=2 * NOW_US).prop_map(|(policy, at_us)| Superseded { policy, at_us });
+fn superseded() -> impl Strategy<Value = Vec<PastPolicy>> {
+    let one = (policies(), 0..=2 * NOW_US).prop_map(|(policy, at_us)| PastPolicy { policy, at_us });
     prop::collection::vec(one, 0..4)
 }
 
@@ -121,7 +121,7 @@ proptest! {
 /// Reads any bytes; the states that they mean can be operated on.
 fn try_bytes(
     policy: &Policy,
-    superseded: &[Superseded],
+    superseded: &[PastPolicy],
     bytes: &[u8],
     operations: &[(Operation, u64, u64)],
 ) -> Result<(), TestCaseError> {
@@ -177,7 +177,7 @@ fn what_ran_out_under_superseded_numbers_does_not_come_back() {
     PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, 2);
     let bytes = written(&PolicyCodec::new(&before, &[]), &states);
     for (after_us, used) in [(999_999, 1), (1_000_000, 0)] {
-        let superseded = [Superseded { policy: before.clone(), at_us: NOW_US + after_us }];
+        let superseded = [PastPolicy { policy: before.clone(), at_us: NOW_US + after_us }];
         let states = PolicyCodec::new(&after, &superseded).read(&bytes).unwrap();
         assert_eq!(
             PolicyRules::new(&after).quotas[0].rules.remaining(&states[0], NOW_US + 1_000_000),

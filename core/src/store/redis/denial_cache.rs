@@ -25,7 +25,7 @@ use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
 use crate::runtime::monotonic;
 use crate::store::redis::script::call::PolicyCall;
-use crate::store::redis::script::reply::Denied;
+use crate::store::redis::script::reply::DenyingStates;
 use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 
@@ -59,7 +59,7 @@ struct Known {
     key: Box<[u8]>,
     hash: u64,
     call: Arc<PolicyCall>,
-    denied: Arc<Denied>,
+    denied: Arc<DenyingStates>,
     cost: u64,
     asked: quanta::Instant,
 }
@@ -118,7 +118,7 @@ impl DenialCache {
         request: StoreRequest<'_>,
         look: ReadVersion,
         call: &Arc<PolicyCall>,
-        denied: Arc<Denied>,
+        denied: Arc<DenyingStates>,
     ) {
         // The states of a log tell only when a single unit fits.
         if request.cost > 1 && call.has_log() {
@@ -281,7 +281,7 @@ impl Known {
 
     /// The denial of a cost at that time, if these states deny it.
     fn decide(&self, now_us: u64, cost: u64) -> Result<Option<Decision>, Over> {
-        let Denied { states, .. } = &*self.denied;
+        let DenyingStates { states, .. } = &*self.denied;
         let rules = &self.call.rules;
         if cost != self.cost && self.call.has_log() {
             return Ok(None);

@@ -17,7 +17,7 @@ use crate::store::redis::pipeline::pending::{Member, PendingReply, Reply};
 use crate::store::redis::policies::RedisPolicy;
 use crate::store::redis::routing::hub::Until;
 use crate::store::redis::routing::runtimes::Topology;
-use crate::store::redis::script::reply::Replied;
+use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
@@ -29,7 +29,7 @@ pub(crate) struct PreparedRequest<'a> {
 }
 
 /// One of several concurrent requests.
-enum Started<'a> {
+enum RequestProgress<'a> {
     Answered(Answer),
     Submitted(PreparedRequest<'a>, PendingReply),
 }
@@ -101,17 +101,17 @@ impl RedisStore {
         for request in requests {
             let prepared = self.prepare(*request)?;
             started.push(if prepared.policy.lease.is_some() {
-                Started::Answered(self.ask_beside_lease(topology, &prepared).await?)
+                RequestProgress::Answered(self.ask_beside_lease(topology, &prepared).await?)
             } else {
                 let reply = self.submit(topology, &prepared);
-                Started::Submitted(prepared, reply)
+                RequestProgress::Submitted(prepared, reply)
             });
         }
         let mut answers = Vec::with_capacity(requests.len());
         for started in started {
             answers.push(match started {
-                Started::Answered(answer) => answer,
-                Started::Submitted(prepared, reply) => self.answered(&prepared, reply.await)?,
+                RequestProgress::Answered(answer) => answer,
+                RequestProgress::Submitted(prepared, reply) => self.answered(&prepared, reply.await)?,
             });
         }
         Ok(answers)
@@ -207,7 +207,7 @@ impl RedisStore {
         self.learn(prepared, &reply);
         let Member { counters, .. } = &*self.access.member;
         match reply {
-            Ok(Replied { decision, spent, .. }) => {
+            Ok(ScriptDecision { decision, spent, .. }) => {
                 counters.applied.add(1);
                 if policy.outage == Outage::Fallback {
                     self.outage.follow(*request, spent);
@@ -234,14 +234,16 @@ impl RedisStore {
         let PreparedRequest { read_version, policy, request } = prepared;
         let gives_back = matches!(request.action, Action::Apply(Operation::Refund) | Action::Reset);
         match reply {
-            Ok(Replied { denied: Some(denied), .. }) => {
+            Ok(ScriptDecision { denied: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {
                     self.denial_cache.learn(*request, *read_version, &policy.call, Arc::clone(denied));
                     self.listener.listen(|| Some(Arc::clone(&self.access.hub().ok()?.channel)));
                 }
             }
             Ok(_) if gives_back => self.denial_cache.forget(*request, None),
-            Ok(Replied { spent, .. }) if *spent > 0 || request.action == Action::Apply(Operation::Charge) => {
+            Ok(ScriptDecision { spent, .. })
+                if *spent > 0 || request.action == Action::Apply(Operation::Charge) =>
+            {
                 self.denial_cache.outdated(*request);
             }
             // The operation may still arrive at the server until its deadline has passed there.

@@ -15,7 +15,7 @@
 
 use crate::rules::decision::Decision;
 use crate::rules::quota::{Algorithm, Quota};
-use crate::store::redis::script::reply::Replied;
+use crate::store::redis::script::reply::ScriptDecision;
 
 /// The bits for fractions of a unit, so that repayment is counted precisely.
 const PARTS: u32 = 16;
@@ -83,7 +83,7 @@ impl Default for Ends {
 
 impl Ends {
     /// The expiry of units that were requested at `asked_us`, which was before the store took them.
-    pub(crate) fn of(quotas: &[Quota], replied: &Replied, asked_us: u64) -> Self {
+    pub(crate) fn of(quotas: &[Quota], replied: &ScriptDecision, asked_us: u64) -> Self {
         let views = quotas.iter().zip(replied.decision.quotas());
         let ends = views.filter_map(|(quota, view)| {
             let span_us = span_us(quota)?;

@@ -6,7 +6,7 @@ use crate::rules::decision::{Decision, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_us};
-use crate::store::redis::script::reply::Replied;
+use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::request::{PolicyId, StoreRequest};
 
 /// A lease that lasts for less than this is too small, and a lease that lasts for more than twice as long is too large.
@@ -181,7 +181,7 @@ impl KeyLease {
     pub(crate) fn granted(
         &mut self,
         take: Take,
-        replied: &Replied,
+        replied: &ScriptDecision,
         policy: &Policy,
         asked_us: u64,
         now_us: u64,
@@ -303,7 +303,7 @@ mod tests {
             source: Source::Store,
             degraded: None,
         };
-        let replied = Replied { decision, spent: take.units, now_us: 0, denied: None };
+        let replied = ScriptDecision { decision, spent: take.units, now_us: 0, denied: None };
         assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);
     }
 

@@ -10,7 +10,7 @@ use crate::runtime::clock::ManualClock;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
-use crate::store::redis::script::reply::Replied;
+use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 
@@ -25,7 +25,7 @@ struct Taking {
     holder: usize,
     take: Take,
     asked_us: u64,
-    replied: Option<Replied>,
+    replied: Option<ScriptDecision>,
 }
 
 struct World {
@@ -66,10 +66,10 @@ impl World {
         self.clock.now_us() + APART_US
     }
 
-    fn ask(&self, operation: Operation, cost: u64) -> Replied {
+    fn ask(&self, operation: Operation, cost: u64) -> ScriptDecision {
         let action = Action::Apply(operation);
         let (decision, spent) = self.store.answer(StoreRequest { id: PolicyId(0), key: KEY, action, cost });
-        Replied { decision, spent, now_us: self.clock.now_us(), denied: None }
+        ScriptDecision { decision, spent, now_us: self.clock.now_us(), denied: None }
     }
 
     fn begin(&mut self, holder: usize, take: Option<Take>) {

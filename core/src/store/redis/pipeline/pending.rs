@@ -12,13 +12,13 @@ use atomic_waker::AtomicWaker;
 use crate::rules::decision::Degradation;
 use crate::runtime::park;
 use crate::store::redis::script::call::PolicyCall;
-use crate::store::redis::script::reply::Replied;
+use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 use crate::store::stats::Counters;
 
 /// The store's answer, or why there is none.
-pub(crate) type Reply = Result<Replied, Failure>;
+pub(crate) type Reply = Result<ScriptDecision, Failure>;
 
 /// An operation and its key.
 #[derive(Debug)]

@@ -21,18 +21,18 @@ use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::queue::{run_unless, with_deadlines};
 use crate::store::redis::pipeline::server::{Context, Redirect, ServerState};
-use crate::store::redis::transport::connect::{Address, Connected};
+use crate::store::redis::transport::connect::{Address, OpenStream};
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::stream::Stream;
 
 /// A handle; the task ends when all of them are gone.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionSupervisor {
-    held: Arc<Held>,
+    held: Arc<SharedHandle>,
 }
 
 #[derive(Debug)]
-struct Held(Arc<Shared>);
+struct SharedHandle(Arc<Shared>);
 
 /// State that callers and the connection task share.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl ConnectionSupervisor {
             cut: AtomicBool::new(false),
         });
         tokio::spawn(Task(Arc::clone(&shared)).run());
-        Self { held: Arc::new(Held(shared)) }
+        Self { held: Arc::new(SharedHandle(shared)) }
     }
 
     /// Queues an operation, or answers it at once when it cannot be sent.
@@ -86,7 +86,7 @@ impl ConnectionSupervisor {
     }
 
     pub(crate) fn is_waited_for(&self) -> bool {
-        let Held(shared) = &*self.held;
+        let SharedHandle(shared) = &*self.held;
         !shared.server.queue.is_empty()
             || shared.connection.lock().as_ref().is_some_and(Connection::is_waited_for)
     }
@@ -96,7 +96,7 @@ impl ConnectionSupervisor {
     }
 
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {
-        let Held(shared) = &*self.held;
+        let SharedHandle(shared) = &*self.held;
         // Operations move between the connection and the queue only under this lock.
         let connection = shared.connection.lock();
         if let Some(connection) = &*connection {
@@ -116,7 +116,7 @@ impl ConnectionSupervisor {
     }
 }
 
-impl Drop for Held {
+impl Drop for SharedHandle {
     fn drop(&mut self) {
         self.0.server.closed.store(true, Ordering::Release);
         self.0.server.task.wake();
@@ -200,7 +200,7 @@ impl Task {
                 longest,
             );
             match self.with_deadlines(connecting).await {
-                Ok(Connected { stream, primary }) => {
+                Ok(OpenStream { stream, primary }) => {
                     context.counters.connections.add(1);
                     shared.server.breaker.reconnected();
                     if !self.hold(stream) {

@@ -1,7 +1,7 @@
 //! The arguments that describe a policy to a script.
 
 use crate::rules::codec::Tag;
-use crate::rules::history::{PastNumbers, Superseded, past_of};
+use crate::rules::history::{PastNumbers, PastPolicy, past_of};
 use crate::rules::policy::Policy;
 use crate::rules::quota::tick::gcd;
 use crate::rules::quota::{Algorithm, Quota};
@@ -19,7 +19,7 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
 
 /// The arguments of the general transition, with the past numbers that this process knows. `dropped` is the number of
 /// keys per entry that only past quotas used.
-pub(super) fn policy_arguments(policy: &Policy, superseded: &[Superseded], dropped: u8) -> Box<[u8]> {
+pub(super) fn policy_arguments(policy: &Policy, superseded: &[PastPolicy], dropped: u8) -> Box<[u8]> {
     let count = u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX);
     let has_main_key = policy.quotas().iter().any(|quota| quota.algorithm() != Algorithm::SlidingLog);
     let mut out = vec![count, has_main_key.into(), dropped];

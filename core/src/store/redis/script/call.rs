@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::arguments::{algorithm_number, policy_arguments};
 use super::fast_path::{self, FastPath, Template};
 use crate::rules::codec::PolicyCodec;
-use crate::rules::history::Superseded;
+use crate::rules::history::PastPolicy;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::{Operation, PolicyRules};
@@ -73,7 +73,7 @@ const SERVER_CLOCK: u64 = u64::MAX;
 
 impl PolicyCall {
     /// Prepares a policy of which this process knows these past numbers, oldest first.
-    pub(crate) fn new(policy: &Policy, superseded: &[Superseded]) -> Self {
+    pub(crate) fn new(policy: &Policy, superseded: &[PastPolicy]) -> Self {
         let mut suffixes = suffixes(policy);
         let used = suffixes.len();
         // The next write deletes the keys that only past quotas used.

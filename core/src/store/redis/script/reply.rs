@@ -21,18 +21,18 @@ const SINGLE_ENTRY: u8 = 16;
 
 /// The decision of one check or other operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Replied {
+pub(crate) struct ScriptDecision {
     pub(crate) decision: Decision,
     pub(crate) spent: u64,
     /// The time of the decision, by the store's clock.
     pub(crate) now_us: u64,
     /// The states that denied a check, if a denial changes no state.
-    pub(crate) denied: Option<Arc<Denied>>,
+    pub(crate) denied: Option<Arc<DenyingStates>>,
 }
 
 /// The states that denied a check, and the time by the store's clock.
 #[derive(Debug)]
-pub(crate) struct Denied {
+pub(crate) struct DenyingStates {
     pub(crate) states: States,
     pub(crate) now_us: u64,
 }
@@ -186,14 +186,14 @@ impl PolicyCall {
         answer: Answer,
         now_us: u64,
         entry: &Entry<'_>,
-        mut each: impl FnMut(Replied),
+        mut each: impl FnMut(ScriptDecision),
     ) -> Result<(), Error> {
         let Answer { mut states, spent: stored, .. } = answer;
         let Action::Apply(operation) = entry.action else {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
             let nothing = Applied { allowed: true, spent: 0, written: false };
             let decision = self.rules.explain(&fresh, now_us, 0, nothing, None);
-            each(Replied { decision, spent: 0, now_us, denied: None });
+            each(ScriptDecision { decision, spent: 0, now_us, denied: None });
             return Ok(());
         };
         let count = if operation == Operation::Check { entry.count } else { 1 };
@@ -209,10 +209,10 @@ impl PolicyCall {
             // All checks after a denied one are denied as well, and write nothing.
             let is_denied = decided.last().is_some_and(|(decision, _)| !decision.allowed);
             let is_known = is_denied && operation == Operation::Check && !self.counts_denied;
-            let known = is_known.then(|| Arc::new(Denied { states, now_us }));
+            let known = is_known.then(|| Arc::new(DenyingStates { states, now_us }));
             for (decision, spent) in decided {
                 let denied = known.clone().filter(|_| !decision.allowed);
-                each(Replied { decision, spent, now_us, denied });
+                each(ScriptDecision { decision, spent, now_us, denied });
             }
             return Ok(());
         }

@@ -1,10 +1,10 @@
 //! Helpers for tests that call the scripts of a policy on a server, without a limiter.
 
 use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptReference};
-use super::reply::{Found, Replied, Reply, read_reply};
+use super::reply::{Found, Reply, ScriptDecision, read_reply};
 use crate::rules::codec::read_log;
 use crate::rules::decision::{Decision, QuotaUsage, Usage};
-use crate::rules::history::Superseded;
+use crate::rules::history::PastPolicy;
 use crate::rules::policy::Policy;
 use crate::rules::transition;
 use crate::store::request::Action;
@@ -77,7 +77,7 @@ pub enum Read {
 #[derive(Debug)]
 pub struct Script {
     call: PolicyCall,
-    superseded: Vec<Superseded>,
+    superseded: Vec<PastPolicy>,
 }
 
 impl Script {
@@ -88,7 +88,7 @@ impl Script {
 
     /// Changes the policy's numbers at a time in microseconds.
     pub fn change(&mut self, policy: &Policy, at_us: u64) {
-        self.superseded.push(Superseded { policy: self.call.policy.clone(), at_us });
+        self.superseded.push(PastPolicy { policy: self.call.policy.clone(), at_us });
         self.call = PolicyCall::new(policy, &self.superseded);
     }
 
@@ -130,13 +130,14 @@ impl Script {
         for (entry, (_, operation, ..)) in entries(items).iter().zip(items) {
             let Ok(answer) = self.call.next_answer(&mut answers, entry) else { return Read::Malformed };
             healed += usize::from(answer.found == Found::Malformed);
-            let decided = self.call.decide(answer, now_us, entry, |Replied { decision, spent, .. }| {
-                outcomes.push(match operation {
-                    Operation::Check | Operation::Peek => Outcome::Decision(decision),
-                    Operation::Take => Outcome::Usage(decision.into_usage(spent)),
-                    _ => Outcome::Usage(decision.into_usage(0)),
+            let decided =
+                self.call.decide(answer, now_us, entry, |ScriptDecision { decision, spent, .. }| {
+                    outcomes.push(match operation {
+                        Operation::Check | Operation::Peek => Outcome::Decision(decision),
+                        Operation::Take => Outcome::Usage(decision.into_usage(spent)),
+                        _ => Outcome::Usage(decision.into_usage(0)),
+                    });
                 });
-            });
             assert!(decided.is_ok(), "{decided:?}");
         }
         if answers.finish().is_err() { Read::Malformed } else { Read::Decided { now_us, outcomes, healed } }

@@ -55,7 +55,7 @@ impl Address {
 }
 
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct OpenStream {
     pub(crate) stream: Stream,
     /// The server's address, if sentinels reported it.
     pub(crate) primary: Option<Endpoint>,
@@ -109,7 +109,7 @@ impl Connector {
         mut primary: Option<Endpoint>,
         time: &ServerTime,
         longest: Duration,
-    ) -> Result<Connected, Failure> {
+    ) -> Result<OpenStream, Failure> {
         let connecting = async {
             let stream = match address {
                 Address::Tcp(endpoint) => self.tcp(endpoint).await?,
@@ -122,7 +122,7 @@ impl Connector {
                     self.tcp(primary.insert(named)).await?
                 }
             };
-            Ok(Connected { stream: self.handshake(stream, time).await?, primary })
+            Ok(OpenStream { stream: self.handshake(stream, time).await?, primary })
         };
         timeout(longest.max(CONNECT_TIMEOUT), connecting).await.unwrap_or(Err(UNREACHABLE))
     }

@@ -20,25 +20,25 @@ pub(crate) enum Reply<'a> {
 
 /// The bytes violate the protocol, or are not a reply that a script can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Garbled;
+pub(crate) struct InvalidReply;
 
 /// Parses a reply at the start of `bytes`, and returns it with its length; `None` when it is incomplete.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Garbled> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, InvalidReply> {
     let Some(end) = bytes.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
-        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(Garbled) };
+        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(InvalidReply) };
     };
     let (line, rest) = bytes.split_at(end + 1);
     let Some(length) = line.strip_prefix(b"$") else {
-        let value = parse_redis_value(line).map_err(|_| Garbled)?;
+        let value = parse_redis_value(line).map_err(|_| InvalidReply)?;
         return Ok(Some((Reply::Line(value), line.len())));
     };
     let length = length.strip_suffix(b"\r\n").and_then(|digits| std::str::from_utf8(digits).ok());
     let length = length.and_then(|digits| digits.parse().ok()).filter(|length| *length <= MAX_LENGTH);
-    let length: usize = length.ok_or(Garbled)?;
+    let length: usize = length.ok_or(InvalidReply)?;
     match rest.split_at_checked(length) {
         Some((bulk, [b'\r', b'\n', ..])) => Ok(Some((Reply::Bulk(bulk), line.len() + length + 2))),
         None | Some((_, [] | [b'\r'])) => Ok(None),
-        Some(_) => Err(Garbled),
+        Some(_) => Err(InvalidReply),
     }
 }
 
@@ -73,9 +73,9 @@ mod tests {
     fn reply_that_no_script_makes_is_refused() {
         let replies = "? : :x $-1 $-2 $1x $67108865 *1 %1 =3".split(' ').map(|line| format!("{line}\r\n"));
         for reply in replies.chain(["\r\n", "+a\n", "*0\n", "$1\r\nab\r\n"].map(String::from)) {
-            assert_eq!(read(reply.as_bytes()), Err(Garbled), "{reply:?}");
+            assert_eq!(read(reply.as_bytes()), Err(InvalidReply), "{reply:?}");
         }
-        assert_eq!(read(&vec![b'+'; MAX_LINE]), Err(Garbled));
+        assert_eq!(read(&vec![b'+'; MAX_LINE]), Err(InvalidReply));
         assert_eq!(read(b"$67108864\r\n"), Ok(None));
     }
 
