@@ -32,6 +32,7 @@
 )]
 
 mod arguments;
+mod check_state;
 pub mod client_address;
 pub mod clock;
 pub mod completions;
@@ -39,6 +40,7 @@ pub mod decision;
 pub mod diagnostics;
 pub mod error;
 pub mod guard;
+pub mod guard_check;
 pub mod headers;
 pub mod limiter;
 pub mod names;

@@ -79,7 +79,7 @@ impl GuardBuilder {
         self
     }
 
-    /// The policies are those that each [request](RequestFacts::policies) gives. A request that gives none has those of the
+    /// The policies are those that each [request](crate::guard::RequestFacts::policies) gives. A request that gives none has those of the
     /// guard, and is not limited where the guard has none either.
     pub fn per_request(mut self, is_per_request: bool) -> Self {
         self.is_per_request = is_per_request;
@@ -93,7 +93,7 @@ impl GuardBuilder {
         self
     }
 
-    /// Without a scope, quotas without a name have a budget for each [route](RequestFacts::route); by default they do not.
+    /// Without a scope, quotas without a name have a budget for each [route](crate::guard::RequestFacts::route); by default they do not.
     pub fn per_route(mut self, is_per_route: bool) -> Self {
         self.is_per_route = is_per_route;
         self
