@@ -1,9 +1,9 @@
 //! The guard: what a limit does with an HTTP request, the same in every framework and language, without I/O.
 //!
-//! A middleware gives a [`Guard`] the facts of a request and gets a [`GuardCheck`]. The check says what the store has to
-//! decide; it takes the store's answer and concludes with a [`Verdict`]: the request proceeds, or this response is sent. It
-//! also says which fields the response has and which units are refunded. A middleware therefore contains no rule of its own:
-//! it reads its framework's request, waits for the store, and writes the response.
+//! A middleware gives a [`Guard`] the facts of a request and gets a [`GuardCheck`]. The check says what the store has
+//! to decide; it takes the store's answer and concludes with a [`Verdict`]: the request proceeds, or this response is
+//! sent. It also says which fields the response has and which units are refunded. A middleware therefore contains no
+//! rule of its own: it reads its framework's request, waits for the store, and writes the response.
 //!
 //! The rules, each stated once:
 //!
@@ -42,8 +42,8 @@ use crate::limiter::Limiter;
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 
-/// How many lists of policies a guard remembers by route and by what its function returned. A list beyond that is resolved
-/// for each request.
+/// How many lists of policies a guard remembers by route and by what its function returned. A list beyond that is
+/// resolved for each request.
 const MAX_RESOLVED: usize = 4096;
 
 /// The options of a limit, validated. Clones are cheap and share everything.
@@ -106,8 +106,9 @@ impl<'a> RequestFacts<'a> {
         self
     }
 
-    /// The policies of this request, in place of the guard's: names of policies, or quotas as text. The texts must come from
-    /// the program and never from its users, because a limiter keeps each of them. With none the request is not limited.
+    /// The policies of this request, in place of the guard's: names of policies, or quotas as text. The texts must
+    /// come from the program and never from its users, because a limiter keeps each of them. With none the request is
+    /// not limited.
     #[must_use]
     pub fn policies(mut self, policies: &'a [&'a str]) -> Self {
         self.policies = Some(policies);
@@ -171,9 +172,9 @@ impl Guard {
     /// Starts the decision on a request. `limits` belong to the request and are shared by all of its guards.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has more than [`Request::MAX_KEY_LENGTH`] bytes or the cost
-    /// is above [`Request::MAX_COST`], and when one of the request's own policies is not known or given twice;
-    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has more than [`Request::MAX_KEY_LENGTH`]
+    /// bytes or the cost is above [`Request::MAX_COST`], and when one of the request's own policies is not known or
+    /// given twice; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn start(&self, limits: &RequestLimits, facts: &RequestFacts<'_>) -> Result<GuardCheck, Error> {
         let shared = &*self.shared;
         let cost = facts.cost.unwrap_or(shared.options.cost);
@@ -219,10 +220,11 @@ impl GuardBuilder {
     /// Makes the guard.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be read, when
-    /// a list is empty or has one twice, when none is given and the limiter has not exactly one, when the scope of quotas is not 1 to 256
-    /// bytes, when the cost is above [`Request::MAX_COST`], when a field's name is not allowed, and when the status is not 400 to 599;
-    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be
+    /// read, when a list is empty or has one twice, when none is given and the limiter has not exactly one, when the
+    /// scope of quotas is not 1 to 256 bytes, when the cost is above [`Request::MAX_COST`], when a field's name is
+    /// not allowed, and when the status is not 400 to 599; [`Closed`](crate::ErrorKind::Closed) when the limiter is
+    /// closed.
     pub fn build(self) -> Result<Guard, Error> {
         Ok(Guard { shared: Arc::new(self.checked()?) })
     }

@@ -67,33 +67,36 @@ impl GuardBuilder {
         Self { limiter, given: None, is_per_request, is_per_route, header_names: Vec::new(), options }
     }
 
-    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one policy.
+    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one
+    /// policy.
     pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
         self.given.get_or_insert_default().push(name_or_quotas.into());
         self
     }
 
-    /// Policies in place of the guard's, as for [`policy`](Self::policy); an empty list is refused when the guard is made.
+    /// Policies in place of the guard's, as for [`policy`](Self::policy); an empty list is refused when the guard is
+    /// made.
     pub fn policies(mut self, policies: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.given = Some(policies.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The policies are those that each [request](crate::guard::RequestFacts::policies) gives. A request that gives none has those of the
-    /// guard, and is not limited where the guard has none either.
+    /// The policies are those that each [request](crate::guard::RequestFacts::policies) gives. A request that gives
+    /// none has those of the guard, and is not limited where the guard has none either.
     pub fn per_request(mut self, is_per_request: bool) -> Self {
         self.is_per_request = is_per_request;
         self
     }
 
-    /// The budget of quotas without a name, 1 to 256 bytes: guards with the same quotas and scope share one. A policy with a
-    /// name has one budget in all scopes.
+    /// The budget of quotas without a name, 1 to 256 bytes: guards with the same quotas and scope share one. A policy
+    /// with a name has one budget in all scopes.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.options.scope = Some(scope.into());
         self
     }
 
-    /// Without a scope, quotas without a name have a budget for each [route](crate::guard::RequestFacts::route); by default they do not.
+    /// Without a scope, quotas without a name have a budget for each [route](crate::guard::RequestFacts::route); by
+    /// default they do not.
     pub fn per_route(mut self, is_per_route: bool) -> Self {
         self.is_per_route = is_per_route;
         self
@@ -147,7 +150,8 @@ impl GuardBuilder {
         self
     }
 
-    /// The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage keep 503.
+    /// The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage
+    /// keep 503.
     pub fn status(mut self, status: u16) -> Self {
         self.options.status = Some(status);
         self

@@ -15,10 +15,11 @@ use crate::rules::request::Request;
 
 /// The decision of a [`Guard`] on one request.
 ///
-/// The steps are: let the store decide [`requests`](Self::requests) and give the result to [`answer`](Self::answer); ask the
-/// program's `on_outage` if there is an [`outage`](Self::outage) and give its result to [`overrule`](Self::overrule);
-/// [`conclude`](Self::conclude); refund [`refunds`](Self::refunds); and when the response is there, [`finish`](Self::finish) and
-/// refund again. [`ask`](Self::ask) and [`refund`](Self::refund) do the steps that wait, for programs in Rust.
+/// The steps are: let the store decide [`requests`](Self::requests) and give the result to [`answer`](Self::answer);
+/// ask the program's `on_outage` if there is an [`outage`](Self::outage) and give its result to
+/// [`overrule`](Self::overrule); [`conclude`](Self::conclude); refund [`refunds`](Self::refunds); and when the
+/// response is there, [`finish`](Self::finish) and refund again. [`ask`](Self::ask) and [`refund`](Self::refund) do
+/// the steps that wait, for programs in Rust.
 pub struct GuardCheck {
     guard: Guard,
     limits: RequestLimits,
@@ -59,11 +60,11 @@ pub struct OutageReport<'a> {
 pub enum Verdict {
     /// It proceeds.
     Admit,
-    /// It does not proceed: the problem is the default response. Its status is 429 or the guard's own for a request over its
-    /// limit, 503 for an outage, and 400 for a missing key.
+    /// It does not proceed: the problem is the default response. Its status is 429 or the guard's own for a request
+    /// over its limit, 503 for an outage, and 400 for a missing key.
     Deny(Problem),
-    /// No decision could be made and the store is not the cause, such as an argument that is not allowed or a closed limiter.
-    /// It is an error of the program, which the framework reports as others; the default status is 500.
+    /// No decision could be made and the store is not the cause, such as an argument that is not allowed or a closed
+    /// limiter. It is an error of the program, which the framework reports as others; the default status is 500.
     Fail(Error),
 }
 
@@ -136,8 +137,8 @@ impl GuardCheck {
         }
     }
 
-    /// The program waits for the store no longer, for example because the request's own deadline has passed: the store could
-    /// not decide.
+    /// The program waits for the store no longer, for example because the request's own deadline has passed: the
+    /// store could not decide.
     pub fn give_up(&mut self) {
         let message = "the store has not decided before the request's deadline";
         self.answer(Err(Error::new(ErrorKind::StoreUnavailable, message)));
@@ -177,14 +178,16 @@ impl GuardCheck {
         is_outage.then(|| OutageReport { error, outcomes: outcomes() })
     }
 
-    /// Takes what `on_outage` said: the request is admitted, or denied. It has no effect without an [`outage`](Self::outage).
+    /// Takes what `on_outage` said: the request is admitted, or denied. It has no effect without an
+    /// [`outage`](Self::outage).
     pub fn overrule(&mut self, admit: bool) {
         if self.outage().is_some() {
             self.overruled = Some(admit);
         }
     }
 
-    /// Each policy of this guard with its decision, in order; for a policy that an earlier guard charged, the earlier one.
+    /// Each policy of this guard with its decision, in order; for a policy that an earlier guard charged, the earlier
+    /// one.
     pub fn outcomes(&self) -> Vec<(Policy, Decision)> {
         let decided =
             self.policies.iter().filter_map(|one| Some((one.policy.clone(), one.decision.clone()?)));
@@ -256,14 +259,16 @@ impl GuardCheck {
         }
     }
 
-    /// Ends the check when there is a response: a guard that meets the same request again, such as in another attempt, is
-    /// charged again. A response that does not count gives back what only this guard relies on; see [`refunds`](Self::refunds).
+    /// Ends the check when there is a response: a guard that meets the same request again, such as in another
+    /// attempt, is charged again. A response that does not count gives back what only this guard relies on; see
+    /// [`refunds`](Self::refunds).
     pub fn finish(&mut self, counts: bool) {
         self.refunds = self.limits.lock().release(Some(self.number), counts);
     }
 
-    /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is denied, after
-    /// [`finish`](Self::finish) those of a response that does not count. Units that cannot be refunded stay spent.
+    /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is
+    /// denied, after [`finish`](Self::finish) those of a response that does not count. Units that cannot be refunded
+    /// stay spent.
     pub fn refunds(&self) -> impl Iterator<Item = (&crate::Limiter, Request<'_>)> {
         self.refunds.iter().map(|refund| (&refund.limiter, request_of(refund)))
     }

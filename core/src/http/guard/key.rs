@@ -85,7 +85,8 @@ impl FromStr for KeyPart {
 }
 
 named_enum! {
-    /// How a request without a key is counted: one of whose key a part is missing, or for which the key's function returned none.
+    /// How a request without a key is counted: one of whose key a part is missing, or for which the key's function
+    /// returned none.
     MissingKey, parsed as "missing key" {
         /// By its client's address. The default.
         Address = "address",
@@ -98,7 +99,8 @@ named_enum! {
 
 /// The key of parts with these values; `None` when one is missing.
 ///
-/// A part is its prefix and its value. Several parts are joined by `|`; then `%` and `|` in values are written as `%25` and
+/// A part is its prefix and its value. Several parts are joined by `|`; then `%` and `|` in values are written as
+/// `%25` and
 /// `%7C`, so that different values never make the same key.
 pub(super) fn join<V: AsRef<[u8]>>(parts: &[KeyPart], values: &[Option<V>]) -> Option<Vec<u8>> {
     let mut key = Vec::new();

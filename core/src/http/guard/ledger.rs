@@ -86,8 +86,8 @@ impl Entry {
 }
 
 impl RequestLimits {
-    /// Each policy that was applied, with its newest decision, in the order of the first decisions. After a refund a decision
-    /// shows what is left.
+    /// Each policy that was applied, with its newest decision, in the order of the first decisions. After a refund a
+    /// decision shows what is left.
     pub fn outcomes(&self) -> Vec<(Policy, Decision)> {
         let ledger = self.ledger.lock();
         ledger.entries.iter().map(|entry| (entry.policy.clone(), entry.decision.clone())).collect()
@@ -98,7 +98,8 @@ impl RequestLimits {
         self.ledger.lock().entries.is_empty()
     }
 
-    /// The fields of the response, for all guards so far: each policy in the style of its guard, and one `retry-after` for all.
+    /// The fields of the response, for all guards so far: each policy in the style of its guard, and one
+    /// `retry-after` for all.
     /// `now_us` is the time in microseconds since the Unix epoch, and matters only for
     /// [`ResetForm::Epoch`](crate::headers::ResetForm::Epoch).
     pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
@@ -143,7 +144,8 @@ impl Ledger {
         self.guards
     }
 
-    /// Records a new decision on a charge; a newer one replaces an older one of a policy with the same name in the fields.
+    /// Records a new decision on a charge; a newer one replaces an older one of a policy with the same name in the
+    /// fields.
     pub(super) fn record(&mut self, charge: Charge<'_>, decision: Decision, report: Report<'_>) {
         let Report { headers, is_shown, is_dry_run } = report;
         let entries = &mut self.entries;
@@ -187,8 +189,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no guard
-    /// relies on or has kept.
+    /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no
+    /// guard relies on or has kept.
     pub(super) fn release(&mut self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
         let mut refunds = Vec::new();
         for (at, entry) in self.entries.iter_mut().enumerate() {
