@@ -101,24 +101,6 @@ fn latency_delays_bytes_and_keeps_their_order() {
 }
 
 #[test]
-fn same_seed_gives_the_same_jitter() {
-    let (server, _) = start();
-    let times = |seed| {
-        let proxy = FaultProxy::start_seeded(server.address(), seed);
-        let mut client = connect(&proxy);
-        proxy.set_latency(Duration::ZERO, Duration::from_millis(60));
-        let time = |client: &mut TcpStream| {
-            let start = Instant::now();
-            assert!(passes(client));
-            start.elapsed().as_millis()
-        };
-        [0; 4].map(|_| time(&mut client))
-    };
-    let (first, second) = (times(7), times(7));
-    assert!(first.iter().zip(second).all(|(a, b)| a.abs_diff(b) < 40), "{first:?} {second:?}");
-}
-
-#[test]
 fn bandwidth_limits_the_rate() {
     let (server, proxy) = start();
     server.command(&["SET", "k", &"x".repeat(10_000)]);

@@ -50,7 +50,7 @@ impl<'a> Pump<'a> {
             queue: VecDeque::new(),
             held: 0,
             last_due: Instant::now(),
-            jitter: Rng::with_seed(shared.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(stream)),
+            jitter: jitter(shared.seed, stream),
             progress: Progress::default(),
             scanner: Scanner::default(),
             partial: Vec::new(),
@@ -208,5 +208,25 @@ impl<'a> Pump<'a> {
                 Ok(false)
             }
         }
+    }
+}
+
+/// The random numbers that delay one direction of one connection; each has its number.
+fn jitter(seed: u64, stream: u64) -> Rng {
+    Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jitter;
+
+    #[test]
+    fn same_seed_gives_the_same_jitter() {
+        let delays = |seed, stream| {
+            let mut random = jitter(seed, stream);
+            [0; 16].map(|_| random.u64(..))
+        };
+        assert_eq!(delays(7, 3), delays(7, 3));
+        assert!(delays(7, 3) != delays(8, 3) && delays(7, 3) != delays(7, 4));
     }
 }
