@@ -207,8 +207,10 @@ impl GuardCheck {
     /// Concludes: the charges are recorded, and [`refunds`](Self::refunds) are known. It is called once.
     pub fn conclude(&mut self) -> Verdict {
         if self.is_refused {
-            self.refunds = self.limits.lock().release(None, false);
-            return Verdict::Deny(Problem::without_key(self.guard.key_parts()));
+            if self.guard.shared.options.is_dry_run {
+                return Verdict::Admit;
+            }
+            return self.deny(Problem::without_key(self.guard.key_parts()));
         }
         if let Some(error) = self.error.take() {
             return self.conclude_without_decision(error);
@@ -304,8 +306,11 @@ impl GuardCheck {
         if !is_outage(&error) {
             return Verdict::Fail(error);
         }
-        if self.overruled == Some(true) || self.guard.shared.options.is_dry_run {
+        if self.overruled == Some(true) {
             self.limits.lock().set_outage("on_outage", self.guard.headers());
+            return Verdict::Admit;
+        }
+        if self.guard.shared.options.is_dry_run {
             return Verdict::Admit;
         }
         self.deny(Problem::unavailable())
