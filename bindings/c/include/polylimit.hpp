@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -20,6 +21,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "polylimit.h"
@@ -208,6 +210,15 @@ struct Ask {
     Cost cost = 1;
 };
 
+/** A request among several: see Limiter::check_many and Limiter::check_together. Its key has to outlive the call. */
+struct Request {
+    std::string_view key;
+    Ask ask = {};
+};
+
+/** The result of one request among several: its decision, or why there is none. */
+using CheckResult = std::variant<Decision, Error>;
+
 /** Decides whether requests may proceed. Any thread may use it at any time. */
 class Limiter {
 public:
@@ -268,6 +279,40 @@ public:
         return Decision(decision);
     }
 
+    /** Checks several requests in one call. Each is decided on its own, in order; an error of one is its own result. */
+    [[nodiscard]] std::vector<CheckResult> check_many(const std::vector<Request> &requests) const {
+        auto plain = to_plain(requests);
+        std::vector<polylimit_result> results(plain.size());
+        detail::Message message;
+        message.check(polylimit_limiter_check_many(get(), plain.data(), sizeof(polylimit_request), plain.size(),
+                                                   results.data(), sizeof(polylimit_result), message.start(),
+                                                   message.capacity()));
+        std::vector<CheckResult> checked;
+        checked.reserve(results.size());
+        for (const auto &result : results) {
+            if (result.status == POLYLIMIT_OK) {
+                checked.emplace_back(Decision(result.answer.decision));
+            } else {
+                checked.emplace_back(Error(result.status, result.message));
+            }
+        }
+        return checked;
+    }
+
+    /**
+     * Checks requests that belong together, such as one client under several policies: all are admitted, or nothing is spent.
+     * Throws the first error. See polylimit_limiter_check_together.
+     */
+    [[nodiscard]] std::vector<Decision> check_together(const std::vector<Request> &requests) const {
+        auto plain = to_plain(requests);
+        std::vector<polylimit_decision> decisions(plain.size());
+        detail::Message message;
+        message.check(polylimit_limiter_check_together(get(), plain.data(), sizeof(polylimit_request), plain.size(),
+                                                       decisions.data(), sizeof(polylimit_decision), message.start(),
+                                                       message.capacity()));
+        return std::vector<Decision>(decisions.begin(), decisions.end());
+    }
+
     /** Waits until the store answers; throws store_unavailable after `timeout`. */
     void ready(std::chrono::microseconds timeout) const {
         detail::Message message;
@@ -319,6 +364,23 @@ public:
         return std::make_pair(static_cast<unsigned>(status), std::move(body));
     }
 
+    /** The counters of the limiter by name, since it was opened. */
+    [[nodiscard]] std::map<std::string, std::uint64_t> stats() const {
+        std::vector<polylimit_stat> counters;
+        std::size_t count = 0;
+        do {
+            counters.resize(count);
+            detail::Message message;
+            message.check(polylimit_limiter_stats(get(), counters.data(), counters.size(), &count, message.start(),
+                                                  message.capacity()));
+        } while (count > counters.size());
+        std::map<std::string, std::uint64_t> stats;
+        for (const auto &counter : counters) {
+            stats.emplace(counter.name, counter.value);
+        }
+        return stats;
+    }
+
     /** The findings of the doctor, one on a line. */
     [[nodiscard]] std::string doctor() const {
         return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
@@ -352,6 +414,21 @@ public:
     [[nodiscard]] const polylimit_limiter *get() const noexcept { return handle_.get(); }
 
 private:
+    static std::vector<polylimit_request> to_plain(const std::vector<Request> &requests) {
+        std::vector<polylimit_request> plain;
+        plain.reserve(requests.size());
+        for (const auto &[key, ask] : requests) {
+            auto request = detail::sized<polylimit_request>();
+            request.operation = POLYLIMIT_CHECK;
+            request.policy = ask.policy;
+            request.key = key.data();
+            request.key_length = key.size();
+            request.cost = ask.cost.units();
+            plain.push_back(request);
+        }
+        return plain;
+    }
+
     template <typename Call> Decision decide(Call call, std::string_view key, const Ask &ask) const {
         detail::Message message;
         auto decision = detail::sized<polylimit_decision>();

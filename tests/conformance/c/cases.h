@@ -7,6 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The runner of C++ uses these functions as well. */
+#ifdef __cplusplus
+#define NO_RETURN [[noreturn]]
+extern "C" {
+#else
+#define NO_RETURN _Noreturn
+#endif
+
 /* Reads a file, or ends the program with a message. */
 cJSON *cases_read(const char *path);
 
@@ -23,6 +31,10 @@ uint32_t cases_operation(const cJSON *operation);
 cJSON *cases_answer(uint32_t operation, const polylimit_result *result);
 
 /* Ends the program: it could not run. */
-_Noreturn void cases_die(const char *what, const char *about);
+NO_RETURN void cases_die(const char *what, const char *about);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string>
 #include <type_traits>
+#include <variant>
 
 using namespace std::chrono_literals;
 
@@ -52,6 +53,37 @@ static void decides() {
     CHECK(moved.check("user:42").remaining() == 8);
     moved.close();
     CHECK(status_of([&] { (void)moved.check("user:42"); }) == POLYLIMIT_CLOSED);
+}
+
+static void checks_several() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter(
+        "memory:", {{"policy.api", "3/minute fixed_window"}, {"policy.upload", "1/minute fixed_window"}}, &clock);
+    auto results = limiter.check_many({{"a", {"api", 2}}, {"a", {"api", 2}}, {"a", {"absent"}}, {"b", {"upload"}}});
+    CHECK(results.size() == 4 && std::get<polylimit::Decision>(results[0]).remaining() == 1);
+    CHECK(!std::get<polylimit::Decision>(results[1]) && std::get<polylimit::Decision>(results[3]).allowed());
+    const auto &error = std::get<polylimit::Error>(results[2]);
+    CHECK(error.status() == POLYLIMIT_INVALID_ARGUMENT && std::string(error.what()).find("absent") != std::string::npos);
+
+    auto decisions = limiter.check_together({{"c", {"api"}}, {"c", {"upload"}}});
+    CHECK(decisions.size() == 2 && decisions[0] && decisions[1] && decisions[0].remaining() == 2);
+    decisions = limiter.check_together({{"c", {"api"}}, {"c", {"upload"}}});
+    CHECK(decisions[0] && !decisions[1] && limiter.peek("c", {"api"}).remaining() == 2);
+    CHECK(limiter.check_many({}).empty() && limiter.check_together({}).empty());
+    CHECK(status_of([&] { (void)limiter.check_together({{"c", {"api"}}, {"c", {"absent"}}}); }) ==
+          POLYLIMIT_INVALID_ARGUMENT);
+}
+
+/* The counters are those of a store on a network, so this test needs one. */
+static void counts() {
+    const char *url = std::getenv("REDIS_URL");
+    CHECK(url != nullptr);
+    polylimit::Limiter limiter(url, {{"policy.api", "3/minute"}});
+    limiter.ready(30s);
+    auto before = limiter.stats();
+    (void)limiter.reset("C++ counts");
+    auto after = limiter.stats();
+    CHECK(before.size() > 5 && before.size() == after.size() && after != before);
 }
 
 static void tells() {
@@ -106,8 +138,10 @@ static void completes() {
 
 int main() {
     decides();
+    checks_several();
+    counts();
     tells();
     refuses();
     completes();
-    std::printf("test result: ok. 4 passed; 0 failed;\n");
+    std::printf("test result: ok. 6 passed; 0 failed;\n");
 }
