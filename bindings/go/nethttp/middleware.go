@@ -1,13 +1,42 @@
+// Package nethttp limits the requests of net/http servers.
+//
+//	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: "api"})
+//	...
+//	http.Handle("/api/", limit(api))
 package nethttp
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"net/http"
 
 	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/middleware"
 )
+
+// Options are the options of a middleware. Only Limiter is required. Without Scope, the scope of quotas without a name is
+// http.Request.Pattern, which an http.ServeMux sets.
+type Options = middleware.Options[*http.Request, func(http.ResponseWriter, *http.Request, Denial)]
+
+// Denial is why a request does not proceed.
+type Denial = middleware.Denial
+
+// KeyPart is a part of the key of a request.
+type KeyPart = middleware.KeyPart
+
+// Address is the client's address as a part of the key.
+func Address() KeyPart { return middleware.Address() }
+
+// User is the authenticated user as a part of the key; Options.User finds it.
+func User() KeyPart { return middleware.User() }
+
+// Header is the value of a request's header field as a part of the key.
+func Header(name string) KeyPart { return middleware.Header(name) }
+
+// Cookie is the value of a cookie as a part of the key.
+func Cookie(name string) KeyPart { return middleware.Cookie(name) }
+
+// Path is the value of a wildcard in the pattern of an http.ServeMux as a part of the key, such as "tenant" in
+// "/tenants/{tenant}".
+func Path(name string) KeyPart { return middleware.Path(name) }
 
 // New creates a middleware: a function that limits the requests to a handler. A handler may have several of them; the outer one
 // decides first, and its units are refunded when an inner one denies or its store cannot decide. The same policy of the same
@@ -16,167 +45,96 @@ import (
 // It fails with ErrInvalidArgument for an invalid option: a policy that the limiter does not know, quotas that cannot be read,
 // or no policy although the limiter does not have exactly one.
 func New(options Options) (func(http.Handler) http.Handler, error) {
-	guard, err := options.guard()
+	limit, err := middleware.New(options, middleware.Framework[*http.Request]{
+		HTTP:      func(request *http.Request) *http.Request { return request },
+		Route:     func(request *http.Request) string { return request.Pattern },
+		PathValue: (*http.Request).PathValue,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return func(next http.Handler) http.Handler {
-		return &limitedHandler{options: &options, guard: guard, next: next}
-	}, nil
+	return func(next http.Handler) http.Handler { return &limitedHandler{limit, next} }, nil
+}
+
+// DecisionOf is the decision that admitted a request, with several policies that of the first one; false when the request was not
+// limited.
+func DecisionOf(request *http.Request) (polylimit.Decision, bool) {
+	return middleware.DecisionOf(request.Context())
+}
+
+// OutcomesOf are the policies that were applied to a request so far, each with its decision. It has none when the request was not
+// limited, and when the middleware has returned.
+func OutcomesOf(request *http.Request) []polylimit.Outcome {
+	return middleware.OutcomesOf(request.Context())
 }
 
 // limitedHandler is a handler behind the middleware.
 type limitedHandler struct {
-	options *Options
-	guard   *polylimit.Guard
-	next    http.Handler
+	limit *middleware.Limit[*http.Request, func(http.ResponseWriter, *http.Request, Denial)]
+	next  http.Handler
 }
 
-// clientClosedRequest is the status of a request whose client has disconnected. The client does not see it, but logs and counters
-// of responses do, where it must not appear as an error of the server.
-const clientClosedRequest = 499
-
-func (l *limitedHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	if l.options.Skip != nil && l.options.Skip(request) || !l.guard.AppliesTo(request.Method) {
-		l.next.ServeHTTP(writer, request)
-		return
-	}
-	ctx := request.Context()
-	outer := admissionOf(ctx)
-	var check *polylimit.GuardCheck
-	facts, err := l.factsOf(request)
-	if err == nil {
-		check, err = l.guard.Check(ctx, outer.earlier(), &facts, func(outage polylimit.Outage) polylimit.OutageAction {
-			return l.outage(request, outage)
-		})
-	}
-	if err != nil {
-		l.failed(writer, request, err)
-		return
-	}
-	defer check.Close()
-	own := &admission{Context: ctx, check: check}
-	if own.written = &own.own; outer != nil {
-		own.written = outer.written
-	}
-	own.written.replace(writer.Header(), check, true)
+func (h *limitedHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	own, err := h.limit.Decide(request, writer.Header())
 	switch {
-	case !check.Admitted:
-		l.denied(writer, request, check)
-	case l.options.Count == nil:
-		l.next.ServeHTTP(writer, request.WithContext(own))
+	case err != nil:
+		h.failed(writer, request, err)
+		return
+	case own == nil:
+		h.next.ServeHTTP(writer, request)
+		return
+	}
+	defer own.Close()
+	switch {
+	case !own.Admitted():
+		h.denied(writer, request, own)
+	case h.limit.AwaitsStatus():
+		h.serveAndSettle(writer, request.WithContext(own), own)
 	default:
-		l.serveAndCount(writer, request.WithContext(own), own)
+		h.next.ServeHTTP(writer, request.WithContext(own))
 	}
 }
 
-// factsOf reads what the guard needs to know about a request.
-func (l *limitedHandler) factsOf(request *http.Request) (facts polylimit.RequestFacts, err error) {
-	options := l.options
-	facts.Route, facts.Peer = request.Pattern, request.RemoteAddr
-	if facts.Peer == "" || facts.Peer == "@" {
-		// The other end of a Unix socket, which has no address, is on this host.
-		facts.Peer = "127.0.0.1"
+func (h *limitedHandler) denied(writer http.ResponseWriter, request *http.Request, own *middleware.Admission) {
+	denial, err := own.Denial(request.Header.Values("Accept"))
+	respond := h.limit.OnDenied()
+	switch {
+	case err != nil:
+		h.failed(writer, request, err)
+	case respond != nil:
+		respond(writer, request, denial)
+	default:
+		denial.Respond(writer)
 	}
-	if name := l.guard.AddressHeader(); name != "" {
-		facts.ForwardingLines = request.Header.Values(name)
-	}
-	if options.Key != nil {
-		if facts.Key, err = options.Key(request); err != nil {
-			return facts, err
-		}
-	}
-	for _, part := range options.KeyParts {
-		facts.KeyValues = append(facts.KeyValues, options.valueOf(part, request))
-	}
-	if options.Cost != nil {
-		facts.Cost, facts.HasCost = options.Cost(request), true
-	}
-	if options.PolicyFunc != nil {
-		if facts.Policies, err = options.PolicyFunc(request); facts.Policies == nil {
-			facts.Policies = []string{}
-		}
-	}
-	return facts, err
-}
-
-// outage asks the program about an outage.
-func (l *limitedHandler) outage(request *http.Request, outage polylimit.Outage) polylimit.OutageAction {
-	if outage.Err != nil {
-		l.report(request, outage.Err)
-	}
-	if l.options.OnOutage == nil {
-		return polylimit.LeaveOutage
-	}
-	return l.options.OnOutage(request, outage)
-}
-
-func (l *limitedHandler) denied(writer http.ResponseWriter, request *http.Request, check *polylimit.GuardCheck) {
-	problem, err := check.Problem(request.Header.Values("Accept"))
-	if err != nil {
-		l.failed(writer, request, err)
-		return
-	}
-	if l.options.OnDenied != nil {
-		denial := Denial{Outcomes: check.Outcomes(false), Problem: problem}
-		for at := range denial.Outcomes {
-			if decision := denial.Outcomes[at].Decision; !decision.Allowed {
-				denial.Decision = decision
-				break
-			}
-		}
-		l.options.OnDenied(writer, request, denial)
-		return
-	}
-	for _, field := range problem.Fields {
-		writer.Header().Set(field.Name, field.Value)
-	}
-	writer.WriteHeader(problem.Status)
-	// An error means that the client has disconnected.
-	_, _ = writer.Write([]byte(problem.Body))
 }
 
 // failed responds to a request about which no decision could be made, and the store is not the cause.
-func (l *limitedHandler) failed(writer http.ResponseWriter, request *http.Request, err error) {
-	if isGone(request) && errors.Is(err, context.Canceled) {
-		writer.WriteHeader(clientClosedRequest)
+func (h *limitedHandler) failed(writer http.ResponseWriter, request *http.Request, err error) {
+	status := h.limit.Fail(request, err)
+	if status == middleware.ClientClosedRequest {
+		writer.WriteHeader(status)
 		return
 	}
-	l.report(request, err)
-	http.Error(writer, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+	http.Error(writer, http.StatusText(status), status)
 }
 
-func (l *limitedHandler) report(request *http.Request, err error) {
-	if l.options.OnError != nil {
-		l.options.OnError(request, err)
-	} else {
-		slog.ErrorContext(request.Context(), "a request could not be limited", "error", err, "pattern", request.Pattern)
-	}
-}
-
-// isGone is whether the client has closed its connection.
-func isGone(request *http.Request) bool { return errors.Is(request.Context().Err(), context.Canceled) }
-
-// serveAndCount runs the handler, and refunds the units of a response that does not count. A handler that panics before it has
+// serveAndSettle runs the handler, and settles when the status of the response is known. A handler that panics before it has
 // written has the status 500, or 499 when its client has disconnected.
-func (l *limitedHandler) serveAndCount(writer http.ResponseWriter, request *http.Request, own *admission) {
+func (h *limitedHandler) serveAndSettle(writer http.ResponseWriter, request *http.Request, own *middleware.Admission) {
 	recorder := &responseRecorder{ResponseWriter: writer, settle: func(status int) {
-		if !l.options.Count(request, status, writer.Header()) {
-			own.check.Finish(request.Context(), false)
-			own.written.replace(writer.Header(), own.check, false)
-		}
+		h.limit.Settle(own, request, status, writer.Header())
 	}}
 	isServed := false
 	defer func() {
 		switch {
 		case isServed:
 			recorder.begin(http.StatusOK)
-		case isGone(request):
-			recorder.begin(clientClosedRequest)
+		case middleware.IsGone(request):
+			recorder.begin(middleware.ClientClosedRequest)
 		default:
 			recorder.begin(http.StatusInternalServerError)
 		}
 	}()
-	l.next.ServeHTTP(recorder, request)
+	h.next.ServeHTTP(recorder, request)
 	isServed = true
 }

@@ -1,9 +1,7 @@
-// Package nethttp limits the requests of net/http servers.
-//
-//	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policy: "api"})
-//	...
-//	http.Handle("/api/", limit(api))
-package nethttp
+// Package middleware is what the middlewares of all Go frameworks share: the options, the facts of a request that a guard needs, the
+// admission of a request, and the header fields of its response. A middleware for a framework on net/http is built with New; package
+// nethttp is the shortest one.
+package middleware
 
 import (
 	"net/http"
@@ -11,8 +9,9 @@ import (
 	"polylimit.dev/polylimit"
 )
 
-// Options are the options of a middleware. Only Limiter is required.
-type Options struct {
+// Options are the options of a limit. Only Limiter is required. R is the framework's request, and D is the function that responds to
+// a request that does not proceed.
+type Options[R, D any] struct {
 	// Limiter decides.
 	Limiter *polylimit.Limiter
 	// Policy is a policy of the limiter, or quotas as text. It is optional when the limiter has one policy.
@@ -22,17 +21,17 @@ type Options struct {
 	Policies []string
 	// PolicyFunc returns the policies of a request, in place of Policy and Policies: names, or quotas as text, which must not come
 	// from clients because the limiter keeps each of them. A request for which it returns none is not limited.
-	PolicyFunc func(*http.Request) ([]string, error)
+	PolicyFunc func(R) ([]string, error)
 	// Scope is the budget of quotas without a name, such as "/login" (1 to 256 bytes): all middlewares with the same scope share
-	// one. If it is empty, the scope is the route (http.Request.Pattern, if an http.ServeMux has set it); a middleware around a
-	// whole server has none. A policy with a name has one budget in all scopes.
+	// one. If it is empty, the scope is the route, where the framework knows it; a middleware around a whole server has none. A
+	// policy with a name has one budget in all scopes.
 	Scope string
 	// Key finds the key to limit. Without Key and KeyParts the key is the client's address.
-	Key func(*http.Request) (string, error)
+	Key func(R) (string, error)
 	// KeyParts are the parts of the key in place of Key: Address, User, Header, Cookie, Path. Several are joined.
 	KeyParts []KeyPart
 	// User returns the authenticated user for the key part User; empty when there is none.
-	User func(*http.Request) string
+	User func(R) string
 	// MissingKey is how a request is counted for which Key returns an empty key, or which lacks one of KeyParts: by its "address"
 	// (the default), "share" (together with all others without a key), or "refuse" (it is not counted and answered by 400).
 	MissingKey string
@@ -41,12 +40,12 @@ type Options struct {
 	// FixedCost is the units that each request spends; 0 is the default, 1.
 	FixedCost int64
 	// Cost is the units that a request spends, in place of FixedCost.
-	Cost func(*http.Request) int64
+	Cost func(R) int64
 	// Count returns whether a request counts, by the status and the header of its response. If not, its units are refunded before
 	// the header is sent, so that the header fields include the refund. Nil counts every request.
-	Count func(request *http.Request, status int, header http.Header) bool
+	Count func(request R, status int, header http.Header) bool
 	// Skip returns whether a request proceeds without a decision; nil skips none.
-	Skip func(*http.Request) bool
+	Skip func(R) bool
 	// Methods are the only methods that are limited, such as "POST"; nil limits all.
 	Methods []string
 	// DryRun: requests are decided, spend and are reported, and none is denied.
@@ -56,29 +55,19 @@ type Options struct {
 	// Message is the sentence in the body of a request over its limit; empty is the default, which tells the wait.
 	Message string
 	// OnDenied responds to every request that does not proceed: over its limit, in an outage, or without a key. The default is
-	// the problem's status and body. The header fields of the limits are set already; the status is not, and net/http sends 200
-	// unless the function writes another one.
-	OnDenied func(http.ResponseWriter, *http.Request, Denial)
+	// Denial.Respond. The header fields of the limits are set already; the status is not, and net/http sends 200 unless the
+	// function writes another one.
+	OnDenied D
 	// OnOutage hears of every decision that was made without the store, and of a store that could not decide. It may admit or deny
 	// the request (polylimit.AdmitOutage, polylimit.DenyOutage) or leave it to the outage policy (polylimit.LeaveOutage). A store that
 	// could not decide is otherwise answered by 503.
-	OnOutage func(*http.Request, polylimit.Outage) polylimit.OutageAction
+	OnOutage func(R, polylimit.Outage) polylimit.OutageAction
 	// OnError receives the error when no decision could be made: of Key, of PolicyFunc, of the limiter, or of the store. The
 	// default logs it to slog.Default. An error that is not the store's is answered by 500. A client that has disconnected is
 	// not an error: its request gets the status 499, which the client does not see.
-	OnError func(*http.Request, error)
+	OnError func(R, error)
 	// Headers select the header fields of responses.
 	Headers polylimit.HeaderSettings
-}
-
-// Denial is why a request does not proceed.
-type Denial struct {
-	// Decision is the first denial; its Source is empty when no decision could be made.
-	Decision polylimit.Decision
-	// Outcomes are the decisions of all policies of this middleware, each with its policy.
-	Outcomes []polylimit.Outcome
-	// Problem is the default response. Its status is 429 or Options.Status, 503 for an outage, and 400 for a missing key.
-	Problem *polylimit.Problem
 }
 
 // KeyPart is a part of the key of a request.
@@ -96,12 +85,11 @@ func Header(name string) KeyPart { return KeyPart("header:" + name) }
 // Cookie is the value of a cookie as a part of the key.
 func Cookie(name string) KeyPart { return KeyPart("cookie:" + name) }
 
-// Path is the value of a wildcard in the pattern of an http.ServeMux as a part of the key, such as "tenant" in
-// "/tenants/{tenant}".
+// Path is the value of a parameter of the route as a part of the key, such as "tenant" in "/tenants/{tenant}".
 func Path(name string) KeyPart { return KeyPart("path:" + name) }
 
 // guard makes the guard of these options.
-func (o *Options) guard() (*polylimit.Guard, error) {
+func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 	if o.Limiter == nil {
 		return nil, invalid("Options.Limiter is nil: allowed is one from polylimit.Open")
 	}

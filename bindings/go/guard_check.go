@@ -1,0 +1,267 @@
+package polylimit
+
+/*
+#cgo noescape polylimit_go_guard_conclude
+#cgo nocallback polylimit_go_guard_conclude
+#cgo noescape polylimit_go_guard_finish
+#cgo nocallback polylimit_go_guard_finish
+#cgo nocallback polylimit_go_guard_close
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// GuardCheck is the decision of a guard on one request.
+type GuardCheck struct {
+	// Admitted is whether the request proceeds.
+	Admitted bool
+	// Decision is that of the guard's first policy; HasDecision is false when the request is not limited or no decision was made.
+	Decision    Decision
+	HasDecision bool
+
+	guard *Guard
+	// The check may be read on several goroutines, and is freed by Close.
+	mutex sync.Mutex
+	check *C.polylimit_guard_check
+	text  string
+}
+
+// guardCall is memory for one call; it is reused.
+type guardCall struct {
+	plain C.polylimit_go_guard_call
+	told  message
+}
+
+var guardCalls = sync.Pool{New: func() any { return new(guardCall) }}
+
+// Check decides on a request. Earlier is nil, or a check of another guard on the same request: the guards of a request charge a
+// policy and key once, and report together. OnOutage may be nil; it is called when a decision was made without the store.
+//
+// An error means that no decision could be made and that the store is not the cause; it is the context's error when that was
+// cancelled. The deadline of a context counts as an outage. Close ends the check.
+func (g *Guard) Check(ctx context.Context, earlier *GuardCheck, facts *RequestFacts, onOutage func(Outage) OutageAction) (*GuardCheck, error) {
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	if err := g.limiter.enter(); err != nil {
+		return nil, err
+	}
+	defer g.limiter.leave()
+	own := guardCalls.Get().(*guardCall)
+	defer guardCalls.Put(own)
+	check := &GuardCheck{guard: g}
+	err := g.decide(ctx, check, own, earlier, facts, onOutage)
+	if err != nil {
+		check.Close()
+		return nil, err
+	}
+	return check, nil
+}
+
+func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, earlier *GuardCheck, facts *RequestFacts,
+	onOutage func(Outage) OutageAction) error {
+	status, err := g.start(check, own, earlier, facts)
+	if err != nil {
+		return err
+	}
+	for stage := own.plain.stage; status == C.POLYLIMIT_PENDING; stage = own.plain.stage {
+		action := OutageAction(C.POLYLIMIT_OUTAGE_LEAVE)
+		switch stage {
+		case C.POLYLIMIT_GO_ASKED:
+			err := g.limiter.advance(ctx, check.check)
+			if errors.Is(err, context.Canceled) {
+				return err
+			}
+			if err != nil {
+				C.polylimit_guard_check_give_up(check.check)
+			}
+		case C.POLYLIMIT_GO_OUTAGE:
+			if onOutage != nil {
+				action = onOutage(check.outage(own))
+			}
+		case C.POLYLIMIT_GO_REFUNDED:
+			_ = g.limiter.advance(context.WithoutCancel(ctx), check.check)
+		}
+		status = C.polylimit_go_guard_conclude(&own.plain, C.uint32_t(action), &own.told[0], C.size_t(len(own.told)))
+	}
+	if err := own.told.err(status); err != nil {
+		return err
+	}
+	check.Admitted = own.plain.admitted != 0
+	if check.HasDecision = own.plain.has_decision != 0; check.HasDecision {
+		check.Decision = decisionFrom(&own.plain.decision)
+	}
+	check.text, err = check.fieldText(own)
+	return err
+}
+
+// advance has the store do what a check needs next, and waits for it.
+func (l *Limiter) advance(ctx context.Context, check *C.polylimit_guard_check) error {
+	var told message
+	if l.uses.Load() == 1 {
+		return l.advanceBlocking(ctx, check)
+	}
+	for {
+		tag := l.completions.tags.Add(1)
+		status := C.polylimit_guard_check_submit(check, l.completions.c, C.uint64_t(tag), &told[0], C.size_t(len(told)))
+		if status != C.POLYLIMIT_PENDING {
+			return told.err(status)
+		}
+		var result C.polylimit_result
+		if err := l.completions.await(ctx, tag, &result); err != nil {
+			return err
+		}
+	}
+}
+
+// advanceBlocking waits on the calling thread, as blockingCall does.
+func (l *Limiter) advanceBlocking(ctx context.Context, check *C.polylimit_guard_check) error {
+	var told message
+	if ctx.Done() == nil {
+		return told.err(C.polylimit_guard_check_run(check, nil, &told[0], C.size_t(len(told))))
+	}
+	var stopped atomic.Uint32
+	ended := context.AfterFunc(ctx, func() { stopped.Store(1) })
+	defer ended()
+	status := C.polylimit_guard_check_run(check, (*C.uint32_t)(unsafe.Pointer(&stopped)), &told[0], C.size_t(len(told)))
+	if status == C.POLYLIMIT_PENDING {
+		return ctx.Err()
+	}
+	return told.err(status)
+}
+
+// outage is what the program hears.
+func (c *GuardCheck) outage(own *guardCall) Outage {
+	if own.plain.cause != C.POLYLIMIT_OK {
+		return Outage{Err: own.told.err(own.plain.cause)}
+	}
+	return Outage{Outcomes: c.Outcomes(false)}
+}
+
+// Outcomes are the decisions of the guard's policies or, ofRequest, of all guards of the request so far, with what is left after
+// refunds. A check that was closed has none.
+func (c *GuardCheck) Outcomes(ofRequest bool) []Outcome {
+	if c == nil {
+		return nil
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var scope C.uint32_t
+	if ofRequest {
+		scope = 1
+	}
+	count := int(C.polylimit_guard_check_outcomes(c.check, scope))
+	outcomes := make([]Outcome, 0, count)
+	for at := range count {
+		own := scratches.Get().(*scratch)
+		own.decision.size = C.uint32_t(unsafe.Sizeof(own.decision))
+		status := C.polylimit_guard_check_outcome(c.check, scope, C.size_t(at), &own.decision, own.start(),
+			C.size_t(len(own.buffer)), &own.length, &own.told[0], C.size_t(len(own.told)))
+		if policy, isDone, err := own.text(status); isDone && err == nil {
+			outcomes = append(outcomes, Outcome{policy, decisionFrom(&own.decision)})
+		}
+		scratches.Put(own)
+	}
+	return outcomes
+}
+
+// Fields are the fields of the response, for all guards of the request so far: they replace those of earlier guards.
+func (c *GuardCheck) Fields(yield func(HeaderField) bool) {
+	rest := c.text
+	for {
+		line, others, isLine := strings.Cut(rest, "\r\n")
+		name, value, isField := strings.Cut(line, ": ")
+		if !isLine || !isField || !yield(HeaderField{name, value}) {
+			return
+		}
+		rest = others
+	}
+}
+
+// fieldText is the text of the fields after a call.
+func (c *GuardCheck) fieldText(own *guardCall) (string, error) {
+	if int(own.plain.length) < len(own.plain.fields) {
+		text := unsafe.Slice((*byte)(unsafe.Pointer(&own.plain.fields[0])), int(own.plain.length))
+		return string(text), nil
+	}
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_guard_check_fields(c.check, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+}
+
+// Problem is the default response to a request that does not proceed, for a client that has sent these lines of Accept.
+func (c *GuardCheck) Problem(accept []string) (*Problem, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var cAccept *C.char
+	if len(accept) > 0 {
+		cAccept = foreignText(strings.Join(accept, ","))
+		defer free(cAccept)
+	}
+	var status C.uint32_t
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_guard_check_response(c.check, cAccept, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	problem := &Problem{Status: int(status)}
+	head, body, _ := strings.Cut(text, "\r\n\r\n")
+	problem.Body = body
+	for line := range strings.SplitSeq(head, "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		problem.Fields = append(problem.Fields, HeaderField{name, value})
+		if name == "content-type" {
+			problem.ContentType = value
+		}
+	}
+	return problem, nil
+}
+
+// Finish is called when the status of the response is known. If the response does not count, the units that only this guard relies on
+// are refunded, also after the context was cancelled, and Fields tell what is left then. Until Close, a response that counts is one
+// that other guards of the request may rely on.
+func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check == nil {
+		return
+	}
+	if counts {
+		return
+	}
+	own := guardCalls.Get().(*guardCall)
+	defer guardCalls.Put(own)
+	own.plain.check = c.check
+	for C.polylimit_go_guard_finish(&own.plain, 0) == C.POLYLIMIT_PENDING {
+		if c.guard.limiter.enter() != nil {
+			break
+		}
+		err := c.guard.limiter.advance(context.WithoutCancel(ctx), c.check)
+		c.guard.limiter.leave()
+		if err != nil {
+			break
+		}
+	}
+	if text, err := c.fieldText(own); err == nil {
+		c.text = text
+	}
+}
+
+// Close ends a check; the response counts, unless Finish said otherwise. Closing again has no effect.
+func (c *GuardCheck) Close() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check != nil {
+		C.polylimit_go_guard_close(c.check)
+		c.check = nil
+	}
+}

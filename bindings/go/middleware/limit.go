@@ -1,0 +1,163 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"polylimit.dev/polylimit"
+)
+
+// Framework says how the requests of a framework are read.
+type Framework[R any] struct {
+	// HTTP is a request as net/http has it.
+	HTTP func(R) *http.Request
+	// Route is the name of the matched route, the same in every process; empty for none.
+	Route func(R) string
+	// PathValue is a parameter of the route; empty when the route has no such parameter.
+	PathValue func(request R, name string) string
+}
+
+// Limit decides about the requests of a framework. Any goroutine may use it at any time.
+type Limit[R, D any] struct {
+	options   Options[R, D]
+	framework Framework[R]
+	guard     *polylimit.Guard
+}
+
+// New makes a limit. It fails with ErrInvalidArgument for an invalid option: a policy that the limiter does not know, quotas that
+// cannot be read, or no policy although the limiter does not have exactly one.
+func New[R, D any](options Options[R, D], framework Framework[R]) (*Limit[R, D], error) {
+	guard, err := options.guard()
+	if err != nil {
+		return nil, err
+	}
+	return &Limit[R, D]{options, framework, guard}, nil
+}
+
+// Decide decides about a request and writes the header fields of its response. The decision is nil for a request that is not
+// limited. Fail takes the error.
+func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) {
+	plain := l.framework.HTTP(request)
+	if l.options.Skip != nil && l.options.Skip(request) || !l.guard.AppliesTo(plain.Method) {
+		return nil, nil
+	}
+	facts, err := l.factsOf(request, plain)
+	if err != nil {
+		return nil, err
+	}
+	ctx := plain.Context()
+	outer := admissionOf(ctx)
+	check, err := l.guard.Check(ctx, outer.earlier(), &facts, func(outage polylimit.Outage) polylimit.OutageAction {
+		return l.outage(request, outage)
+	})
+	if err != nil {
+		return nil, err
+	}
+	own := &Admission{Context: ctx, check: check}
+	if own.written = &own.own; outer != nil {
+		own.written = outer.written
+	}
+	own.written.replace(header, check, true)
+	return own, nil
+}
+
+// OnDenied is the function of the options.
+func (l *Limit[R, D]) OnDenied() D { return l.options.OnDenied }
+
+// AwaitsStatus is whether Settle must be called when the status of a response is known.
+func (l *Limit[R, D]) AwaitsStatus() bool { return l.options.Count != nil }
+
+// Settle refunds the units of a response that does not count, and rewrites its header fields. It is called once, before the header
+// is sent.
+func (l *Limit[R, D]) Settle(own *Admission, request R, status int, header http.Header) {
+	if !l.options.Count(request, status, header) {
+		own.check.Finish(own, false)
+		own.written.replace(header, own.check, false)
+	}
+}
+
+// ClientClosedRequest is the status of a request whose client has disconnected. The client does not see it, but logs and counters
+// of responses do, where it must not appear as an error of the server.
+const ClientClosedRequest = 499
+
+// Fail reports an error of Decide, and returns the status of the response.
+func (l *Limit[R, D]) Fail(request R, err error) int {
+	if IsGone(l.framework.HTTP(request)) && errors.Is(err, context.Canceled) {
+		return ClientClosedRequest
+	}
+	l.report(request, err)
+	return http.StatusInternalServerError
+}
+
+// IsGone is whether the client has closed its connection.
+func IsGone(request *http.Request) bool { return errors.Is(request.Context().Err(), context.Canceled) }
+
+// factsOf reads what the guard needs to know about a request.
+func (l *Limit[R, D]) factsOf(request R, plain *http.Request) (facts polylimit.RequestFacts, err error) {
+	options := &l.options
+	facts.Route, facts.Peer = l.framework.Route(request), plain.RemoteAddr
+	if facts.Peer == "" || facts.Peer == "@" {
+		// The other end of a Unix socket, which has no address, is on this host.
+		facts.Peer = "127.0.0.1"
+	}
+	if name := l.guard.AddressHeader(); name != "" {
+		facts.ForwardingLines = plain.Header.Values(name)
+	}
+	if options.Key != nil {
+		if facts.Key, err = options.Key(request); err != nil {
+			return facts, err
+		}
+	}
+	for _, part := range options.KeyParts {
+		facts.KeyValues = append(facts.KeyValues, l.valueOf(part, request, plain))
+	}
+	if options.Cost != nil {
+		facts.Cost, facts.HasCost = options.Cost(request), true
+	}
+	if options.PolicyFunc != nil {
+		if facts.Policies, err = options.PolicyFunc(request); facts.Policies == nil {
+			facts.Policies = []string{}
+		}
+	}
+	return facts, err
+}
+
+// valueOf is the value of a key part; empty when the request has none.
+func (l *Limit[R, D]) valueOf(part KeyPart, request R, plain *http.Request) string {
+	switch kind, name, _ := strings.Cut(string(part), ":"); kind {
+	case "user":
+		return l.options.User(request)
+	case "header":
+		return strings.Join(plain.Header.Values(name), ", ")
+	case "cookie":
+		if cookie, err := plain.Cookie(name); err == nil {
+			return cookie.Value
+		}
+	case "path":
+		return l.framework.PathValue(request, name)
+	}
+	return ""
+}
+
+// outage asks the program about an outage.
+func (l *Limit[R, D]) outage(request R, outage polylimit.Outage) polylimit.OutageAction {
+	if outage.Err != nil {
+		l.report(request, outage.Err)
+	}
+	if l.options.OnOutage == nil {
+		return polylimit.LeaveOutage
+	}
+	return l.options.OnOutage(request, outage)
+}
+
+func (l *Limit[R, D]) report(request R, err error) {
+	if l.options.OnError != nil {
+		l.options.OnError(request, err)
+		return
+	}
+	slog.ErrorContext(l.framework.HTTP(request).Context(), "a request could not be limited", "error", err,
+		"pattern", l.framework.Route(request))
+}
