@@ -18,7 +18,7 @@ logging.getLogger("asyncio").addFilter(lambda record: "took %.3f seconds" not in
 """
 
 
-def python(program: str, *arguments: str, seconds: int = 100) -> str:
+def python(program: str, *arguments: str, seconds: int = 300) -> str:
     """Runs a program in a new process, which must exit with 0 and print no error."""
     program = IGNORE_SLOW_CALLBACKS + textwrap.dedent(program)
     done = subprocess.run(
