@@ -93,7 +93,7 @@ pub(crate) async fn guarded_async<T>(run: impl Future<Output = Result<T>>) -> Re
     AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
 }
 
-fn panicked() -> PolylimitError {
+pub(crate) fn panicked() -> PolylimitError {
     PolylimitError::Internal("polylimit panicked: this is a defect".to_owned())
 }
 

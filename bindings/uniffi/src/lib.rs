@@ -14,6 +14,7 @@
 
 mod client_address;
 mod decision;
+mod direct;
 mod error;
 mod event;
 mod guard;
@@ -26,6 +27,7 @@ mod settings;
 
 pub use client_address::ClientAddressRules;
 pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
+pub use direct::{Java_polylimit_DirectCalls_call, degradation_names, polylimit_direct_call, source_names};
 pub use error::{ErrorRow, PolylimitError, error_table};
 pub use event::{DegradedEvent, take_events, wait_for_events};
 pub use guard::{Guard, GuardAnswer, GuardCheck, GuardFacts, GuardOptions, GuardOutage};

@@ -12,8 +12,7 @@ use crate::decision::{
 use crate::error::{PolylimitError, Result, guarded, guarded_async};
 use crate::event;
 use crate::guard::{Guard, GuardOptions};
-use crate::number::Span;
-use crate::number::signed;
+use crate::number::{Span, address, signed};
 use crate::pending_call::PendingCall;
 use crate::request::Policy;
 use crate::request::Request;
@@ -26,6 +25,10 @@ pub struct Limiter {
 }
 
 impl Limiter {
+    pub(crate) fn core(&self) -> &blocking::Limiter {
+        &self.limiter
+    }
+
     fn call<'a, T>(
         &self,
         request: &'a Request,
@@ -46,6 +49,11 @@ impl Limiter {
     #[uniffi::constructor]
     pub fn new(settings: Settings) -> Result<Arc<Self>> {
         guarded(|| Ok(Arc::new(Self { limiter: settings.build()?.blocking() })))
+    }
+
+    /// Where the limiter is for direct calls, as long as this object exists.
+    pub fn address(&self) -> i64 {
+        address(self)
     }
 
     /// The asynchronous face of the same limiter.
@@ -106,13 +114,7 @@ impl Limiter {
     /// others have spent is refunded. Requests of several keys are refused.
     pub fn check_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
         guarded(|| {
-            if requests.windows(2).any(|two| two[0].key != two[1].key) {
-                return Err(PolylimitError::InvalidArgument(
-                    "the requests have several keys: allowed is one key, under several policies; those of several keys \
-                     can be checked each on its own"
-                        .to_owned(),
-                ));
-            }
+            refuse_several_keys(requests.iter().map(|request| &*request.key))?;
             let decisions = self.limiter.check_together(&to_core(&requests)?)?;
             Ok(decisions.iter().map(Into::into).collect())
         })
@@ -286,6 +288,19 @@ impl AsyncLimiter {
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         answer(self.start_call(|| Ok(Call::Doctor))?, findings).await
     }
+}
+
+/// Requests that are checked together have one key.
+pub(crate) fn refuse_several_keys<'a>(mut keys: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+    let first = keys.next();
+    if keys.all(|key| Some(key) == first) {
+        return Ok(());
+    }
+    Err(PolylimitError::InvalidArgument(
+        "the requests have several keys: allowed is one key, under several policies; those of several keys can be checked \
+         each on its own"
+            .to_owned(),
+    ))
 }
 
 fn to_core(requests: &[Request]) -> Result<Vec<polylimit::Request<'_>>> {

@@ -38,3 +38,8 @@ impl Span {
         self.us(name).map(Duration::from_micros)
     }
 }
+
+/// The address of an object, as long as it exists.
+pub(crate) fn address<T>(object: &T) -> i64 {
+    (std::ptr::from_ref(object).expose_provenance() as u64).cast_signed()
+}

@@ -65,13 +65,18 @@ pub struct Policy {
 
 impl Policy {
     pub(crate) fn of(policy: &polylimit::Policy) -> Self {
-        let quotas: Vec<_> = policy.quotas().iter().map(Quota::to_string).collect();
-        Self { name: policy.name().to_owned(), quotas: quotas.join("; "), outage: None, lease: None }
+        Self { name: policy.name().to_owned(), quotas: quotas_text(policy), outage: None, lease: None }
     }
 
     pub(crate) fn parsed(&self) -> Result<polylimit::Policy> {
         Ok(polylimit::Policy::parse(&self.name, &self.quotas)?)
     }
+}
+
+/// The quotas of a policy as text.
+pub(crate) fn quotas_text(policy: &polylimit::Policy) -> String {
+    let quotas: Vec<_> = policy.quotas().iter().map(Quota::to_string).collect();
+    quotas.join("; ")
 }
 
 /// The numbers of a quota. Omitted numbers have the defaults of the text form.

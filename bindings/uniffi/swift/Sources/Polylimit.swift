@@ -1114,6 +1114,16 @@ public func FfiConverterTypeClientAddressRules_lower(_ value: ClientAddressRules
 public protocol GuardProtocol: AnyObject, Sendable {
 
     /**
+     * Where the guard is for direct calls, as long as it exists.
+     */
+    func address()  -> Int64
+
+    /**
+     * Whether requests of this method are limited.
+     */
+    func appliesTo(method: String)  -> Bool
+
+    /**
      * Decides about a request, and refunds what outer guards have spent when this one denies it.
      */
     func decide(facts: GuardFacts) throws  -> GuardAnswer
@@ -1180,6 +1190,31 @@ open class Guard: GuardProtocol, @unchecked Sendable {
     
 
     
+    /**
+     * Where the guard is for direct calls, as long as it exists.
+     */
+open func address() -> Int64  {
+    return try!  FfiConverterInt64.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_address(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Whether requests of this method are limited.
+     */
+open func appliesTo(method: String) -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_applies_to(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(method),uniffiCallStatus
+    )
+})
+}
+
     /**
      * Decides about a request, and refunds what outer guards have spent when this one denies it.
      */
@@ -1433,6 +1468,11 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func acquire(request: Request, timeout: Span) throws  -> Decision
 
     /**
+     * Where the limiter is for direct calls, as long as this object exists.
+     */
+    func address()  -> Int64
+
+    /**
      * The asynchronous face of the same limiter.
      */
     func asynchronous()  -> AsyncLimiter
@@ -1619,6 +1659,18 @@ open func acquire(request: Request, timeout: Span)throws  -> Decision  {
             self.uniffiCloneHandle(),
         FfiConverterTypeRequest_lower(request),
         FfiConverterTypeSpan_lower(timeout),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Where the limiter is for direct calls, as long as this object exists.
+     */
+open func address() -> Int64  {
+    return try!  FfiConverterInt64.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_address(
+            self.uniffiCloneHandle(),uniffiCallStatus
     )
 })
 }
@@ -2849,6 +2901,10 @@ public struct GuardOptions {
      */
     public var policies: [String]?
     /**
+     * Only requests of these methods are limited, however they are written; by default those of all.
+     */
+    public var methods: [String]
+    /**
      * Whether each request brings its policies.
      */
     public var perRequest: Bool
@@ -2908,6 +2964,9 @@ public struct GuardOptions {
          * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
          */policies: [String]? = nil,
         /**
+         * Only requests of these methods are limited, however they are written; by default those of all.
+         */methods: [String] = [],
+        /**
          * Whether each request brings its policies.
          */perRequest: Bool = false,
         /**
@@ -2947,6 +3006,7 @@ public struct GuardOptions {
          * The proxies that may name the client's address; none by default.
          */clientAddress: ClientAddressRules? = nil) {
         self.policies = policies
+        self.methods = methods
         self.perRequest = perRequest
         self.scope = scope
         self.keyParts = keyParts
@@ -2979,6 +3039,7 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
         return
             try GuardOptions(
                 policies: FfiConverterOptionSequenceString.read(from: &buf),
+                methods: FfiConverterSequenceString.read(from: &buf),
                 perRequest: FfiConverterBool.read(from: &buf),
                 scope: FfiConverterOptionString.read(from: &buf),
                 keyParts: FfiConverterSequenceString.read(from: &buf),
@@ -2997,6 +3058,7 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
 
     public static func write(_ value: GuardOptions, into buf: inout [UInt8]) {
         FfiConverterOptionSequenceString.write(value.policies, into: &buf)
+        FfiConverterSequenceString.write(value.methods, into: &buf)
         FfiConverterBool.write(value.perRequest, into: &buf)
         FfiConverterOptionString.write(value.scope, into: &buf)
         FfiConverterSequenceString.write(value.keyParts, into: &buf)
@@ -4928,6 +4990,26 @@ fileprivate func uniffiFutureContinuationCallback(handle: UInt64, pollResult: In
     }
 }
 /**
+ * The names of degradations, in the order of their numbers in direct calls.
+ */
+public func degradationNames() -> [String]  {
+    return try!  FfiConverterSequenceString.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_degradation_names(uniffiCallStatus
+    )
+})
+}
+/**
+ * The names of sources, in the order of their numbers in direct calls.
+ */
+public func sourceNames() -> [String]  {
+    return try!  FfiConverterSequenceString.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_source_names(uniffiCallStatus
+    )
+})
+}
+/**
  * Every kind of error, in the order of their numbers.
  */
 public func errorTable() -> [ErrorRow]  {
@@ -4995,6 +5077,12 @@ private let initializationResult: InitializationResult = {
     if bindings_contract_version != scaffolding_contract_version {
         return InitializationResult.contractVersionMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_func_degradation_names() != 47620) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_func_source_names() != 50776) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_func_error_table() != 50630) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -5014,6 +5102,12 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 31611) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_address() != 28559) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_applies_to() != 7024) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_decide() != 27255) {
@@ -5062,6 +5156,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_acquire() != 52273) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_address() != 531) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() != 46398) {

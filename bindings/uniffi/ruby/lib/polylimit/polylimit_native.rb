@@ -336,6 +336,7 @@ end
 
   def self.check_lower_TypeGuardOptions(v)
     RustBuffer.check_lower_OptionalSequencestring(v.policies)
+    RustBuffer.check_lower_Sequencestring(v.methods)
 
     RustBuffer.check_lower_Optionalstring(v.scope)
     RustBuffer.check_lower_Sequencestring(v.key_parts)
@@ -1424,6 +1425,7 @@ class RustBufferStream
   def read_TypeGuardOptions
     GuardOptions.new(
       policies: read_OptionalSequencestring,
+      methods: read_Sequencestring,
       per_request: read_bool,
       scope: read_Optionalstring,
       key_parts: read_Sequencestring,
@@ -2236,6 +2238,7 @@ class RustBufferBuilder
 
   def write_TypeGuardOptions(v)
     self.write_OptionalSequencestring(v.policies)
+    self.write_Sequencestring(v.methods)
     self.write_bool(v.per_request)
     self.write_Optionalstring(v.scope)
     self.write_Sequencestring(v.key_parts)
@@ -2998,6 +3001,14 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_address,
+    [:uint64, RustCallStatus.by_ref],
+    :int64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_applies_to,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    :int8
+
   attach_function :uniffi_polylimit_uniffi_fn_method_guard_decide,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -3037,6 +3048,10 @@ module UniFFILib
   attach_function :uniffi_polylimit_uniffi_fn_constructor_limiter_new,
     [RustBuffer.by_value, RustCallStatus.by_ref],
     :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_address,
+    [:uint64, RustCallStatus.by_ref],
+    :int64
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_charge,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
@@ -3192,6 +3207,14 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display,
     [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_degradation_names,
+    [RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_source_names,
+    [RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_error_table,
@@ -3422,6 +3445,14 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_checksum_func_degradation_names,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_func_source_names,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_func_error_table,
     [],
     :uint16
@@ -3450,6 +3481,14 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_address,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_applies_to,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_guard_decide,
     [],
     :uint16
@@ -3467,6 +3506,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_address,
     [],
     :uint16
 
@@ -3938,10 +3981,11 @@ end
 
   # Record type GuardOptions
 class GuardOptions
-  attr_reader :policies, :per_request, :scope, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address
+  attr_reader :policies, :methods, :per_request, :scope, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address
 
-  def initialize(policies: nil, per_request: false, scope: nil, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil)
+  def initialize(policies: nil, methods: [], per_request: false, scope: nil, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil)
     @policies = policies
+    @methods = methods
     @per_request = per_request
     @scope = scope
     @key_parts = key_parts
@@ -3959,6 +4003,9 @@ class GuardOptions
 
   def ==(other)
     if @policies != other.policies
+      return false
+    end
+    if @methods != other.methods
       return false
     end
     if @per_request != other.per_request
@@ -4286,6 +4333,24 @@ end
   
 
 
+def self.degradation_names()
+  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_degradation_names,)
+  return result.consume_into_Sequencestring
+end
+
+
+  
+
+
+def self.source_names()
+  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_source_names,)
+  return result.consume_into_Sequencestring
+end
+
+
+  
+
+
 def self.error_table()
   result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_error_table,)
   return result.consume_into_SequenceTypeErrorRow
@@ -4461,6 +4526,16 @@ end
 
   
 
+  def address()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_address,uniffi_clone_handle(),)
+    return result.to_i
+  end
+  def applies_to(method)
+        method = ::PolylimitNative::uniffi_utf8(method)
+
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_applies_to,uniffi_clone_handle(),RustBuffer.alloc_from_string(method))
+    return 1 == result
+  end
   def decide(facts)
         facts = facts
         RustBuffer.check_lower_TypeGuardFacts(facts)
@@ -4596,6 +4671,10 @@ end
 
   
 
+  def address()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_address,uniffi_clone_handle(),)
+    return result.to_i
+  end
   def charge(request)
         request = request
         RustBuffer.check_lower_TypeRequest(request)

@@ -682,6 +682,10 @@ internal object IntegrityCheckingUniffiLib {
     }
 
     internal fun ensureInitialized() = Unit
+    external fun uniffi_polylimit_uniffi_checksum_func_degradation_names(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_func_source_names(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_error_table(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_wait_for_events(
@@ -693,6 +697,10 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_address(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_applies_to(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_decide(
     ): Int
@@ -723,6 +731,8 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_take(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_address(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous(
     ): Int
@@ -808,6 +818,10 @@ internal object UniffiLib {
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_guard(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_guard_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_guard_applies_to(`ptr`: Long,`method`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Byte
     external fun uniffi_polylimit_uniffi_fn_method_guard_decide(`ptr`: Long,`facts`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_guard_key_parts(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -851,6 +865,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_free_limiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_constructor_limiter_new(`settings`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_asynchronous(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
@@ -911,6 +927,10 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_degradation_names(uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_source_names(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_error_table(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1039,6 +1059,12 @@ private fun uniffiCheckContractApiVersion(lib: IntegrityCheckingUniffiLib) {
 }
 @Suppress("UNUSED_PARAMETER")
 private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_degradation_names() and 0xFFFF) != 47620) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_source_names() and 0xFFFF) != 50776) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_error_table() and 0xFFFF) != 50630) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1055,6 +1081,12 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 31611) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_address() and 0xFFFF) != 28559) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_applies_to() and 0xFFFF) != 7024) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_decide() and 0xFFFF) != 27255) {
@@ -1100,6 +1132,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() and 0xFFFF) != 34801) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_address() and 0xFFFF) != 531) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() and 0xFFFF) != 46398) {
@@ -1933,6 +1968,16 @@ public object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRule
 public interface GuardInterface {
 
     /**
+     * Where the guard is for direct calls, as long as it exists.
+     */
+    fun `address`(): kotlin.Long
+
+    /**
+     * Whether requests of this method are limited.
+     */
+    fun `appliesTo`(`method`: kotlin.String): kotlin.Boolean
+
+    /**
      * Decides about a request, and refunds what outer guards have spent when this one denies it.
      */
     fun `decide`(`facts`: GuardFacts): GuardAnswer
@@ -2048,6 +2093,39 @@ open class Guard: Disposable, AutoCloseable, GuardInterface
             UniffiLib.uniffi_polylimit_uniffi_fn_clone_guard(handle, status)
         }
     }
+
+    
+    /**
+     * Where the guard is for direct calls, as long as it exists.
+     */override fun `address`(): kotlin.Long {
+            return FfiConverterLong.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_address(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * Whether requests of this method are limited.
+     */override fun `appliesTo`(`method`: kotlin.String): kotlin.Boolean {
+            return FfiConverterBoolean.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_applies_to(
+        it,
+
+        FfiConverterString.lower(`method`),_status)
+}
+    }
+    )
+    }
+
 
     
     /**
@@ -3410,6 +3488,11 @@ public object FfiConverterTypeNativeAsyncLimiter: FfiConverter<NativeAsyncLimite
 public interface NativeLimiterInterface {
 
     /**
+     * Where the limiter is for direct calls, as long as this object exists.
+     */
+    fun `address`(): kotlin.Long
+
+    /**
      * The asynchronous face of the same limiter.
      */
     fun `asynchronous`(): NativeAsyncLimiter
@@ -3625,6 +3708,22 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
             UniffiLib.uniffi_polylimit_uniffi_fn_clone_limiter(handle, status)
         }
     }
+
+    
+    /**
+     * Where the limiter is for direct calls, as long as this object exists.
+     */override fun `address`(): kotlin.Long {
+            return FfiConverterLong.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_address(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
 
     
     /**
@@ -4558,6 +4657,11 @@ data class GuardOptions (
     val `policies`: List<kotlin.String>? = null
     ,
     /**
+     * Only requests of these methods are limited, however they are written; by default those of all.
+     */
+    val `methods`: List<kotlin.String> = listOf()
+    ,
+    /**
      * Whether each request brings its policies.
      */
     val `perRequest`: kotlin.Boolean = false
@@ -4633,6 +4737,7 @@ data class GuardOptions (
 
     Disposable.destroy(
         this.`policies`,
+        this.`methods`,
         this.`perRequest`,
         this.`scope`,
         this.`keyParts`,
@@ -4659,6 +4764,7 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
     override fun read(buf: ByteBuffer): GuardOptions {
         return GuardOptions(
             FfiConverterOptionalSequenceString.read(buf),
+            FfiConverterSequenceString.read(buf),
             FfiConverterBoolean.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterSequenceString.read(buf),
@@ -4677,6 +4783,7 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
 
     override fun allocationSize(value: GuardOptions) = (
             FfiConverterOptionalSequenceString.allocationSize(value.`policies`) +
+            FfiConverterSequenceString.allocationSize(value.`methods`) +
             FfiConverterBoolean.allocationSize(value.`perRequest`) +
             FfiConverterOptionalString.allocationSize(value.`scope`) +
             FfiConverterSequenceString.allocationSize(value.`keyParts`) +
@@ -4694,6 +4801,7 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
 
     override fun write(value: GuardOptions, buf: ByteBuffer) {
             FfiConverterOptionalSequenceString.write(value.`policies`, buf)
+            FfiConverterSequenceString.write(value.`methods`, buf)
             FfiConverterBoolean.write(value.`perRequest`, buf)
             FfiConverterOptionalString.write(value.`scope`, buf)
             FfiConverterSequenceString.write(value.`keyParts`, buf)
@@ -6418,6 +6526,32 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
 
 
+
+
+        /**
+         * The names of degradations, in the order of their numbers in direct calls.
+         */ fun `degradationNames`(): List<kotlin.String> {
+            return FfiConverterSequenceString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_degradation_names(
+
+        _status)
+}
+    )
+    }
+
+
+        /**
+         * The names of sources, in the order of their numbers in direct calls.
+         */ fun `sourceNames`(): List<kotlin.String> {
+            return FfiConverterSequenceString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_source_names(
+
+        _status)
+}
+    )
+    }
 
 
         /**

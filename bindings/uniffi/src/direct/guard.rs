@@ -1,0 +1,295 @@
+//! The guard in direct calls: one call decides about a request and returns all that a middleware needs.
+//!
+//! A check is an object in this library only while it has to be one: while several guards of a request share their charges,
+//! and while the program is asked about an outage. Otherwise the language has what the guard knows, the facts and the
+//! decisions, and hands them back for the operations after the decision.
+//!
+//! | operation | number | target | arguments | answer |
+//! |---|---:|---|---|---|
+//! | decide | 32 | guard | facts, the outer check | a reply |
+//! | continue | 33 | check that was submitted and has its answer | | a reply |
+//! | overrule | 34 | check | `u8`: 0 denies, 1 admits, 2 leaves it to the outage policy | a reply |
+//! | finish | 35 | check, or 0 | whether the response counts (`u8`); without a check facts and decisions | fields, outcomes |
+//! | outcomes | 36 | check, or 0 | without a check facts and decisions | outcomes |
+//! | release | 37 | check | | |
+//! | applies to | 38 | guard | the method of a request (text) | `u8` |
+//!
+//! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
+//!   (text or none), the parts of the key (list of bytes or none), the lines of the header of proxies (list of bytes),
+//!   whether the request has its own policies (`u8`), and these (list of texts).
+//! - **Outer check:** `u8` 0 for none; 1 and its address (`u64`); 2, its facts and its decisions.
+//! - **Decisions:** a list.
+//! - **Reply:** `u8` [`REPLY`]; `u8` 0 admitted, 1 denied, 2 outage; this check (`u64`) and the outer one (`u64`), 0 where it is
+//!   no object; the guard's decisions; the fields; for a denial the status (`u32`), the detail (text), the exceeded quotas (list
+//!   of texts), the response's own fields and its body (text); for an outage the error (list of none or one: code and message).
+//!   What is an address is released by *finish* or *release*, once. A check that was submitted has both addresses in place
+//!   of an answer, and *continue*, *overrule* and *finish* return none.
+//! - **Fields:** a list of names and values (texts).
+//! - **Outcomes:** a list of names of policies, their quotas (texts) and decisions.
+
+use std::sync::Arc;
+
+use polylimit::guard::RequestLimits;
+use polylimit::headers::HeaderField;
+use polylimit::{Answer, Decision, Error, Policy};
+
+use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
+use crate::direct::queue::{Queue, Receiver};
+use crate::direct::{Outcome, object, shared};
+use crate::error::Result;
+use crate::guard::{Conclusion, Facts, Guard, GuardCheck};
+use crate::headers::Problem;
+use crate::request::quotas_text;
+
+const REPLY: u8 = 16;
+const OUTCOMES: u8 = 17;
+
+const ADMITTED: u8 = 0;
+const DENIED: u8 = 1;
+const OUTAGE: u8 = 2;
+
+/// What a guard says.
+pub(super) enum Reply {
+    Verdict { kept: Kept, decisions: Vec<(Policy, Decision)>, conclusion: Conclusion },
+    Outcomes { fields: Vec<HeaderField>, outcomes: Vec<(Policy, Decision)> },
+}
+
+/// A check and the one around it, where the language gets their addresses.
+#[derive(Default)]
+pub(super) struct Kept {
+    check: Option<Arc<GuardCheck>>,
+    outer: Option<Arc<GuardCheck>>,
+}
+
+/// # Safety
+/// `target` is one of the operation, and so are the addresses in the arguments.
+pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
+    // SAFETY: the caller guarantees all of them.
+    unsafe {
+        match header.operation {
+            32 => decide(header, reader),
+            33 => {
+                let check = shared::<GuardCheck>(target)?;
+                Ok(reply(&check, Kept::default(), check.outage_or_conclusion()?))
+            }
+            34 => {
+                let check = shared::<GuardCheck>(target)?;
+                let admit = reader.u8()?;
+                let conclusion = check.conclude_with((admit < 2).then_some(admit == 1))?;
+                Ok(reply(&check, Kept::default(), conclusion))
+            }
+            35 => {
+                let counts = reader.u8()? != 0;
+                let check = if target == 0 { restore(reader)? } else { released(target)? };
+                let fields = check.end(counts);
+                Ok(Outcome::Guard(Reply::Outcomes { fields, outcomes: check.all_outcomes() }))
+            }
+            36 => {
+                let check = if target == 0 { restore(reader)? } else { shared(target)? };
+                Ok(Outcome::Guard(Reply::Outcomes { fields: Vec::new(), outcomes: check.all_outcomes() }))
+            }
+            37 => {
+                drop(released(target)?);
+                Ok(Outcome::Nothing)
+            }
+            _ => {
+                let method = reader.text()?.ok_or_else(|| malformed("its method is missing"))?;
+                Ok(Outcome::Flag(object::<Guard>(target)?.core().applies_to(method)))
+            }
+        }
+    }
+}
+
+/// The check at an address, which the caller uses no more.
+///
+/// # Safety
+/// It is the address of a check, and is given back once.
+unsafe fn released(target: u64) -> Result<Arc<GuardCheck>> {
+    // SAFETY: the caller guarantees it.
+    Ok(unsafe { Arc::from_raw(std::ptr::from_ref(object::<GuardCheck>(target)?)) })
+}
+
+/// # Safety
+/// The addresses in the arguments are those of guards and checks.
+unsafe fn facts<'a>(reader: &mut Reader<'a>) -> Result<(&'a Guard, Facts<'a>)> {
+    // SAFETY: the caller guarantees it.
+    let guard = unsafe { object::<Guard>(reader.u64()?) }?;
+    let (has_cost, cost) = (reader.u8()? != 0, reader.i64()?);
+    let (key, peer, accept) = (reader.bytes()?, reader.text()?.unwrap_or_default(), reader.text()?);
+    let parts = reader.list(Reader::bytes)?;
+    let forwarded = reader.list(|reader| Ok(reader.bytes()?.unwrap_or_default()))?;
+    let has_policies = reader.u8()? != 0;
+    let policies = reader.list(|reader| Ok(reader.text()?.unwrap_or_default()))?;
+    let (cost, policies) = (has_cost.then_some(cost), has_policies.then_some(policies));
+    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept }))
+}
+
+/// A check that was decided before, from its facts and its decisions.
+///
+/// # Safety
+/// As for [`facts`].
+unsafe fn restore(reader: &mut Reader<'_>) -> Result<Arc<GuardCheck>> {
+    // SAFETY: the caller guarantees it.
+    let (guard, facts) = unsafe { facts(reader) }?;
+    let decisions = reader.list(Reader::decision)?;
+    let check = guard.start(&RequestLimits::default(), facts)?;
+    check.answer(Ok(decisions));
+    check.conclude_again();
+    Ok(check)
+}
+
+/// # Safety
+/// As for [`facts`].
+unsafe fn decide(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
+    // SAFETY: the caller guarantees it.
+    let (guard, facts) = unsafe { facts(reader) }?;
+    // SAFETY: the caller guarantees it.
+    let (outer, is_restored) = match reader.u8()? {
+        0 => (None, false),
+        1 => (Some(unsafe { shared::<GuardCheck>(reader.u64()?) }?), false),
+        // A check whose limiter was closed in between has nothing to share.
+        _ => (unsafe { restore(reader) }.ok(), true),
+    };
+    let limits = outer.as_ref().map_or_else(RequestLimits::default, |outer| outer.limits());
+    let check = guard.start(&limits, facts)?;
+    let is_nested = outer.is_some();
+    let mut kept =
+        Kept { check: is_nested.then(|| Arc::clone(&check)), outer: outer.filter(|_| is_restored) };
+    // A denial refunds what the outer guards have spent, which waits for the store.
+    let limiter = guard.core().limiter();
+    let may_try = header.waits & TRY != 0 && (!is_nested || limiter.answers_at_once());
+    let asked = check.ask(|call| {
+        if may_try && let Some(answer) = limiter.try_call(call) {
+            return Ok(Asked::Answered(answer));
+        }
+        if header.waits & WAIT != 0 {
+            return Ok(Asked::Answered(limiter.blocking().call(call)));
+        }
+        if header.waits & SUBMIT == 0 {
+            return Ok(Asked::HasToWait);
+        }
+        // SAFETY: the header names a queue that its owner has not closed.
+        let queue = unsafe { object::<Queue>(header.queue) }?;
+        let receiver: Arc<dyn Receiver> = Arc::<GuardCheck>::clone(&check);
+        Ok(queue.submit_for(limiter, call, header.tag, receiver).map_or(Asked::Submitted, Asked::Answered))
+    })?;
+    match asked {
+        None => check.answer(Ok(Vec::new())),
+        Some(Asked::Answered(answer)) => check.answer(decisions(answer)),
+        Some(Asked::HasToWait) => return Ok(Outcome::HasToWait),
+        Some(Asked::Submitted) => {
+            kept.check = Some(check);
+            return Ok(Outcome::Pending(kept.addresses()));
+        }
+    }
+    let conclusion = check.outage_or_conclusion()?;
+    // Without decisions, facts do not say how it was concluded.
+    if matches!(conclusion, Conclusion::Outage(_)) || check.own_outcomes().is_empty() {
+        kept.check = Some(Arc::clone(&check));
+    }
+    Ok(reply(&check, kept, conclusion))
+}
+
+/// What became of a question to the limiter.
+enum Asked {
+    Answered(std::result::Result<Answer, Error>),
+    Submitted,
+    HasToWait,
+}
+
+impl Receiver for GuardCheck {
+    fn receive(&self, answer: std::result::Result<Answer, Error>) {
+        self.answer(decisions(answer));
+    }
+}
+
+/// The decisions of an answer to a check or to several.
+fn decisions(answer: std::result::Result<Answer, Error>) -> std::result::Result<Vec<Decision>, Error> {
+    match answer? {
+        Answer::Decision(decision) => Ok(vec![decision]),
+        Answer::Decisions(decisions) => decisions.into_iter().collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn reply(check: &GuardCheck, kept: Kept, conclusion: Conclusion) -> Outcome {
+    Outcome::Guard(Reply::Verdict { kept, decisions: check.own_outcomes(), conclusion })
+}
+
+impl Kept {
+    fn addresses(self) -> [u64; 2] {
+        [self.check, self.outer].map(|check| {
+            check.map_or(0, |check: Arc<GuardCheck>| Arc::into_raw(check).expose_provenance() as u64)
+        })
+    }
+}
+
+impl Reply {
+    pub(super) fn write(self, writer: &mut Writer<'_>) {
+        let (kept, decisions, conclusion) = match self {
+            Self::Verdict { kept, decisions, conclusion } => (kept, decisions, conclusion),
+            Self::Outcomes { fields, outcomes } => {
+                writer.u8(OUTCOMES);
+                write_fields(&fields, writer);
+                writer.count(outcomes.len());
+                for (policy, decision) in &outcomes {
+                    writer.text(policy.name());
+                    writer.text(&quotas_text(policy));
+                    writer.decision(decision);
+                }
+                return;
+            }
+        };
+        writer.u8(REPLY);
+        writer.u8(match conclusion {
+            Conclusion::Admitted(_) => ADMITTED,
+            Conclusion::Denied(..) => DENIED,
+            Conclusion::Outage(_) => OUTAGE,
+        });
+        for address in kept.addresses() {
+            writer.u64(address);
+        }
+        writer.count(decisions.len());
+        for (_, decision) in &decisions {
+            writer.decision(decision);
+        }
+        match &conclusion {
+            Conclusion::Admitted(fields) => write_fields(fields, writer),
+            Conclusion::Denied(fields, problem) => {
+                write_fields(fields, writer);
+                write_problem(problem, writer);
+            }
+            Conclusion::Outage(error) => {
+                writer.count(0);
+                writer.count(error.iter().len());
+                if let Some(error) = error {
+                    writer.text(error.kind().code());
+                    writer.text(&error.to_string());
+                }
+            }
+        }
+    }
+}
+
+fn write_fields(fields: &[HeaderField], writer: &mut Writer<'_>) {
+    writer.count(fields.len());
+    for field in fields {
+        writer.text(&field.name);
+        writer.text(&field.value);
+    }
+}
+
+fn write_problem(problem: &Problem, writer: &mut Writer<'_>) {
+    writer.u32(u32::try_from(problem.status).unwrap_or(0));
+    writer.text(&problem.detail);
+    writer.count(problem.violated.len());
+    for name in &problem.violated {
+        writer.text(name);
+    }
+    writer.count(problem.fields.len());
+    for (name, value) in &problem.fields {
+        writer.text(name);
+        writer.text(value);
+    }
+    writer.text(&problem.body);
+}

@@ -1,0 +1,369 @@
+//! The layout of requests and answers in the buffer of a direct call. Numbers are little-endian and not aligned.
+//!
+//! **Text and bytes** are their length (`u32`) and their bytes; the length [`NONE`] is a value that is left out. **Lists** are
+//! the number of their items (`u32`) and the items.
+//!
+//! **Request:** the header, and what the operation needs.
+//!
+//! | offset | type | field |
+//! |---:|---|---|
+//! | 0 | `u8` | operation: see `direct.rs` |
+//! | 1 | `u8` | how it waits: [`TRY`], [`WAIT`] and [`SUBMIT`] |
+//! | 8 | `u64` | queue, for [`SUBMIT`] |
+//! | 16 | `u64` | tag, for [`SUBMIT`] |
+//! | 24 | `i64` | timeout in microseconds |
+//! | 32 | | arguments |
+//!
+//! The argument of an operation on one key is a check's request: `u8` whether it has a cost, cost (`i64`), key (bytes), policy
+//! (text or [`NONE`]). Those of operations on several are a list of them.
+//!
+//! **Answer:** its kind (`u8`), and
+//!
+//! | kind | contents |
+//! |---|---|
+//! | [`ERROR`] | number of the error (`u8`, see `error_table`), message (text) |
+//! | [`DECISION`] | a decision |
+//! | [`USAGE`] | a usage, which is laid out as a decision |
+//! | [`DECISIONS`] | a list of answers, each an [`ERROR`] or a [`DECISION`] |
+//! | [`READY`] | nothing |
+//! | [`FINDINGS`] | a list of findings: severity, subject and message (texts) |
+//!
+//! **Decision**, offsets from its start:
+//!
+//! | offset | type | field |
+//! |---:|---|---|
+//! | 0 | `u8` | [`ALLOWED`] and [`IS_OUTAGE`] |
+//! | 1 | `u8` | source: index in `source_names` |
+//! | 2 | `u8` | degradation: index in `degradation_names` and 1; 0 is none |
+//! | 3 | `i64` | remaining |
+//! | 11 | `i64` | `retry_after` in microseconds; -1 is never. 0 in a usage |
+//! | 19 | `i64` | `reset_after` in microseconds |
+//! | 27 | `i64` | `delay` in microseconds; in a usage the units that were taken |
+//! | 35 | `u32` | number of quotas |
+//! | 39 | 3 `i64` each | limit, remaining and `reset_after` of each quota |
+
+use polylimit::{Answer, Decision, DecisionParts, Degradation, Error, QuotaUsage, Request, Source, Usage};
+
+use crate::error::{PolylimitError, Result};
+use crate::number::{signed, unsigned};
+
+/// The length of what is left out.
+const NONE: u32 = u32::MAX;
+/// Answers what needs no waiting.
+pub(super) const TRY: u8 = 1;
+/// Waits for the store on this thread.
+pub(super) const WAIT: u8 = 2;
+/// Submits what has to wait to a queue.
+pub(super) const SUBMIT: u8 = 4;
+
+pub(super) const HEADER_LENGTH: usize = 32;
+
+const ERROR: u8 = 0;
+const DECISION: u8 = 1;
+const USAGE: u8 = 2;
+const DECISIONS: u8 = 3;
+const READY: u8 = 4;
+const FINDINGS: u8 = 5;
+
+const ALLOWED: u8 = 1;
+const IS_OUTAGE: u8 = 2;
+const NEVER: i64 = -1;
+
+/// The header of a request.
+pub(super) struct Header {
+    pub(super) operation: u8,
+    pub(super) waits: u8,
+    pub(super) queue: u64,
+    pub(super) tag: u64,
+    pub(super) timeout_us: i64,
+}
+
+/// Reads a request. Nothing beyond the end of the buffer is read.
+pub(super) struct Reader<'a> {
+    left: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(buffer: &'a [u8]) -> Self {
+        Self { left: buffer }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let (taken, left) =
+            self.left.split_at_checked(length).ok_or_else(|| malformed("its end is missing"))?;
+        self.left = left;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn i64(&mut self) -> Result<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn header(&mut self) -> Result<Header> {
+        let [operation, waits, ..] = self.array::<8>()?;
+        let (queue, tag) = (self.u64()?, self.u64()?);
+        Ok(Header { operation, waits, queue, tag, timeout_us: self.i64()? })
+    }
+
+    /// Bytes that may be left out.
+    pub(super) fn bytes(&mut self) -> Result<Option<&'a [u8]>> {
+        match self.u32()? {
+            NONE => Ok(None),
+            length => self.take(length as usize).map(Some),
+        }
+    }
+
+    /// Text that may be left out.
+    pub(super) fn text(&mut self) -> Result<Option<&'a str>> {
+        self.bytes()?.map(text).transpose()
+    }
+
+    /// A list. The number of items does not decide how much memory is reserved.
+    pub(super) fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let count = self.u32()?;
+        let mut items = Vec::with_capacity((count as usize).min(self.left.len()));
+        for _ in 0..count {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    /// A check's request. The inner error concerns this one alone.
+    pub(super) fn request(&mut self) -> Result<Result<Request<'a>>> {
+        let (has_cost, cost) = (self.u8()? != 0, self.i64()?);
+        let key = self.bytes()?.ok_or_else(|| malformed("its key is missing"))?;
+        let policy = self.bytes()?;
+        Ok(request(key, policy, has_cost.then_some(cost)))
+    }
+
+    /// A decision that an answer had.
+    pub(super) fn decision(&mut self) -> Result<Decision> {
+        let [flags, source, degradation] = self.array()?;
+        let (_, retry_after_us) = (self.i64()?, self.i64()?);
+        let (_, delay_us) = (self.i64()?, self.i64()?);
+        let quotas = self.list(|reader| {
+            let (limit, remaining) =
+                (unsigned("limit", reader.i64()?)?, unsigned("remaining", reader.i64()?)?);
+            Ok(QuotaUsage { limit, remaining, reset_after_us: unsigned("reset_after", reader.i64()?)? })
+        })?;
+        let allowed = flags & ALLOWED != 0;
+        let wait_us = if allowed { delay_us } else { retry_after_us };
+        let wait_us = if wait_us == NEVER { None } else { Some(unsigned("wait", wait_us)?) };
+        let source =
+            Source::ALL.get(usize::from(source)).ok_or_else(|| malformed("its source is not known"))?;
+        let degraded = usize::from(degradation).checked_sub(1).and_then(|at| Degradation::ALL.get(at));
+        let parts =
+            DecisionParts { allowed, wait_us, source: *source, degraded: degraded.copied(), quotas: &quotas };
+        Ok(Decision::from_parts(parts)?)
+    }
+}
+
+fn request<'a>(key: &'a [u8], policy: Option<&'a [u8]>, cost: Option<i64>) -> Result<Request<'a>> {
+    let mut request = Request::new(key);
+    if let Some(policy) = policy {
+        request = request.policy(text(policy)?);
+    }
+    if let Some(cost) = cost {
+        request = request.cost(unsigned("cost", cost)?);
+    }
+    Ok(request)
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    let is_not_utf8 =
+        |_| PolylimitError::InvalidArgument("a text is not UTF-8: only keys may be other bytes".to_owned());
+    std::str::from_utf8(bytes).map_err(is_not_utf8)
+}
+
+pub(super) fn malformed(why: &str) -> PolylimitError {
+    PolylimitError::Internal(format!("a direct call cannot be read: {why}"))
+}
+
+/// Writes an answer into the buffer, or beside it when it does not fit.
+pub(super) struct Writer<'a> {
+    buffer: &'a mut [u8],
+    at: usize,
+    beside: Option<Vec<u8>>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, at: 0, beside: None }
+    }
+
+    /// The number of bytes in the buffer, or the whole answer if it does not fit there.
+    pub(super) fn end(self) -> std::result::Result<usize, Vec<u8>> {
+        self.beside.map_or(Ok(self.at), Err)
+    }
+
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        if self.beside.is_none() {
+            let end = self.at.saturating_add(bytes.len());
+            if let Some(room) = self.buffer.get_mut(self.at..end) {
+                room.copy_from_slice(bytes);
+                self.at = end;
+                return;
+            }
+        }
+        let written = &self.buffer[..self.at];
+        self.beside.get_or_insert_with(|| written.to_vec()).extend_from_slice(bytes);
+    }
+
+    pub(super) fn u8(&mut self, number: u8) {
+        self.raw(&[number]);
+    }
+
+    pub(super) fn u32(&mut self, number: u32) {
+        self.raw(&number.to_le_bytes());
+    }
+
+    pub(super) fn u64(&mut self, number: u64) {
+        self.raw(&number.to_le_bytes());
+    }
+
+    fn number(&mut self, number: u64) {
+        self.raw(&signed(number).to_le_bytes());
+    }
+
+    pub(super) fn count(&mut self, count: usize) {
+        self.u32(u32::try_from(count).unwrap_or(NONE));
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.count(text.len());
+        self.raw(text.as_bytes());
+    }
+
+    pub(super) fn answer(&mut self, answer: &std::result::Result<Answer, Error>) {
+        match answer {
+            Ok(Answer::Decision(decision)) => {
+                self.u8(DECISION);
+                self.decision(decision);
+            }
+            Ok(Answer::Usage(usage)) => {
+                self.u8(USAGE);
+                self.usage(usage);
+            }
+            Ok(Answer::Ready) => self.u8(READY),
+            Ok(Answer::Findings(findings)) => {
+                self.u8(FINDINGS);
+                self.count(findings.len());
+                for finding in findings {
+                    self.text(finding.severity.name());
+                    self.text(finding.subject);
+                    self.text(&finding.message);
+                }
+            }
+            Ok(Answer::Decisions(decisions)) => self.decisions(decisions, Vec::new()),
+            Ok(other) => {
+                self.error(&PolylimitError::Internal(format!(
+                    "unexpected answer to an operation: {other:?}"
+                )));
+            }
+            Err(error) => self.error(&error.clone().into()),
+        }
+    }
+
+    /// The decisions on several requests, and among them the errors of those that were refused before.
+    pub(super) fn decisions(
+        &mut self,
+        decisions: &[std::result::Result<Decision, Error>],
+        refused: Vec<(usize, PolylimitError)>,
+    ) {
+        self.u8(DECISIONS);
+        self.count(decisions.len() + refused.len());
+        let mut decided = decisions.iter();
+        let mut refused = refused.into_iter().peekable();
+        for at in 0..decisions.len() + refused.len() {
+            if let Some((_, error)) = refused.next_if(|(index, _)| *index == at) {
+                self.error(&error);
+                continue;
+            }
+            match decided.next() {
+                Some(Ok(decision)) => {
+                    self.u8(DECISION);
+                    self.decision(decision);
+                }
+                Some(Err(error)) => self.error(&error.clone().into()),
+                None => self.error(&PolylimitError::Internal("a check was not answered".to_owned())),
+            }
+        }
+    }
+
+    pub(super) fn error(&mut self, error: &PolylimitError) {
+        self.u8(ERROR);
+        self.u8(u8::try_from(error.kind().number()).unwrap_or(0));
+        self.text(&error.to_string());
+    }
+
+    pub(super) fn decision(&mut self, decision: &Decision) {
+        let retry_after = decision.retry_after_us().map_or(NEVER, signed);
+        let flags = if decision.allowed() { ALLOWED } else { 0 };
+        self.state(flags, decision.source(), decision.degraded());
+        self.times(decision.remaining(), retry_after, decision.reset_after_us(), decision.delay_us());
+        self.quotas(decision.quotas());
+    }
+
+    fn usage(&mut self, usage: &Usage) {
+        self.state(0, usage.source(), usage.degraded());
+        self.times(usage.remaining(), 0, usage.reset_after_us(), usage.taken());
+        self.quotas(usage.quotas());
+    }
+
+    fn state(&mut self, flags: u8, source: Source, degraded: Option<Degradation>) {
+        let flags = flags | if source.is_outage() { IS_OUTAGE } else { 0 };
+        let degraded = degraded.map_or(0, |why| 1 + index(&Degradation::ALL, why));
+        self.raw(&[flags, index(&Source::ALL, source), degraded]);
+    }
+
+    fn times(&mut self, remaining: u64, retry_after: i64, reset_after_us: u64, last: u64) {
+        self.number(remaining);
+        self.raw(&retry_after.to_le_bytes());
+        self.number(reset_after_us);
+        self.number(last);
+    }
+
+    fn quotas(&mut self, quotas: &[QuotaUsage]) {
+        self.count(quotas.len());
+        for usage in quotas {
+            self.number(usage.limit);
+            self.number(usage.remaining);
+            self.number(usage.reset_after_us);
+        }
+    }
+}
+
+/// The position of a value among all values; there are less than 255.
+fn index<T: PartialEq>(all: &[T], value: T) -> u8 {
+    all.iter().position(|one| *one == value).and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
+}
+
+/// The names of sources, in the order of their numbers in direct calls.
+#[uniffi::export]
+pub fn source_names() -> Vec<String> {
+    Source::ALL.iter().map(|source| source.name().to_owned()).collect()
+}
+
+/// The names of degradations, in the order of their numbers in direct calls.
+#[uniffi::export]
+pub fn degradation_names() -> Vec<String> {
+    Degradation::ALL.iter().map(|why| why.name().to_owned()).collect()
+}

@@ -1,0 +1,174 @@
+//! Calls that were submitted and not answered yet, and their answers: taken many at a time by the thread or the event loop that
+//! waits for them.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use polylimit::{Answer, Call, Completions, Error, Limiter};
+
+use crate::direct::layout::Writer;
+use crate::error::{PolylimitError, Result};
+
+/// Takes the answer to a call when it is there; the language hears only that it is.
+pub(crate) trait Receiver: Send + Sync {
+    fn receive(&self, answer: std::result::Result<Answer, Error>);
+}
+
+/// A submitted call.
+struct Tag {
+    number: u64,
+    receiver: Option<Arc<dyn Receiver>>,
+    /// The requests among several that were refused before the others were submitted.
+    refused: Vec<(usize, PolylimitError)>,
+}
+
+impl PartialEq for Tag {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+/// Submitted calls of any number of limiters. Any thread may use it at any time.
+pub(crate) struct Queue {
+    completions: Completions<Tag>,
+    wake_up: Arc<WakeUp>,
+    /// Answers for which the caller's buffer had no room.
+    finished: Mutex<VecDeque<(Tag, std::result::Result<Answer, Error>)>>,
+}
+
+#[derive(Default)]
+struct WakeUp {
+    is_woken: Mutex<bool>,
+    woken: Condvar,
+    /// A byte is written to it when there are answers to take.
+    descriptor: Option<File>,
+}
+
+impl WakeUp {
+    fn wake(&self) {
+        *self.is_woken.lock() = true;
+        self.woken.notify_one();
+        if let Some(mut descriptor) = self.descriptor.as_ref() {
+            // A pipe that is full wakes its reader in any case, and one that is closed has none.
+            let _ = descriptor.write(&[1]);
+        }
+    }
+}
+
+impl Queue {
+    /// A queue that writes a byte to the descriptor when there are answers to take, unless the descriptor is negative. The
+    /// descriptor is duplicated.
+    pub(crate) fn open(descriptor: i32) -> Result<Self> {
+        let descriptor = if descriptor < 0 {
+            None
+        } else {
+            // SAFETY: the caller has it open during this call.
+            let duplicate = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned();
+            Some(File::from(duplicate.map_err(|error| {
+                PolylimitError::InvalidArgument(format!("descriptor {descriptor} cannot be used: {error}"))
+            })?))
+        };
+        let wake_up = Arc::new(WakeUp { descriptor, ..WakeUp::default() });
+        let woken = Arc::clone(&wake_up);
+        let completions = Completions::new(move || woken.wake());
+        Ok(Self { completions, wake_up, finished: Mutex::default() })
+    }
+
+    /// Starts a call that has to wait. Returns the answer if it does not have to after all.
+    pub(crate) fn submit(
+        &self,
+        limiter: &Limiter,
+        call: &Call<'_>,
+        number: u64,
+        refused: &[(usize, PolylimitError)],
+    ) -> Option<std::result::Result<Answer, Error>> {
+        self.completions.submit(limiter, call, Tag { number, receiver: None, refused: refused.to_vec() })
+    }
+
+    /// As [`submit`](Self::submit), with what takes the answer.
+    pub(crate) fn submit_for(
+        &self,
+        limiter: &Limiter,
+        call: &Call<'_>,
+        number: u64,
+        receiver: Arc<dyn Receiver>,
+    ) -> Option<std::result::Result<Answer, Error>> {
+        self.completions.submit(limiter, call, Tag { number, receiver: Some(receiver), refused: Vec::new() })
+    }
+
+    /// Cancels a call that has not finished, and returns whether there was one. An acquire leaves the queue, and what was
+    /// spent for it is refunded.
+    pub(crate) fn cancel(&self, number: u64) -> bool {
+        self.completions.cancel(&Tag { number, receiver: None, refused: Vec::new() })
+    }
+
+    /// Waits for answers, at most for `timeout`, and writes a list of them: each its tag (`u64`) and the answer. At least the
+    /// first is written, and of the others those that fit into `room` bytes.
+    pub(crate) fn take(&self, timeout: Duration, writer: &mut Writer<'_>, room: usize) {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            // A call that finishes from here on wakes this thread again.
+            *self.wake_up.is_woken.lock() = false;
+            // Two threads never drain at once, so that answers keep their order.
+            let mut finished = self.finished.lock();
+            self.completions.drain(|tag, answer| match &tag.receiver {
+                None => finished.push_back((tag, answer)),
+                Some(receiver) => {
+                    receiver.receive(answer);
+                    finished.push_back((tag, Ok(Answer::Ready)));
+                }
+            });
+            if !finished.is_empty() {
+                return write(&mut finished, writer, room);
+            }
+            drop(finished);
+            let mut is_woken = self.wake_up.is_woken.lock();
+            let has_ended = match deadline {
+                _ if *is_woken => false,
+                Some(deadline) => self.wake_up.woken.wait_until(&mut is_woken, deadline).timed_out(),
+                None => {
+                    self.wake_up.woken.wait(&mut is_woken);
+                    false
+                }
+            };
+            if has_ended && !*is_woken {
+                return writer.count(0);
+            }
+        }
+    }
+}
+
+fn write(
+    finished: &mut VecDeque<(Tag, std::result::Result<Answer, Error>)>,
+    writer: &mut Writer<'_>,
+    room: usize,
+) {
+    let mut written = Vec::new();
+    let mut count = 0_usize;
+    let mut one = [0; 512];
+    while let Some((tag, answer)) = finished.front() {
+        let mut own = Writer::new(&mut one);
+        own.u64(tag.number);
+        match answer {
+            Ok(Answer::Decisions(decisions)) => own.decisions(decisions, tag.refused.clone()),
+            answer => own.answer(answer),
+        }
+        let bytes = match own.end() {
+            Ok(length) => &one[..length],
+            Err(ref beside) => &beside.clone(),
+        };
+        if count > 0 && written.len() + bytes.len() > room {
+            break;
+        }
+        written.extend_from_slice(bytes);
+        count += 1;
+        finished.pop_front();
+    }
+    writer.count(count);
+    writer.raw(&written);
+}

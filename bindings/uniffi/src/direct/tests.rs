@@ -1,0 +1,232 @@
+//! Direct calls on real limiters, with requests as a language writes them and with bytes that no language writes.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::guard::Guard;
+use crate::guard::GuardOptions;
+use crate::request::Policy;
+use crate::settings::{ManualClock, Settings};
+
+const CHECK: u8 = 1;
+
+fn limiter(quotas: &str, clock: Option<Arc<ManualClock>>) -> Arc<Limiter> {
+    let policy = Policy { name: "api".to_owned(), quotas: quotas.to_owned(), outage: None, lease: None };
+    let settings = Settings { store: None, policies: vec![policy], options: HashMap::new(), clock };
+    Limiter::new(settings).unwrap()
+}
+
+fn header(operation: u8, waits: u8, queue: u64, tag: u64, timeout_us: i64) -> Vec<u8> {
+    let mut bytes = vec![operation, waits, 0, 0, 0, 0, 0, 0];
+    for number in [queue, tag, timeout_us.cast_unsigned()] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes
+}
+
+fn push(bytes: &mut Vec<u8>, text: Option<&[u8]>) {
+    bytes.extend(text.map_or(u32::MAX, |text| u32::try_from(text.len()).unwrap()).to_le_bytes());
+    bytes.extend(text.unwrap_or_default());
+}
+
+fn push_request(bytes: &mut Vec<u8>, key: &str, policy: Option<&[u8]>, cost: Option<i64>) {
+    bytes.push(cost.is_some().into());
+    bytes.extend(cost.unwrap_or(0).to_le_bytes());
+    push(bytes, Some(key.as_bytes()));
+    push(bytes, policy);
+}
+
+/// Performs the call, and returns its number and the buffer after it.
+fn perform_in(target: u64, request: &[u8], capacity: usize) -> (i32, Vec<u8>) {
+    let mut buffer = request.to_vec();
+    buffer.resize(capacity, 0);
+    // SAFETY: the buffer is there, and the tests give targets of their operations.
+    let number =
+        unsafe { polylimit_direct_call(target, buffer.as_mut_ptr(), u32::try_from(capacity).unwrap()) };
+    if let Ok(length) = usize::try_from(number) {
+        buffer.truncate(length);
+    }
+    (number, buffer)
+}
+
+fn answer_to(target: u64, request: &[u8]) -> Vec<u8> {
+    let (number, answer) = perform_in(target, request, 4096);
+    assert!(number >= 0, "{number}");
+    answer
+}
+
+fn check(limiter: &Limiter, policy: Option<&[u8]>, cost: Option<i64>) -> Vec<u8> {
+    let mut request = header(CHECK, TRY | WAIT, 0, 0, 0);
+    push_request(&mut request, "key", policy, cost);
+    answer_to(limiter.address().cast_unsigned(), &request)
+}
+
+fn number_at(bytes: &[u8], at: usize) -> i64 {
+    i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+#[test]
+fn decision_has_its_layout() {
+    let limiter = limiter("3/minute; 5/hour", None);
+    let answer = check(&limiter, Some(b"api"), Some(2));
+    assert_eq!(answer.len(), 1 + 39 + 2 * 24);
+    assert_eq!(answer[..4], [1, 1, 0, 0]);
+    assert_eq!((number_at(&answer, 4), number_at(&answer, 12), number_at(&answer, 28)), (1, 0, 0));
+    assert_eq!(answer[36..40], 2_u32.to_le_bytes());
+    assert_eq!((number_at(&answer, 40), number_at(&answer, 64)), (3, 5));
+    let denied = check(&limiter, None, Some(9));
+    assert_eq!((denied[1], number_at(&denied, 12)), (0, -1));
+}
+
+#[test]
+fn decision_is_read_as_it_was_written() {
+    let limiter = limiter("2/minute leaky_bucket; 10/hour sliding_log", None);
+    for cost in [1, 1, 1, 100] {
+        let answer = check(&limiter, None, Some(cost));
+        let decision = Reader::new(&answer[1..]).decision().unwrap();
+        let mut again = [0; 256];
+        let mut writer = Writer::new(&mut again);
+        writer.decision(&decision);
+        assert_eq!(writer.end(), Ok(answer.len() - 1));
+        assert_eq!(again[..answer.len() - 1], answer[1..]);
+    }
+}
+
+#[test]
+fn invalid_arguments_are_errors_with_their_message() {
+    let limiter = limiter("3/minute", None);
+    let message = |answer: Vec<u8>| {
+        assert_eq!(answer[..2], [0, 1], "{answer:?}");
+        String::from_utf8(answer[6..].to_vec()).unwrap()
+    };
+    assert_eq!(message(check(&limiter, None, Some(-1))), "cost is -1: allowed is 0 or more");
+    assert!(message(check(&limiter, Some(b"apy"), None)).contains("apy"));
+    assert!(message(check(&limiter, Some(b"\xff"), None)).contains("UTF-8"));
+    let closed = answer_to(0, &header(CHECK, TRY, 0, 0, 0));
+    assert_eq!(closed[..2], [0, 4]);
+}
+
+#[test]
+fn bytes_that_are_no_request_are_refused() {
+    let limiter = limiter("3/minute", None);
+    let address = limiter.address().cast_unsigned();
+    let mut seed = 1_u64;
+    let mut random = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    for _ in 0..20_000 {
+        let operation = u8::try_from(1 + random() % 11).unwrap();
+        // An acquire of random bytes may wait for its whole timeout, and 0 is none.
+        let mut request = header(operation, TRY | WAIT, 0, 0, 0);
+        while request.len() < 256 {
+            // Small lengths get further than others.
+            let word = if random() % 2 == 0 { random() } else { random() % 40 };
+            request.extend(word.to_le_bytes());
+        }
+        let (number, _) = perform_in(address, &request, 256);
+        assert!(number >= 0 || number == TOO_LARGE, "{number}");
+    }
+    let (number, _) = perform_in(address, &header(CHECK, TRY, 0, 0, 0), 32);
+    assert_eq!(number, NO_BUFFER);
+    assert_eq!(answer_to(address, &header(200, TRY, 0, 0, 0))[..2], [0, 5]);
+}
+
+#[test]
+fn answer_that_does_not_fit_is_fetched() {
+    let limiter = limiter("3/minute", None);
+    let mut request = header(CHECK_MANY, TRY | WAIT, 0, 0, 0);
+    request.extend(9_u32.to_le_bytes());
+    for at in 0..9 {
+        push_request(&mut request, "k", None, Some(if at == 4 { -1 } else { 1 }));
+    }
+    let (number, buffer) = perform_in(limiter.address().cast_unsigned(), &request, 320);
+    assert_eq!(number, TOO_LARGE);
+    let kept = number_at(&buffer, 0).cast_unsigned();
+    let length = u32::from_le_bytes(buffer[8..12].try_into().unwrap()) as usize;
+    let answer = answer_to(kept, &header(FETCH, 0, 0, 0, 0));
+    assert_eq!(answer.len(), length);
+    assert_eq!(answer[..5], [3, 9, 0, 0, 0]);
+    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 64]);
+    assert_eq!(kinds, [1; 4]);
+    assert_eq!(answer[5 + 4 * 64], 0);
+}
+
+#[test]
+fn acquire_waits_in_a_queue_and_leaves_it() {
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let limiter = limiter("1/minute fixed_window", Some(Arc::clone(&clock)));
+    let address = limiter.address().cast_unsigned();
+    let mut open = header(OPEN_QUEUE, 0, 0, 0, 0);
+    open.extend((-1_i64).to_le_bytes());
+    let queue = number_at(&answer_to(0, &open), 0).cast_unsigned();
+    check(&limiter, None, None);
+    for tag in [7, 8] {
+        let mut acquire = header(ACQUIRE, TRY | SUBMIT, queue, tag, 3_600_000_000);
+        push_request(&mut acquire, "key", None, None);
+        assert_eq!(perform_in(address, &acquire, 256).0, PENDING);
+    }
+    let take = |timeout_us| answer_to(queue, &header(TAKE, 0, 0, 0, timeout_us));
+    assert_eq!(take(1), [0; 4]);
+    assert_eq!(answer_to(queue, &header(CANCEL, 0, 0, 7, 0)), [1]);
+    assert_eq!(answer_to(queue, &header(CANCEL, 0, 0, 7, 0)), [0]);
+    clock.advance(Span::of_us(60_000_000)).unwrap();
+    let taken = take(30_000_000);
+    assert_eq!((taken[0], number_at(&taken, 4), taken[12], taken[13]), (1, 8, 1, 1));
+    assert_eq!(take(1), [0; 4]);
+    assert!(answer_to(queue, &header(CLOSE_QUEUE, 0, 0, 0, 0)).is_empty());
+}
+
+/// The facts of a request from this address, without a key.
+fn facts(guard: &Guard, peer: &str) -> Vec<u8> {
+    let mut facts = guard.address().to_le_bytes().to_vec();
+    facts.extend([0; 9]);
+    push(&mut facts, None);
+    push(&mut facts, Some(peer.as_bytes()));
+    push(&mut facts, None);
+    facts.extend([0; 4 + 4 + 1 + 4]);
+    facts
+}
+
+#[test]
+fn guard_restores_the_check_around_another_one() {
+    let limiter = limiter("2/hour", None);
+    let guard = limiter.guard(GuardOptions { cost: Some(2), ..GuardOptions::default() }).unwrap();
+    let inner = limiter
+        .guard(GuardOptions { policies: Some(vec!["0/hour".to_owned()]), ..GuardOptions::default() })
+        .unwrap();
+    let decide = |facts: &[u8], outer: &[u8]| {
+        let mut request = header(32, TRY | WAIT, 0, 0, 0);
+        request.extend(facts);
+        request.extend(outer);
+        answer_to(0, &request)
+    };
+    let known = facts(&guard, "192.0.2.1");
+    let admitted = decide(&known, &[0]);
+    // The check is no object.
+    assert_eq!(
+        (admitted[..2].to_vec(), number_at(&admitted, 2), number_at(&admitted, 10)),
+        (vec![16, 0], 0, 0)
+    );
+    let decisions = &admitted[18..18 + 4 + 39 + 24];
+    let left = || number_at(&decide(&facts(&guard, "192.0.2.2"), &[0]), 25);
+    assert_eq!(left(), 0);
+    let outer = [&[2], &*known, decisions].concat();
+    let denied = decide(&facts(&inner, "192.0.2.1"), &outer);
+    assert_eq!(denied[..2], [16, 1]);
+    let kept = [2, 10].map(|at| number_at(&denied, at).cast_unsigned());
+    assert!(kept.iter().all(|address| *address != 0));
+    // The denial has refunded what the outer guard has spent.
+    assert_eq!(decide(&known, &[0])[1], 0);
+    for check in kept {
+        assert!(answer_to(check, &header(37, 0, 0, 0, 0)).is_empty());
+    }
+    let mut finish = header(35, TRY | WAIT, 0, 0, 0);
+    finish.push(0);
+    finish.extend(&known);
+    finish.extend(decisions);
+    assert_eq!(answer_to(0, &finish)[0], 17);
+    assert_eq!(decide(&known, &[0])[1], 0);
+}
