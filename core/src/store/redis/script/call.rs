@@ -259,6 +259,7 @@ impl Script {
             if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
         let general = [POLICY, &algorithms, DECIDE].concat();
         let source = compact(&MAIN.fill([&arguments, prefetch, &check, &general]));
+        // `redis::Script::get_hash` is no better: it compiles the crate sha1_smol in place of sha1, and keeps the text a second time.
         let mut hash = [0; 40];
         for (digits, byte) in hash.chunks_exact_mut(2).zip(Sha1::digest(&source)) {
             digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
