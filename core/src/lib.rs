@@ -13,8 +13,8 @@
 //! ([`RedisOptions`]). Decisions are the same with each of them.
 //!
 //! [`Limiter`] has the operations for asynchronous callers, [`blocking::Limiter`] for blocking ones. [`headers`] formats
-//! a decision as HTTP fields, [`ClientAddressRules`] find the client's address behind proxies, and [`Backoff`] computes
-//! how long the client of a limited service waits before a retry.
+//! a decision as HTTP fields, [`ClientAddressRules`] find the client's address behind proxies, [`Backoff`] computes how
+//! long the client of a limited service waits before a retry, and [`client`] is for HTTP clients that throttle themselves.
 //!
 //! # How much each algorithm can admit
 //!
@@ -71,7 +71,7 @@ pub use http::client_address::{
 pub use http::server_wait::server_wait;
 #[cfg(feature = "tower")]
 pub use http::tower;
-pub use http::{guard, headers};
+pub use http::{client, guard, headers};
 pub use limiter::blocking;
 pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;

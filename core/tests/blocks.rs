@@ -30,6 +30,8 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("bindings/python/README.md", "python", "bindings/python/tests/test_documentation.py"),
     ("docs/migrate/from-flask-limiter.md", "python", "bindings/python/tests/test_documentation.py"),
     ("docs/migrate/from-slowapi.md", "python", "bindings/python/tests/test_documentation.py"),
+    ("docs/clients.md", "python", "bindings/python/tests/test_documentation.py"),
+    ("docs/clients.md", "go", "bindings/go/clients_page_test.go"),
     ("bindings/node/README.md", "js", "bindings/node/tests/package.test.cjs"),
     ("bindings/node/README.md", "ts", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-express-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),

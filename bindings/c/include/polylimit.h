@@ -145,6 +145,26 @@
 #define POLYLIMIT_MESSAGE_SIZE 240
 
 /**
+ * A step: wait, then ask again.
+ */
+#define POLYLIMIT_STEP_WAIT 1
+
+/**
+ * A step: acquire from the limiter, and call polylimit_attempts_acquired.
+ */
+#define POLYLIMIT_STEP_ACQUIRE 2
+
+/**
+ * A step: send the request, and call polylimit_attempts_responded.
+ */
+#define POLYLIMIT_STEP_SEND 3
+
+/**
+ * A step: do not send the request; polylimit_attempts_refusal says why.
+ */
+#define POLYLIMIT_STEP_REFUSE 4
+
+/**
  * The number in the soname of the shared library that belongs to this header. It changes when programs that were built with
  * an older header cannot use the library.
  */
@@ -178,6 +198,11 @@
 typedef struct polylimit_address_rules polylimit_address_rules;
 
 /**
+ * The attempts of one request. Any thread may use them, one at a time.
+ */
+typedef struct polylimit_attempts polylimit_attempts;
+
+/**
  * A clock for tests. It stands still until it is set or advanced, and may go back. Any thread may use it at any time.
  */
 typedef struct polylimit_clock polylimit_clock;
@@ -206,10 +231,57 @@ typedef struct polylimit_guard_check polylimit_guard_check;
 typedef struct polylimit_limiter polylimit_limiter;
 
 /**
+ * The backoff of an HTTP client, and the pauses that servers have asked it for. Any thread may use it at any time.
+ */
+typedef struct polylimit_throttle polylimit_throttle;
+
+/**
  * The result of a call: 0 for success, -1 when the answer is still to come, otherwise the kind of the error. A denial is not an
  * error: it is a decision.
  */
 typedef int32_t polylimit_status;
+
+/**
+ * When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter. The wait before
+ * retry n, counted from 0, is random from 0 to the smaller of cap_us and base_us * 2^n. A wait that the server asks for is
+ * added to it. polylimit_backoff_defaults writes the defaults.
+ */
+typedef struct polylimit_backoff {
+    /**
+     * sizeof(polylimit_backoff), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * The number of retries that may follow the first try; 0 for none.
+     */
+    uint32_t max_retries;
+    /**
+     * The longest wait before the first retry in microseconds: 1000 to cap_us.
+     */
+    uint64_t base_us;
+    /**
+     * Where the doubling ends: base_us to a day.
+     */
+    uint64_t cap_us;
+    /**
+     * The longest wait that a server may ask for: 0 to 366 days.
+     */
+    uint64_t max_wait_us;
+} polylimit_backoff;
+
+/**
+ * One line of a header field: any bytes.
+ */
+typedef struct polylimit_line {
+    /**
+     * The first byte; may be NULL when the line is empty.
+     */
+    const char *start;
+    /**
+     * The number of bytes.
+     */
+    size_t length;
+} polylimit_line;
 
 /**
  * One setting: a name and a value, both texts that end with a NUL. The settings of a limiter are:
@@ -231,20 +303,6 @@ typedef struct polylimit_option {
      */
     const char *value;
 } polylimit_option;
-
-/**
- * One line of a header field: any bytes.
- */
-typedef struct polylimit_line {
-    /**
-     * The first byte; may be NULL when the line is empty.
-     */
-    const char *start;
-    /**
-     * The number of bytes.
-     */
-    size_t length;
-} polylimit_line;
 
 /**
  * One operation on one key.
@@ -602,6 +660,43 @@ typedef struct polylimit_quota {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Writes the defaults into every field except `size`, which the caller sets: 100 ms, 20 s, 5 minutes, 5 retries.
+ */
+polylimit_status polylimit_backoff_defaults(struct polylimit_backoff *backoff_out,
+                                            char *error_buffer,
+                                            size_t error_capacity);
+
+/**
+ * Writes how many microseconds to wait before the next try, or POLYLIMIT_NEVER to give up: once `max_retries` retries were made,
+ * and when the server asks for more than `max_wait_us`.
+ *
+ * `retry` is the number of retries that were made before, 0 after the first failure. `server_wait_us` is what
+ * polylimit_server_wait wrote for the last response.
+ */
+polylimit_status polylimit_backoff_wait(const struct polylimit_backoff *backoff,
+                                        uint32_t retry,
+                                        uint64_t server_wait_us,
+                                        uint64_t *wait_us_out,
+                                        char *error_buffer,
+                                        size_t error_capacity);
+
+/**
+ * Writes how many microseconds a response asks its client to wait, counted from `now_us`, or POLYLIMIT_NEVER if it does not say.
+ *
+ * `retry_after` is the value of the field Retry-After, or NULL: seconds or a date. It has precedence where it is well-formed.
+ * Otherwise the `line_count` values of the field RateLimit decide: the longest time of the policies that have nothing left. A
+ * malformed field is ignored, and a wait above 285 years is cut to that. `now_us` is the time in microseconds since the Unix
+ * epoch; only a date is compared with it.
+ */
+polylimit_status polylimit_server_wait(const struct polylimit_line *retry_after,
+                                       const struct polylimit_line *lines,
+                                       size_t line_count,
+                                       uint64_t now_us,
+                                       uint64_t *wait_us_out,
+                                       char *error_buffer,
+                                       size_t error_capacity);
 
 /**
  * Creates rules from `option_count` settings with these names:
@@ -1294,6 +1389,84 @@ polylimit_status polylimit_quota_text(const struct polylimit_quota *quota,
                                       size_t *length_out,
                                       char *error_buffer,
                                       size_t error_capacity);
+
+/**
+ * Creates a throttle, which all requests of a client share. `backoff` may be NULL for the defaults; its `max_wait_us` bounds all
+ * waits of a request together. Freed by polylimit_throttle_free.
+ */
+polylimit_status polylimit_throttle_new(const struct polylimit_backoff *backoff,
+                                        struct polylimit_throttle **throttle_out,
+                                        char *error_buffer,
+                                        size_t error_capacity);
+
+/**
+ * Frees a throttle; the attempts of its requests stay usable. NULL is allowed.
+ */
+void polylimit_throttle_free(struct polylimit_throttle *throttle);
+
+/**
+ * Starts a request. Requests with the same key share pauses. `method` is the HTTP method in upper case, `replayable` is 1 if the
+ * body can be sent again. All waits end `timeout_us` from now, or after `max_wait_us` of the backoff if that is shorter;
+ * POLYLIMIT_NEVER is no timeout. Freed by polylimit_attempts_free.
+ */
+polylimit_status polylimit_attempts_new(const struct polylimit_throttle *throttle,
+                                        const char *key,
+                                        size_t key_length,
+                                        const char *method,
+                                        uint32_t replayable,
+                                        uint64_t timeout_us,
+                                        struct polylimit_attempts **attempts_out,
+                                        char *error_buffer,
+                                        size_t error_capacity);
+
+/**
+ * Writes what to do next, one of POLYLIMIT_STEP_WAIT and the other steps, and the microseconds to wait or the timeout of the
+ * acquire.
+ */
+polylimit_status polylimit_attempts_step(const struct polylimit_attempts *attempts,
+                                         uint32_t *step_out,
+                                         uint64_t *us_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
+
+/**
+ * Reports the decision of the limiter.
+ */
+polylimit_status polylimit_attempts_acquired(const struct polylimit_attempts *attempts,
+                                             const struct polylimit_decision *decision,
+                                             char *error_buffer,
+                                             size_t error_capacity);
+
+/**
+ * Reports a response. Writes 1 if the client discards it and asks for the next step, and 0 if it is the caller's.
+ *
+ * `retry_after` is the value of the field Retry-After, or NULL; `lines` are the `line_count` values of the field RateLimit.
+ */
+polylimit_status polylimit_attempts_responded(const struct polylimit_attempts *attempts,
+                                              uint32_t status,
+                                              const struct polylimit_line *retry_after,
+                                              const struct polylimit_line *lines,
+                                              size_t line_count,
+                                              uint32_t *again_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Writes why a request is refused as a sentence, and after how many microseconds it would be sent; POLYLIMIT_NEVER if the limiter
+ * never admits it. The text is empty if the request is not refused. 512 bytes are always enough.
+ */
+polylimit_status polylimit_attempts_refusal(const struct polylimit_attempts *attempts,
+                                            uint64_t *retry_after_us_out,
+                                            char *buffer,
+                                            size_t capacity,
+                                            size_t *length_out,
+                                            char *error_buffer,
+                                            size_t error_capacity);
+
+/**
+ * Frees the attempts of a request. NULL is allowed.
+ */
+void polylimit_attempts_free(struct polylimit_attempts *attempts);
 
 /**
  * The version of the running library, such as "0.1.0". Never NULL; not to be freed.

@@ -32,6 +32,7 @@
 )]
 
 mod arguments;
+pub mod backoff;
 mod check_state;
 pub mod client_address;
 pub mod clock;
@@ -48,4 +49,5 @@ pub mod operations;
 pub mod options;
 pub mod quota;
 pub mod request;
+pub mod throttle;
 pub mod version;

@@ -11,6 +11,7 @@
 
 mod async_limiter;
 mod call;
+mod client;
 mod convert;
 mod decision;
 mod error;
@@ -37,6 +38,9 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::add_to(module)?;
     module.add_class::<call::PyRequest>()?;
+    module.add_class::<client::PyAttempts>()?;
+    module.add_class::<client::PyBackoff>()?;
+    module.add_class::<client::PyThrottle>()?;
     module.add_class::<decision::PyDecision>()?;
     module.add_class::<decision::PyQuotaUsage>()?;
     module.add_class::<decision::PyUsage>()?;
@@ -55,6 +59,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<request_limits::PyRequestLimits>()?;
     module.add_class::<request_limits::PyGuardCheck>()?;
     module.add_class::<response_sender::ResponseSender>()?;
+    module.add_function(wrap_pyfunction!(client::server_wait, module)?)?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;

@@ -9,7 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import zipfile
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import polylimit
@@ -18,8 +20,9 @@ from polylimit.flask import RateLimit
 from polylimit.guard import Options
 
 PACKAGE = Path(__file__).parent.parent
-MIGRATION = [PACKAGE.parent.parent / "docs" / "migrate" / f"from-{peer}.md" for peer in ("flask-limiter", "slowapi")]
-PAGES = {page.name: page for page in (PACKAGE / "README.md", *MIGRATION)}
+DOCS = PACKAGE.parent.parent / "docs"
+MIGRATION = [DOCS / "migrate" / f"from-{peer}.md" for peer in ("flask-limiter", "slowapi")]
+PAGES = {page.name: page for page in (PACKAGE / "README.md", DOCS / "clients.md", *MIGRATION)}
 SNIPPETS = [
     (name, number, snippet)
     for name, page in PAGES.items()
@@ -38,6 +41,24 @@ def wheel(tmp_path_factory):
     )
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+@pytest.fixture(scope="session")
+def web_server():
+    """The URL of a server that answers a GET by 200."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def servers(redis, web_server):
+    """The servers in place of those that the documentation names."""
+    return {"redis://localhost:6379": redis, "https://api.example.com": web_server}
 
 
 CAPTURED = {"capture_output": True, "text": True, "check": False}
@@ -78,8 +99,9 @@ def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, interpreter):
 @pytest.mark.parametrize(
     ("page", "number", "snippet"), SNIPPETS, ids=[f"{page} {number}" for page, number, _ in SNIPPETS]
 )
-def test_documentation_snippet_runs(page, number, snippet, redis, tmp_path):
-    snippet = snippet.replace("redis://localhost:6379", redis)
+def test_documentation_snippet_runs(page, number, snippet, servers, tmp_path):
+    for named, here in servers.items():
+        snippet = snippet.replace(named, here)
     (tmp_path / "snippet.py").write_text(snippet)
     # slowapi uses functions that newer versions of Python deprecate.
     warnings = ["-W", "error", *(["-W", "ignore::DeprecationWarning"] if "slowapi" in snippet else [])]
@@ -91,6 +113,7 @@ def test_documentation_snippet_runs(page, number, snippet, redis, tmp_path):
 def test_documentation_has_snippets():
     counts = {name: sum(name == page for page, *_ in SNIPPETS) for name in PAGES}
     assert counts["README.md"] >= 6
+    assert counts["clients.md"] == 1
     assert counts["from-flask-limiter.md"] == 3
     assert counts["from-slowapi.md"] == 2
 
@@ -115,9 +138,9 @@ def test_readme_lists_every_option():
     assert [option.name for option in options() if f"`{option.name}`" not in readme] == []
 
 
-@pytest.mark.parametrize("name", ["polylimit", "polylimit.flask", "polylimit.fastapi"])
-def test_module_docstring_examples_run(name):
-    tested = doctest.testmod(importlib.import_module(name))
+@pytest.mark.parametrize("module", ["", ".flask", ".fastapi", ".httpx", ".requests"])
+def test_module_docstring_examples_run(module):
+    tested = doctest.testmod(importlib.import_module(f"polylimit{module}"))
     assert tested.attempted > 0
     assert tested.failed == 0
 

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+/// The longest wait, about 285 years: in microseconds it is below 2^53, so that every language has it exactly, as a double, a
+/// duration or an integer.
+const MAX_WAIT: Duration = Duration::from_secs(9_007_199_254);
+
 /// How many bytes the field `RateLimit` may have, with all its lines joined.
 const MAX_BYTES: usize = 4096;
 
@@ -14,7 +18,7 @@ const MAX_BYTES: usize = 4096;
 /// lines joined, longer than 4 KiB is ignored.
 ///
 /// `now_us` is the time in microseconds since the Unix epoch; only a date is compared with it, and a date that has passed
-/// is a wait of zero. A number of seconds that does not fit 64 bits becomes the largest that does.
+/// is a wait of zero. A wait above 9,007,199,254 seconds, about 285 years, is cut to that.
 pub fn server_wait<'a>(
     retry_after: Option<&[u8]>,
     rate_limit_lines: impl IntoIterator<Item = &'a [u8]>,
@@ -23,6 +27,7 @@ pub fn server_wait<'a>(
     retry_after
         .and_then(|value| parse_retry_after(value, now_us))
         .or_else(|| longest_exhausted(rate_limit_lines))
+        .map(|wait| wait.min(MAX_WAIT))
 }
 
 fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {

@@ -68,6 +68,26 @@ impl Backoff {
         let ceiling = self.base.saturating_mul(factor).min(self.cap);
         Some(server_wait + select(ceiling, random))
     }
+
+    /// The longest wait before the first retry.
+    pub fn base(&self) -> Duration {
+        self.base
+    }
+
+    /// Where the doubling of the base ends.
+    pub fn cap(&self) -> Duration {
+        self.cap
+    }
+
+    /// The longest wait that a server may ask for.
+    pub fn max_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    /// How many retries may follow the first try.
+    pub fn max_retries(&self) -> u32 {
+        self.max_retries
+    }
 }
 
 impl Default for Backoff {

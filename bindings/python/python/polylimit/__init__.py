@@ -11,6 +11,7 @@ URL: no error, no ``repr``.
 
 from polylimit._core import (
     AsyncLimiter,
+    Backoff,
     ClientAddress,
     ClientAddressRules,
     ClosedError,
@@ -37,10 +38,12 @@ from polylimit._core import (
     header_fields,
     options,
     problem,
+    server_wait,
 )
 
 __all__ = [
     "AsyncLimiter",
+    "Backoff",
     "ClientAddress",
     "ClientAddressRules",
     "ClosedError",
@@ -67,4 +70,5 @@ __all__ = [
     "header_fields",
     "options",
     "problem",
+    "server_wait",
 ]

@@ -6,6 +6,8 @@ from typing_extensions import Self, TypeAlias, Unpack
 
 __all__ = [
     "AsyncLimiter",
+    "Attempts",
+    "Backoff",
     "ClientAddress",
     "ClientAddressRules",
     "ClosedError",
@@ -30,11 +32,13 @@ __all__ = [
     "ResponseSender",
     "StoreFailedError",
     "StoreUnavailableError",
+    "Throttle",
     "Usage",
     "__version__",
     "header_fields",
     "options",
     "problem",
+    "server_wait",
     "suggestion",
 ]
 
@@ -888,6 +892,71 @@ class ManualClock:
         """Moves the time forward, by seconds or a ``timedelta``."""
 
 @final
+class Backoff:
+    """When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter.
+
+    The wait before retry n, counted from 0, is random from 0 to ``base * 2**n``, at most ``cap``. A wait that the server asks for
+    is added to it.
+
+    Parameters
+    ----------
+    base
+        Seconds or a ``timedelta``: the longest wait before the first retry, from 1 ms to the cap; 0.1 by default.
+    cap
+        Where the doubling ends, from the base to a day; 20 by default.
+    max_wait
+        The longest wait that a server may ask for, 0 to 366 days; 300 by default.
+    max_retries
+        How many retries may follow the first try; 5 by default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        When a setting is out of its range.
+    """
+    def __new__(
+        cls,
+        *,
+        base: float | timedelta | None = None,
+        cap: float | timedelta | None = None,
+        max_wait: float | timedelta | None = None,
+        max_retries: int | None = None,
+    ) -> Self: ...
+    def wait(self, retry: int, server_wait: float | timedelta | None = None) -> float | None:
+        """How many seconds to wait before the next try; ``None`` to give up.
+
+        Gives up once ``max_retries`` retries were made, and when the server asks for more than ``max_wait``.
+
+        Parameters
+        ----------
+        retry
+            How many retries were made before: 0 after the first failure.
+        server_wait
+            What the last response asked for, as read by ``server_wait``.
+        """
+
+@final
+class Throttle:
+    """The pauses and the backoff of one client, for the wrappers of this package."""
+    def __new__(cls, backoff: Backoff | None = None) -> Self: ...
+    def start(
+        self, key: str | bytes | int, method: str, replayable: bool, timeout: float | timedelta | None
+    ) -> Attempts:
+        """Starts a request; its waits end after the timeout or ``max_wait``, whichever is shorter."""
+
+@final
+class Attempts:
+    """The attempts of one request of a throttled client."""
+    def step(self) -> tuple[Literal["wait", "acquire", "send", "refuse"], float]:
+        """What to do next: ``wait`` so many seconds and ask again, ``acquire`` with this timeout, ``send``, or ``refuse``."""
+    def acquired(self, decision: Decision) -> None:
+        """The limiter has decided."""
+    def responded(self, status: int, retry_after: str | bytes | None, rate_limit: Sequence[str | bytes]) -> bool:
+        """A response has arrived; returns whether to discard it and try again."""
+    def refusal(self) -> tuple[str, float | None] | None:
+        """Why the request is refused, and after how many seconds it would be sent; ``None`` before."""
+
+@final
 class DegradedEvent:
     """Reports that a limiter began to decide without its store, that it decides with its store again, or what its doctor found.
 
@@ -1070,6 +1139,28 @@ def options() -> list[Option]:
     """Every option of a limiter that is given by name."""
 
 # For the integrations of this package alone.
+
+def server_wait(
+    retry_after: str | bytes | None = None,
+    rate_limit: Sequence[str | bytes] = (),
+    *,
+    now: float | timedelta | None = None,
+) -> float | None:
+    """How many seconds a response asks its client to wait, counted from now; ``None`` if it does not say.
+
+    ``Retry-After`` has precedence where it is present and well-formed. Otherwise the policies of ``RateLimit`` that have nothing
+    left decide: the longest of their times counts. A malformed field is ignored; a wait above 285 years is cut to that.
+
+    Parameters
+    ----------
+    retry_after
+        The value of the field ``Retry-After``: seconds or a date.
+    rate_limit
+        The values of all lines of the field ``RateLimit``.
+    now
+        The time in seconds since the Unix epoch, or as a ``timedelta`` since then, with which a date is compared; the default is
+        the system's time.
+    """
 
 def suggestion(name: str) -> str | None:
     """What to use instead of an option of another rate limiter, such as ``"use key"`` for ``key_func``."""

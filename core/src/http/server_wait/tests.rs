@@ -1,4 +1,46 @@
+use serde_json::Value;
+
+use crate::Backoff;
 use crate::http::server_wait::*;
+
+/// The cases that the tests of every language run.
+#[test]
+fn all_cases_agree() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/server_wait.json");
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let cases = |name: &str| file[name].as_array().unwrap();
+    for case in cases("server_wait") {
+        let retry_after = case["retry_after"].as_str().map(str::as_bytes);
+        let lines = case["rate_limit"].as_array().into_iter().flatten();
+        let lines = lines.map(|line| line.as_str().unwrap().as_bytes());
+        let wait = server_wait(retry_after, lines, case["now_us"].as_u64().unwrap());
+        assert_eq!(wait.map(crate::units::micros), case["wait_us"].as_u64(), "{}", case["name"]);
+    }
+    let backoff = |settings: &Value| {
+        let us = |name: &str| settings[name].as_u64().map(Duration::from_micros);
+        let mut builder = Backoff::builder();
+        builder = us("base_us").into_iter().fold(builder, crate::BackoffBuilder::base);
+        builder = us("cap_us").into_iter().fold(builder, crate::BackoffBuilder::cap);
+        builder = us("max_wait_us").into_iter().fold(builder, crate::BackoffBuilder::max_wait);
+        let retries = settings["max_retries"].as_u64().map(|retries| u32::try_from(retries).unwrap());
+        retries.into_iter().fold(builder, crate::BackoffBuilder::max_retries).build()
+    };
+    for case in cases("backoff") {
+        let retry = u32::try_from(case["retry"].as_u64().unwrap()).unwrap();
+        let told = case["server_wait_us"].as_u64().map(Duration::from_micros);
+        let wait = backoff(&case["settings"]).unwrap().wait(retry, told).map(crate::units::micros);
+        match case["wait_us"].as_array() {
+            None => assert_eq!(wait, None, "{}", case["name"]),
+            Some(range) => {
+                let (least, most) = (range[0].as_u64().unwrap(), range[1].as_u64().unwrap());
+                assert!((least..=most).contains(&wait.unwrap()), "{}: {wait:?}", case["name"]);
+            }
+        }
+    }
+    for case in cases("refused") {
+        assert_eq!(backoff(&case["settings"]).unwrap_err().message(), case["message"].as_str().unwrap());
+    }
+}
 
 /// Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110.
 const EXAMPLE_US: u64 = 784_111_777_000_000;
@@ -9,10 +51,11 @@ fn retry_after(value: &str, now_us: u64) -> Option<Duration> {
 
 #[test]
 fn retry_after_is_seconds_or_a_date() {
-    for (value, seconds) in
-        [("0", 0), ("120", 120), (" 7\t", 7), ("007", 7), ("18446744073709551616", u64::MAX)]
-    {
+    for (value, seconds) in [("0", 0), ("120", 120), (" 7\t", 7), ("007", 7), ("9007199254", 9_007_199_254)] {
         assert_eq!(retry_after(value, EXAMPLE_US), Some(Duration::from_secs(seconds)), "{value}");
+    }
+    for value in ["9007199255", "18446744073709551616", "99999999999999999999999999999999999999999999"] {
+        assert_eq!(retry_after(value, EXAMPLE_US), Some(MAX_WAIT), "{value}");
     }
     for value in
         ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]

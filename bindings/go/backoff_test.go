@@ -1,0 +1,100 @@
+package polylimit_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"polylimit.dev/polylimit"
+)
+
+// waitCases are the cases that the tests of every language run.
+type waitCases struct {
+	ServerWait []struct {
+		Name       string
+		RetryAfter *string  `json:"retry_after"`
+		RateLimit  []string `json:"rate_limit"`
+		NowUs      int64    `json:"now_us"`
+		WaitUs     *int64   `json:"wait_us"`
+	} `json:"server_wait"`
+	Backoff []struct {
+		Name         string
+		Settings     backoffSettings
+		Retry        uint32
+		ServerWaitUs int64     `json:"server_wait_us"`
+		WaitUs       *[2]int64 `json:"wait_us"`
+	}
+	Refused []struct {
+		Settings backoffSettings
+		Message  string
+	}
+}
+
+type backoffSettings struct {
+	BaseUs     *int64  `json:"base_us"`
+	CapUs      *int64  `json:"cap_us"`
+	MaxWaitUs  *int64  `json:"max_wait_us"`
+	MaxRetries *uint32 `json:"max_retries"`
+}
+
+func (s backoffSettings) backoff() polylimit.Backoff {
+	backoff := polylimit.DefaultBackoff()
+	set := func(place *time.Duration, us *int64) {
+		if us != nil {
+			*place = time.Duration(*us) * time.Microsecond
+		}
+	}
+	set(&backoff.Base, s.BaseUs)
+	set(&backoff.Cap, s.CapUs)
+	set(&backoff.MaxWait, s.MaxWaitUs)
+	if s.MaxRetries != nil {
+		backoff.MaxRetries = *s.MaxRetries
+	}
+	return backoff
+}
+
+func TestWaitsOfServersAndBackoffsAgreeWithTheCases(t *testing.T) {
+	text, err := os.ReadFile("../../tests/conformance/server_wait.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases waitCases
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range cases.ServerWait {
+		t.Run(one.Name, func(t *testing.T) {
+			var retryAfter []string
+			if one.RetryAfter != nil {
+				retryAfter = []string{*one.RetryAfter}
+			}
+			wait, told := polylimit.ServerWait(retryAfter, one.RateLimit, time.UnixMicro(one.NowUs))
+			if told != (one.WaitUs != nil) || told && wait.Microseconds() != *one.WaitUs {
+				t.Errorf("%v %v", wait, told)
+			}
+		})
+	}
+	for _, one := range cases.Backoff {
+		t.Run(one.Name, func(t *testing.T) {
+			told := time.Duration(one.ServerWaitUs) * time.Microsecond
+			wait, retries, err := one.Settings.backoff().Wait(one.Retry, told)
+			if err != nil || retries != (one.WaitUs != nil) {
+				t.Fatal(wait, retries, err)
+			}
+			if us := wait.Microseconds(); retries && (us < one.WaitUs[0] || us > one.WaitUs[1]) {
+				t.Error(wait)
+			}
+		})
+	}
+	for _, one := range cases.Refused {
+		t.Run(one.Message, func(t *testing.T) {
+			_, _, err := one.Settings.backoff().Wait(0, 0)
+			var refused *polylimit.Error
+			if !errors.As(err, &refused) || !errors.Is(err, polylimit.ErrInvalidArgument) || refused.Message != one.Message {
+				t.Error(err)
+			}
+		})
+	}
+}
