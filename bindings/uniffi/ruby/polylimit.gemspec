@@ -8,7 +8,7 @@ Gem::Specification.new do |spec|
   spec.summary = 'Exact rate limiting for Ruby and Rack: in memory, on a host, or in Redis.'
   spec.authors = ['The polylimit authors']
   spec.licenses = ['MIT', 'Apache-2.0']
-  spec.required_ruby_version = '>= 3.0'
+  spec.required_ruby_version = '>= 3.1'
   # The native library is for one platform.
   spec.platform = Gem::Platform.local
   # `native` copies the licences beside this file: a gem holds nothing from further out.

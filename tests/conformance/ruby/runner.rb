@@ -70,7 +70,7 @@ class Runner
     return { 'source' => answer.source } if answer.is_outage
 
     left = { 'remaining' => answer.remaining, 'reset_after_us' => microseconds(answer.reset_after) }
-    return taking ? left.merge('taken' => answer.taken) : left unless answer.is_a?(PolylimitNative::Decision)
+    return taking ? left.merge('taken' => answer.taken) : left unless answer.is_a?(Polylimit::Decision)
 
     left.merge('allowed' => answer.allowed, 'retry_after_us' => answer.retry_after && microseconds(answer.retry_after),
                'delay_us' => microseconds(answer.delay))

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'async'
 require 'minitest/autorun'
 require 'stringio'
 require 'weakref'
@@ -85,11 +86,10 @@ class EventsTest < Minitest::Test
       check: [KEY], peek: [KEY], take: [KEY], charge: [KEY], refund: [KEY], reset: [KEY], check_many: [request],
       check_together: [request], acquire: [KEY, { timeout: 1 }]
     }.each do |operation, (argument, named)|
-      [false, true].each do |is_asynchronous|
+      [->(&call) { call.call }, ->(&call) { Sync(&call) }].each do |run|
         limiter(UNREACHABLE)
-        face = is_asynchronous ? @limiter.asynchronous : @limiter
-        face.check(KEY) if %i[take charge refund reset].include?(operation)
-        face.public_send(operation, argument, **named.to_h)
+        @limiter.check(KEY) if %i[take charge refund reset].include?(operation)
+        run.call { @limiter.public_send(operation, argument, **named.to_h) }
         @limiter.close
         assert_equal ['started'], @events.map(&:kind), operation
         @events.clear

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require 'async'
 require 'minitest/autorun'
 require 'polylimit'
 
@@ -130,7 +129,7 @@ class LimiterTest < Minitest::Test
     shown = [
       limiter.check('key'), limiter.take('key'), limiter.policy('api'), limiter.check('key').quotas.first,
       Polylimit.options.first, Polylimit::ManualClock.new(0), Polylimit::ClientAddressRules.new([]), limiter,
-      limiter.asynchronous, assert_raises(Polylimit::InvalidArgument) { limiter.check('key', cost: -1) }
+      assert_raises(Polylimit::InvalidArgument) { limiter.check('key', cost: -1) }
     ]
     shown.each do |one|
       assert_match(/\APolylimit::\w+\z/, one.class.name)
@@ -143,13 +142,11 @@ class LimiterTest < Minitest::Test
 
   def test_inspect_shows_no_secret
     limiter = Polylimit::Limiter.new("redis://user:#{SECRET}@127.0.0.1:1", policies: { api: '1/s' }, key_secret: SECRET * 5)
-    refute_includes [limiter, limiter.asynchronous].inspect, SECRET
+    refute_includes limiter.inspect, SECRET
     refute_includes refused { Polylimit::Limiter.new("redis://user:#{SECRET}\xff@127.0.0.1:1") }, SECRET
     refute_includes refused { limiter.set_credentials("#{SECRET}\xff") }, SECRET
     settings = PolylimitNative::Settings.new(store: "redis://u:#{SECRET}@h", options: { 'password' => SECRET })
     refute_includes settings.inspect + settings.to_s, SECRET
-    request = PolylimitNative::Request.new(key: SECRET)
-    refute_includes request.inspect + request.to_s, SECRET
   end
 
   def test_absent_store_is_unavailable_and_closed_limiter_raises_closed
@@ -170,44 +167,6 @@ class LimiterTest < Minitest::Test
     clock.advance(60)
     assert waiting.join(30), 'it waits for longer than its turn'
     assert waiting.value
-  end
-
-  def test_other_fibers_run_while_one_waits
-    clock = Polylimit::ManualClock.new(1_700_000_000_000_000)
-    limiter = limiter('1/minute fixed_window', clock: clock).asynchronous
-    assert limiter.check('key').allowed
-    admitted = Sync do |task|
-      waiting = task.async { limiter.acquire('key', timeout: 3600).allowed }
-      # A call that kept the event loop would not come back from there.
-      assert_predicate waiting, :running?
-      clock.advance(60)
-      waiting.wait
-    end
-    assert admitted
-    assert_raises(Polylimit::InvalidArgument) { Sync { limiter.check('key', cost: -1) } }
-  end
-
-  def test_every_blocking_operation_has_an_asynchronous_one
-    blocking = Polylimit::BlockingCalls::METHODS
-    native = {
-      'limiter' => PolylimitNative::Limiter, 'pendingcall' => PolylimitNative::PendingCall,
-      'guard' => PolylimitNative::Guard, 'guardcheck' => PolylimitNative::GuardCheck
-    }
-    blocking.each { |type, methods| assert_empty methods - native.fetch(type).instance_methods(false).map(&:to_s) }
-    in_steps = native['limiter'].instance_methods(false).filter_map { |name| name.to_s[/\Astart_(\w+)/, 1] }
-    assert_equal (blocking['limiter'] - ['shut_down'] + in_steps).sort,
-                 Polylimit::Asynchronous::BLOCKING.map(&:to_s).sort - ['close']
-    rest = Polylimit::Limiter.instance_methods(false) - [:asynchronous]
-    assert_equal rest.sort, (Polylimit::Asynchronous.instance_methods(false) - [:limiter]).sort
-  end
-
-  def test_forked_child_shares_the_quota_with_its_parent
-    key = "fork #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
-    limiter = Polylimit::Limiter.new(ENV.fetch('POLYLIMIT_REDIS'), policies: { api: '3/hour' })
-    assert_equal 2, limiter.check(key).remaining
-    child = fork { exit!(limiter.check(key).remaining == 1) }
-    assert Process.wait2(child).last.success?
-    assert_equal 0, limiter.check(key).remaining
   end
 
   HANDLES = 100_000

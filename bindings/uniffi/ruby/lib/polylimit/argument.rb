@@ -27,7 +27,7 @@ module Polylimit
 
     # Whole numbers are their decimal digits, so that 42 and "42" are one key.
     def key(value)
-      return value.b if value.is_a?(String)
+      return value if value.is_a?(String)
       return value.to_s if value.is_a?(Integer)
 
       raise InvalidArgument, "key is #{described(value)}: allowed are strings and whole numbers"
@@ -69,13 +69,12 @@ module Polylimit
       raise InvalidArgument, "clock is of the class #{value.class}: allowed is a Polylimit::ManualClock"
     end
 
-    # One of several requests.
+    # Refuses what is not one of several requests.
     def one_of_several(request)
       unless request.is_a?(Hash)
         raise InvalidArgument, "a request is #{described(request)}: allowed is a hash of :key and, where they matter, " \
                                ':policy and :cost'
       end
-      request(request[:key], request[:policy], request[:cost])
     end
 
     def requests(several)
@@ -94,12 +93,6 @@ module Polylimit
       raise InvalidArgument, "#{name} is not in UTF-8"
     rescue EncodingError
       raise InvalidArgument, "#{name} is not in UTF-8"
-    end
-
-    def request(key, policy, cost)
-      PolylimitNative::Request.new(
-        key: key(key), policy: text('policy', policy), cost: units('cost', cost)
-      )
     end
 
     # An option's value as text: numbers are seconds where the option is a duration.

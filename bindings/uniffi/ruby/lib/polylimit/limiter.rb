@@ -8,11 +8,23 @@ module Polylimit
 
   # Decides whether requests may proceed. A denial is a value, never an error.
   #
-  # May be used by any number of threads; others run while one waits. After a fork, the child's operations make
-  # connections of their own. Durations are seconds.
+  # May be used by any number of threads, and by the fibers of event loops such as Async: others run while one waits for a store.
+  # A thread or a fiber that is interrupted while it waits in `acquire`, `ready` or `doctor` (Timeout, Thread#raise, Thread#kill,
+  # Async::Task#stop), and any fiber of an event loop, stops at once; an `acquire` then gives up its place in line, and gives back
+  # what it was admitted. After a fork, the child's operations make connections of their own. Durations are seconds.
   class Limiter
     # One of several checks.
     CheckResult = Struct.new(:decision, :error)
+
+    # The end of a request that names no policy.
+    NO_POLICY = [Direct::NONE].pack('L<').freeze
+    # How many policies are remembered as the ends of requests.
+    MAX_REMEMBERED = 1024
+    # What stands before a key: the header of the request, and that it has no cost.
+    BEGINNINGS = Direct::HEADERS.transform_values { |header| "#{header}#{"\0" * 9}".freeze }.freeze
+    COST_AT = Direct::HEADER
+    KEY_AT = COST_AT + 9
+    private_constant :NO_POLICY, :MAX_REMEMBERED, :BEGINNINGS, :COST_AT, :KEY_AT
 
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
     # :quotas, :outage ("fallback", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
@@ -28,12 +40,9 @@ module Polylimit
           clock: Argument.clock(clock)
         )
       )
+      @address = @native.address
+      @ends = { nil => NO_POLICY }
       @listener = Events.listen(@native, on_degraded)
-    end
-
-    # The same operations for event loops of fibers, which go on while one waits. Shares everything with this one.
-    def asynchronous
-      Asynchronous.new(self)
     end
 
     # Shows neither its store nor its policies.
@@ -48,64 +57,66 @@ module Polylimit
 
     # Decides, and spends the cost from every quota of the policy when all admit it.
     def check(key, policy: nil, cost: nil)
-      deliver @native.check(Argument.request(key, policy, cost))
+      answer(:check, key, policy, cost)
     end
 
     # The decision that a check would give now; changes no state.
     def peek(key, policy: nil, cost: nil)
-      deliver @native.peek(Argument.request(key, policy, cost))
+      answer(:peek, key, policy, cost)
     end
 
     # Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
     def take(key, policy: nil, cost: nil)
-      deliver @native.take(Argument.request(key, policy, cost))
+      answer(:take, key, policy, cost)
     end
 
     # Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
     def charge(key, policy: nil, cost: nil)
-      deliver @native.charge(Argument.request(key, policy, cost))
+      answer(:charge, key, policy, cost)
     end
 
     # Returns units, at most those that are used, the newest first.
     def refund(key, policy: nil, cost: nil)
-      deliver @native.refund(Argument.request(key, policy, cost))
+      answer(:refund, key, policy, cost)
     end
 
     # Removes the state of the key under its policy.
     def reset(key, policy: nil)
-      deliver @native.reset(Argument.request(key, policy, nil))
+      answer(:reset, key, policy, nil)
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
-    # a denial, and nothing was spent. A thread that is interrupted meanwhile (Timeout, Thread#raise, Thread#kill) stops
-    # within 0.1 s: it gives up its place in line, and gives back what it was admitted.
+    # a denial, and nothing was spent.
     def acquire(key, timeout:, policy: nil, cost: nil)
-      request = Argument.request(key, policy, cost)
-      deliver(Interruptible.answer(:decision) { @native.start_acquire(request, timeout) })
+      timeout_us = Span.microseconds(timeout)
+      buffer = request(:acquire, key, policy, cost)
+      buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
+      read Waiting.answer(@address, buffer, Acquisition.new(self, key, policy, cost))
     end
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
     # decided on its own, in order, and has a decision or an error.
     def check_many(requests)
-      converted = Argument.requests(requests).map { |request| native_request(request) }
-      decided = deliver @native.check_many(converted.reject { |one| one.is_a?(InvalidArgument) })
-      converted.map { |one| one.is_a?(InvalidArgument) ? CheckResult.new(nil, one) : result(decided.shift) }
+      converted = Argument.requests(requests).map { |request| bytes_or_error(request) }
+      answers = read Direct.call(@address, :check_many, list(converted.grep(String)))
+      converted.map { |one| result(one.is_a?(String) ? answers.shift : one) }
     end
 
     # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
     # have spent is given back. Requests of several keys are refused.
     def check_together(requests)
-      deliver @native.check_together(Argument.requests(requests).map { |request| Argument.one_of_several(request) })
+      read Direct.call(@address, :check_together, list(Argument.requests(requests).map { |request| bytes(request) }))
     end
 
     # Waits until the store answers, at most for so many seconds. A service may call it when it starts.
     def ready(timeout)
-      Interruptible.answer(:ready) { @native.start_ready(timeout) }
+      wait(:ready, Span.microseconds(timeout))
+      nil
     end
 
     # Examines the store for an operator.
     def doctor
-      Interruptible.answer(:findings) { @native.start_doctor }
+      wait(:doctor, 0)
     end
 
     # Registers a policy, or changes the numbers of the one of that name. The usage is kept.
@@ -155,23 +166,81 @@ module Polylimit
 
     private
 
-    # Delivers events, and returns the answer.
-    def deliver(answer)
-      Events.deliver
-      answer
+    def answer(operation, key, policy, cost)
+      read Direct.answer(@address, request(operation, key, policy, cost))
     end
 
-    # The native request, or the error of an invalid one.
-    def native_request(request)
+    # Waits in a way that can be interrupted.
+    def wait(operation, timeout_us)
+      buffer = Direct.filled(operation, '')
+      buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
+      read Waiting.answer(@address, buffer)
+    end
+
+    # Delivers events, and returns what the answer says.
+    def read(bytes)
+      Events.deliver
+      AnswerReader.read(bytes)
+    end
+
+    # A buffer with the request of an operation on one key: bindings/uniffi/src/direct/layout.rs has the layout.
+    def request(operation, key, policy, cost)
+      key = Argument.key(key)
+      ending = @ends[policy] || ending(policy)
+      cost = Argument.units('cost', cost) if cost
+      size = key.bytesize
+      buffer = Direct.buffer_for(KEY_AT + 4 + size + ending.bytesize)
+      buffer.put_bytes(0, BEGINNINGS[operation])
+      buffer.put_uint8(COST_AT, 1).put_int64(COST_AT + 1, cost) if cost
+      buffer.put_uint32(KEY_AT, size)
+      buffer.put_bytes(KEY_AT + 4, key)
+      buffer.put_bytes(KEY_AT + 4 + size, ending)
+    end
+
+    # The end of a request: its policy.
+    def ending(policy)
+      text = Argument.text('policy', policy)
+      ending = [text.bytesize, text].pack('L<a*')
+      @ends[policy.dup.freeze] = ending if @ends.size < MAX_REMEMBERED
+      ending
+    end
+
+    # One of several requests.
+    def bytes(request)
       Argument.one_of_several(request)
+      key = Argument.key(request[:key])
+      cost = Argument.units('cost', request[:cost])
+      [cost ? 1 : 0, cost || 0, key.bytesize, key].pack('Cq<L<a*') << (@ends[request[:policy]] || ending(request[:policy]))
+    end
+
+    # The bytes of a request, or the error of an invalid one.
+    def bytes_or_error(request)
+      bytes(request)
     rescue InvalidArgument => e
       e
     end
 
-    def result(result)
-      error = result.error_code && Error.of(result.error_code, result.error_message)
-      CheckResult.new(result.decision, error)
+    def list(requests)
+      [requests.size].pack('L<') << requests.join
     end
+
+    def result(answer)
+      answer.is_a?(Decision) ? CheckResult.new(answer, nil) : CheckResult.new(nil, answer)
+    end
+
+    # Gives back what an acquire was admitted whose answer is not taken.
+    Acquisition = Struct.new(:limiter, :key, :policy, :cost) do
+      def submitted(_buffer); end
+
+      def abandoned(bytes)
+        decision = bytes && AnswerReader.read(bytes)
+        limiter.refund(key, policy: policy, cost: cost) if decision&.allowed && !decision.is_outage
+      rescue Error
+        # The caller receives the interruption. Units that the store cannot refund stay spent, as with any refund.
+        nil
+      end
+    end
+    private_constant :Acquisition
   end
 
   # Every option of a limiter: its name, what it is for, which values it may have.

@@ -18,11 +18,9 @@ module Polylimit
   # forwarded request: `new(trust, header, ipv4_prefix, ipv6_prefix)`; DegradedEvent, what a limiter tells its operators (#kind, #reason,
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
-    ClientAddressRules Decision DegradedEvent ErrorRow Finding Guard GuardAnswer GuardCheck GuardFacts GuardOptions GuardOutage
-    ManualClock Outcome PendingCall Policy Problem QuotaNumbers QuotaUsage Request Settings StoreOption Usage
+    ClientAddressRules DegradedEvent ErrorRow Finding ManualClock Policy QuotaNumbers Settings StoreOption
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
-  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Request, :Settings, :PendingCall, :Guard, :GuardAnswer, :GuardCheck,
-                   :GuardFacts, :GuardOptions, :GuardOutage
+  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Settings
 
   # Gives the generated module these classes.
   def self.name_classes(generated)

@@ -19,7 +19,7 @@ module Polylimit
 
     # The values of the parts of the key; nil where one is missing. The guard finds the address.
     def parts(env)
-      @parts.map { |kind, name| value(env, kind, name)&.to_s&.b }
+      @parts.map { |kind, name| value(env, kind, name)&.to_s }
     end
 
     def peer(env)
@@ -28,11 +28,15 @@ module Polylimit
     end
 
     def forwarded(env)
-      [@forwarded && text(env[@forwarded])].compact
+      [@forwarded && env[@forwarded]].compact
     end
 
     def accept(env)
       text(env['HTTP_ACCEPT'])
+    end
+
+    def method(env)
+      text(env['REQUEST_METHOD']).to_s
     end
 
     private
@@ -59,7 +63,9 @@ module Polylimit
 
     # Rack's strings are bytes. What is not UTF-8 in them is nothing that is looked for, and takes nothing beside it along.
     def text(bytes)
-      bytes&.dup&.force_encoding(Encoding::UTF_8)&.scrub('?')
+      return bytes if bytes.nil? || bytes.ascii_only?
+
+      bytes.dup.force_encoding(Encoding::UTF_8).scrub('?')
     end
   end
   private_constant :RackEnv

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # Checks the options of the middleware when it is built, so that a mistake does not fail requests.
-  module RackOptions
+  # Checks the options of a guard when it is made, so that a mistake does not fail requests.
+  module GuardOptions
     POLICY = "a policy's name or quotas, or a list of at least one of them"
     # The options of Rails' rate_limit and their replacements. The library knows those of rack-attack and others.
     RAILS = {
@@ -13,11 +13,43 @@ module Polylimit
 
     module_function
 
-    def limiter(given)
-      return given if given.is_a?(Limiter) || given.is_a?(Asynchronous)
+    # The native options, of those that are no functions.
+    def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
+               header_names:, reset_form:, client_address:, hears_outages:)
+      limiter(limiter)
+      PolylimitNative::GuardOptions.new(
+        policies: function?(policy) ? nil : policies(policy), per_request: function?(policy),
+        key_parts: function?(key) ? [] : key_parts(key), cost: function?(cost) ? nil : Argument.units('cost', cost),
+        scope: Argument.text('scope', scope), missing_key: Argument.text('missing_key', missing_key), methods: methods(methods),
+        dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
+        headers: Argument.text('headers', headers), header_names: header_names(header_names),
+        reset_form: Argument.text('reset_form', reset_form), client_address: rules(client_address), hears_outages: hears_outages
+      )
+    end
 
-      raise InvalidArgument, "limiter is #{Argument.described(given)}: allowed is a Polylimit::Limiter, or what its " \
-                             '#asynchronous gives'
+    def function?(given)
+      given.respond_to?(:call)
+    end
+
+    def function(name, given)
+      return given if given.nil? || function?(given)
+
+      raise InvalidArgument, "#{name} is of the class #{given.class}: allowed is what can be called, such as a lambda"
+    end
+
+    # Refuses options that are not known.
+    def refuse(unknown, allowed)
+      name = unknown.keys.first&.to_s
+      return if name.nil?
+
+      known = RAILS[name]&.then { |ours| "use #{ours}" } || PolylimitNative.suggestion(name)
+      raise InvalidArgument, "unknown keyword: #{name}: #{known || "allowed are #{allowed.join(', ')}"}"
+    end
+
+    def limiter(given)
+      return if given.is_a?(Limiter)
+
+      raise InvalidArgument, "limiter is #{Argument.described(given)}: allowed is a Polylimit::Limiter"
     end
 
     # The policies as text; nil for the limiter's only one.
@@ -38,9 +70,8 @@ module Polylimit
                              'key parts such as Polylimit::KeyPart.user, one or a list'
     end
 
-    # The names of methods in upper case; nil for all.
     def methods(given)
-      given && Array(given).map { |name| Argument.text('methods', name).to_s.upcase }
+      Array(given).map { |name| Argument.text('methods', name).to_s }
     end
 
     def status(given)
@@ -62,31 +93,11 @@ module Polylimit
       given.to_h { |field, name| [field, name].map { |text| Argument.text('header_names', text).to_s } }
     end
 
-    def callable(name, given)
-      return given if given.nil? || given.respond_to?(:call)
-
-      raise InvalidArgument, "#{name} is of the class #{given.class}: allowed is what can be called, such as a lambda"
-    end
-
     def rules(given)
       return given if given.nil? || given.is_a?(ClientAddressRules)
 
       raise InvalidArgument, "client_address is of the class #{given.class}: allowed are Polylimit::ClientAddressRules"
     end
-
-    # Refuses options that are not known.
-    def refuse(unknown)
-      name = unknown.keys.first&.to_s
-      return if name.nil?
-
-      known = RAILS[name]&.then { |ours| "use #{ours}" } || PolylimitNative.suggestion(name)
-      raise InvalidArgument, "unknown keyword: #{name}: #{known || "allowed are #{KEYWORDS.join(', ')}"}"
-    end
-
-    KEYWORDS = %w[
-      limiter policy scope key missing_key cost count skip methods dry_run status message on_denied on_outage headers
-      header_names reset_form client_address
-    ].freeze
   end
-  private_constant :RackOptions
+  private_constant :GuardOptions
 end

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # Reads an answer to a direct call: bindings/uniffi/src/direct/layout.rs has the layout.
+  class AnswerReader
+    ERROR = 0
+    DECISION = 1
+    USAGE = 2
+    DECISIONS = 3
+    READY = 4
+    FINDINGS = 5
+    # By the numbers of errors.
+    ERRORS = [Internal, *PolylimitNative.error_table.map { |row| Error::CODES.key(row.code) }].freeze
+
+    # The whole answer: a decision, a usage, a list of decisions and errors, true for "ready", or findings. Raises the error that
+    # it may be instead.
+    def self.read(bytes)
+      case bytes.getbyte(0)
+      when DECISION then Decision.new(bytes, 1)
+      when USAGE then Usage.new(bytes, 1)
+      else new(bytes).answer.tap { |answer| raise answer if answer.is_a?(Error) }
+      end
+    end
+
+    # Reads an answer of the kind that is expected. Raises the error that it may be instead.
+    def self.expect(kind, bytes)
+      return new(bytes, 1) if bytes.getbyte(0) == kind
+
+      raise new(bytes).answer
+    end
+
+    # Where it reads next.
+    attr_reader :at
+
+    def initialize(bytes, at = 0)
+      @bytes = bytes
+      @at = at
+    end
+
+    def byte
+      @at += 1
+      @bytes.getbyte(@at - 1)
+    end
+
+    def length
+      @at += 4
+      @bytes.unpack1('L<', offset: @at - 4)
+    end
+
+    def address
+      @at += 8
+      @bytes.unpack1('Q<', offset: @at - 8)
+    end
+
+    def text
+      size = length
+      @at += size
+      @bytes.byteslice(@at - size, size).force_encoding(Encoding::UTF_8)
+    end
+
+    def list
+      Array.new(length) { yield }
+    end
+
+    # An answer, or the error that it is.
+    def answer
+      case byte
+      when ERROR then error
+      when DECISION then store_answer(Decision)
+      when USAGE then store_answer(Usage)
+      when DECISIONS then list { answer }
+      when READY then true
+      when FINDINGS then list { Finding.new(severity: text, subject: text, message: text) }
+      else raise Internal, 'an answer of the native library cannot be read'
+      end
+    end
+
+    # The values of header fields by their names.
+    def fields
+      fields = {}
+      length.times { fields[text] = text }
+      fields
+    end
+
+    # Passes a list of decisions.
+    def skip_decisions
+      length.times { decision }
+    end
+
+    def decision
+      store_answer(Decision)
+    end
+
+    private
+
+    def error
+      ERRORS.fetch(byte).new(text)
+    end
+
+    def store_answer(type)
+      type.new(@bytes, @at).tap { |answer| @at += answer.bytesize }
+    end
+  end
+  private_constant :AnswerReader
+end

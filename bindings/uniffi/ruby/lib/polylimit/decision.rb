@@ -1,0 +1,143 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # The state of a key under one quota, after the operation: `limit` in units per period, `remaining` whole units that this
+  # quota would still admit right now, `reset_after` seconds until nothing counts as used if nothing else arrives.
+  QuotaUsage = Struct.new(:limit, :remaining, :reset_after)
+
+  # What a decision and a usage have in common. They are kept as the core has written them, and read where they are asked for.
+  class StoreAnswer
+    SOURCES = PolylimitNative.source_names.map(&:freeze).freeze
+    DEGRADATIONS = [nil, *PolylimitNative.degradation_names.map(&:freeze)].freeze
+    # Where the quotas begin.
+    LENGTH = 39
+    QUOTA_LENGTH = 24
+    private_constant :SOURCES, :DEGRADATIONS, :LENGTH, :QUOTA_LENGTH
+
+    # Reads the answer from these bytes, where it begins at that offset.
+    def initialize(bytes, at)
+      @bytes = bytes
+      @at = at
+    end
+
+    # Whole units that can still be spent right now, after this operation: the least over the quotas.
+    def remaining
+      number(3)
+    end
+
+    # Seconds until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+    def reset_after
+      Span.seconds(number(19))
+    end
+
+    # The source of the answer, such as "store".
+    def source
+      SOURCES.fetch(@bytes.getbyte(@at + 1))
+    end
+
+    # Whether the outage policy answered, since the store was unavailable.
+    def is_outage
+      (@bytes.getbyte(@at) & 2).positive?
+    end
+    alias outage? is_outage
+
+    # Why this is not what a healthy store would have answered for this key alone, such as "timeout"; nil if it is.
+    def degraded
+      DEGRADATIONS.fetch(@bytes.getbyte(@at + 2))
+    end
+
+    # The QuotaUsage under each quota, in the order of the policy.
+    def quotas
+      @quotas ||= @bytes.unpack("@#{@at + LENGTH}q<#{quota_count * 3}").each_slice(3).map do |limit, remaining, reset_after|
+        QuotaUsage.new(limit, remaining, Span.seconds(reset_after)).freeze
+      end.freeze
+    end
+
+    # All values by their names.
+    def to_h
+      names.to_h { |name| [name, public_send(name)] }
+    end
+
+    def deconstruct_keys(_names)
+      to_h
+    end
+
+    def ==(other)
+      other.class == self.class && other.to_h == to_h
+    end
+    alias eql? ==
+
+    def hash
+      to_h.hash
+    end
+
+    def inspect
+      "#<#{self.class.name} #{to_h.map { |name, value| "#{name}=#{value.inspect}" }.join(' ')}>"
+    end
+    alias to_s inspect
+
+    # How many bytes it takes.
+    def bytesize
+      LENGTH + (quota_count * QUOTA_LENGTH)
+    end
+
+    private
+
+    def quota_count
+      @bytes.unpack1('L<', offset: @at + 35)
+    end
+
+    def number(offset)
+      @bytes.unpack1('q<', offset: @at + offset)
+    end
+  end
+  private_constant :StoreAnswer
+
+  # The answer to a check, a peek or an acquire.
+  class Decision < StoreAnswer
+    NAMES = %i[allowed remaining retry_after reset_after delay source is_outage degraded quotas].freeze
+    NEVER = -1
+    private_constant :NAMES, :NEVER
+
+    # Whether every quota of the policy admits the request.
+    def allowed
+      (@bytes.getbyte(@at) & 1).positive?
+    end
+    alias allowed? allowed
+
+    # Seconds until the same request, alone, would be admitted: 0 when it is allowed; nil is never, as the cost exceeds what a
+    # quota can ever admit.
+    def retry_after
+      microseconds = number(11)
+      microseconds == NEVER ? nil : Span.seconds(microseconds)
+    end
+
+    # Seconds that this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
+    def delay
+      Span.seconds(number(27))
+    end
+
+    private
+
+    def names
+      NAMES
+    end
+  end
+
+  # The answer to a take, a charge, a refund or a reset.
+  class Usage < StoreAnswer
+    NAMES = %i[remaining reset_after taken source is_outage degraded quotas].freeze
+    private_constant :NAMES
+
+    # The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+    def taken
+      number(27)
+    end
+
+    private
+
+    def names
+      NAMES
+    end
+  end
+end

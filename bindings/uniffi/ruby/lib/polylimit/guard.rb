@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # A request that does not proceed: its decisions, the default response, and the header fields.
+  Denial = Struct.new(:rate_limit, :problem, :fields)
+  # A request that the store did not decide: the decisions of the outage policy, or the error.
+  Outage = Struct.new(:rate_limit, :error)
+
+  # A limit on the requests of a web framework, for the middleware of the framework.
+  #
+  # Options: `limiter`; `policy`, a name, quotas such as "100/minute" or a list of them, none twice, decided together (the
+  # only policy unless told otherwise), or called with the request to return them: nil or [] does not limit the request;
+  # `scope`, text of 1 to 256 bytes: quotas without a name have a budget of their own there (they share one with all that name
+  # none); `key`, called with the request, gives a string or a whole number, or is one KeyPart or a list of them (the client's
+  # address); `missing_key`, how a request without a key counts: "address", "share" or "refuse"; `cost`, units or called with
+  # the request (1); `count`, called with request, status and headers, says whether a response counts (every one does; an
+  # application that raises counts as one that answers 500; the fields of a response that does not count tell what is left
+  # after the refund); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
+  # limited; `dry_run`, whether it never denies; `status` and `message` of a request over its limit; `on_denied`, called with
+  # request and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with request and
+  # Outage, returns :admit or :deny, or else leaves the decision to the outage policy; it cannot admit what the store has
+  # denied; `headers`, one of "ietf", "legacy", "both" and "none"; `header_names`, other names of fields; `reset_form`,
+  # "seconds" or "epoch"; `client_address`, ClientAddressRules. A mistake in them raises InvalidArgument.
+  class Guard
+    # No parts of the key, no lines of proxies' headers, no policies.
+    NOTHING_ELSE = "\0" * 13
+    private_constant :NOTHING_ELSE
+
+    # `facts` is made with the parts of the key and the name of the proxies' header or nil, and reads from a request its
+    # `peer`, `method`, `accept`, the `parts` of its key and the `forwarded` lines.
+    def initialize(facts, limiter:, policy: nil, scope: nil, key: nil, missing_key: nil, cost: nil, count: nil, skip: nil,
+                   methods: nil, dry_run: false, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
+                   header_names: nil, reset_form: nil, client_address: nil, **unknown)
+      GuardOptions.refuse(unknown, Guard.options)
+      @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
+      @count, @skip, @on_denied, @on_outage =
+        { count: count, skip: skip, on_denied: on_denied, on_outage: on_outage }.map { |name, given| GuardOptions.function(name, given) }
+      native = GuardOptions.native(
+        limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
+        dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
+        client_address: client_address, hears_outages: !on_outage.nil?
+      )
+      @native = limiter.guard(native)
+      @address = @native.address
+      @has_methods = !native.methods.empty?
+      parts = @native.key_parts
+      @facts = facts.new(parts, client_address&.header)
+      @has_parts = !parts.empty? || !client_address.nil?
+    end
+
+    # The names of the options.
+    def self.options
+      instance_method(:initialize).parameters.filter_map { |kind, name| name if %i[keyreq key].include?(kind) }
+    end
+
+    # The check of a request, within the one of the guard around this one; nil for a request that is not limited.
+    def decide(request, outer)
+      return if skips?(request)
+
+      policies = @policies && Array(@policies.call(request)).map { |text| Argument.text('policy', text).to_s }
+      return if policies&.empty?
+
+      check = GuardCheck.new(self, facts(request, policies))
+      check.decide(@address, outer)
+      overrule(request, check) if check.outage?
+      Events.deliver
+      check
+    end
+
+    # The response that the program makes in place of the default one, or nil.
+    def response(request, check)
+      @on_denied&.call(request, Denial.new(check.rate_limit, check.problem, check.fields))
+    end
+
+    # Ends a check when there is a response. Returns the fields where they have changed, or nil.
+    def finish(request, check, is_nested, status, headers)
+      return unless @count || is_nested || check.kept?
+
+      counts = @count ? @count.call(request, status, headers) : true
+      fields = check.finish(counts)
+      Events.deliver
+      fields
+    end
+
+    private
+
+    def skips?(request)
+      (@has_methods && !applies_to?(@facts.method(request))) || @skip&.call(request)
+    end
+
+    def applies_to?(method)
+      Direct.call_now(@address, :applies_to, [method.bytesize, method].pack('L<a*')).getbyte(0) == 1
+    end
+
+    def overrule(request, check)
+      limits = RateLimit.new(check).tap(&:outcomes) unless check.error
+      check.overrule(@on_outage.call(request, Outage.new(limits, check.error)))
+    end
+
+    # What is known about a request: bindings/uniffi/src/direct/guard.rs has the layout.
+    def facts(request, policies)
+      key = @key&.call(request)
+      key = Argument.key(key) unless key.nil?
+      cost = Argument.units('cost', @cost.call(request)) if @cost
+      peer = @facts.peer(request)
+      accept = @facts.accept(request)
+      known = [
+        @address, cost ? 1 : 0, cost || 0, key ? key.bytesize : Direct::NONE, key, peer.bytesize, peer,
+        accept ? accept.bytesize : Direct::NONE, accept
+      ].pack('Q<Cq<L<a*L<a*L<a*')
+      known << (@has_parts || policies ? rest(request, policies) : NOTHING_ELSE)
+    end
+
+    def rest(request, policies)
+      list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || [])
+    end
+
+    def list(texts)
+      texts.inject([texts.size].pack('L<')) do |bytes, text|
+        bytes << [text ? text.bytesize : Direct::NONE, text].pack('L<a*')
+      end
+    end
+  end
+  private_constant :Guard
+end

@@ -1,0 +1,162 @@
+# frozen_string_literal: true
+
+module Polylimit
+  # A policy, and what it decided about a request. Where several are applied to one request they have different names.
+  Outcome = Struct.new(:policy, :decision)
+
+  # The response to a request that does not proceed, besides the fields of its limits: `status`, `detail`, one sentence for a
+  # person, `violated`, the quotas that were exceeded by their names in ratelimit-policy, `fields` and `body`.
+  Problem = Struct.new(:status, :detail, :violated, :fields, :body)
+
+  # The decisions about a request so far.
+  class RateLimit
+    def initialize(check)
+      @check = check
+    end
+
+    # Each policy with its newest decision, in order, as they are when this is first called.
+    def outcomes
+      @outcomes ||= @check.outcomes
+    end
+
+    # The first denial, or else the decision that has the least left; nil when there is none.
+    def decision
+      decisions = outcomes.map(&:decision)
+      decisions.find { |decision| !decision.allowed } || decisions.min_by(&:remaining)
+    end
+
+    # Shows no facts of the request.
+    def inspect
+      '#<Polylimit::RateLimit>'
+    end
+  end
+
+  # A guard's decision about one request. The core has an object for it only while it needs one: when several guards share a
+  # request, and in an outage that the program hears of. Otherwise the facts and the decisions are all there is.
+  class GuardCheck
+    READY = 4
+    REPLY = 16
+    OUTCOMES = 17
+    DENIED = 1
+    OUTAGE = 2
+    OVERRULES = { admit: "\1", deny: "\0" }.freeze
+    LEFT = "\2"
+    private_constant :READY, :REPLY, :OUTCOMES, :DENIED, :OUTAGE, :OVERRULES, :LEFT
+
+    # The fields of the response by their names, for all guards of the request so far; the Problem of a request that does not
+    # proceed.
+    attr_reader :fields, :problem
+
+    def initialize(guard, facts)
+      # The facts have its address.
+      @guard = guard
+      @facts = facts
+      @address = 0
+    end
+
+    def rate_limit
+      @rate_limit ||= RateLimit.new(self)
+    end
+
+    # Decides, within the check of the guard around this one.
+    def decide(address, outer)
+      @outer = outer
+      bytes = Direct.call(address, :decide, @facts + (outer ? outer.to_outer : "\0"), owner: self)
+      bytes = Direct.call_blocking(@address, :resume) if bytes.getbyte(0) == READY
+      reply(bytes)
+    end
+
+    # Whether the program has to hear of an outage before there is a reply; then `error` is the one of the store, or nil.
+    def outage?
+      @is_outage
+    end
+    attr_reader :error
+
+    # Concludes an outage by what the program has said.
+    def overrule(said)
+      reply(Direct.call_blocking(@address, :overrule, OVERRULES.fetch(said, LEFT)))
+    end
+
+    # Ends the check with the response. One that does not count gives its units back. Returns the fields.
+    def finish(counts)
+      bytes = Direct.call_blocking(@address, :finish, (counts ? "\1" : "\0") + restored)
+      @address = 0
+      @fields = keep_outcomes(bytes)
+    end
+
+    # Whether the core has an object for it, which `finish` or `close` releases.
+    def kept?
+      @address != 0
+    end
+
+    # Ends a check that has no response, or one that makes no difference.
+    def close
+      return unless kept?
+
+      keep_outcomes(Direct.call_now(@address, :outcomes))
+      Direct.call_now(@address, :release)
+      @address = 0
+    end
+
+    # Each policy that was applied to the request so far, with its newest decision.
+    def outcomes
+      keep_outcomes(Direct.call_now(@address, :outcomes, restored)) unless @outcomes && !kept?
+      reader = AnswerReader.new(*@outcomes)
+      reader.list { Outcome.new(Policy.new(name: reader.text, quotas: reader.text), reader.decision) }
+    end
+
+    # Itself as the outer check of another one.
+    def to_outer
+      kept? ? [1, @address].pack('CQ<') : "\2#{restored}"
+    end
+
+    # The core has an object from now on, for a guard inside of it.
+    def keep(address)
+      @address = address unless address.zero?
+    end
+
+    # The call has to wait, and has the addresses of this check and of the outer one.
+    def submitted(buffer)
+      @address = buffer.get_uint64(0)
+      @outer&.keep(buffer.get_uint64(8))
+    end
+
+    # The program does not wait for the decision any more.
+    def abandoned(_answer)
+      Direct.call_now(@address, :release) if kept?
+      @address = 0
+    end
+
+    private
+
+    # What the core restores a check of, where it has no object.
+    def restored
+      kept? ? '' : @facts + @decisions
+    end
+
+    def reply(bytes)
+      reader = AnswerReader.expect(REPLY, bytes)
+      verdict = reader.byte
+      keep(reader.address)
+      outer = reader.address
+      @outer&.keep(outer)
+      @outer = nil
+      from = reader.at
+      reader.skip_decisions
+      @decisions = bytes.byteslice(from, reader.at - from)
+      @fields = reader.fields
+      @is_outage = verdict == OUTAGE
+      @problem = Problem.new(reader.length, reader.text, reader.list { reader.text }, reader.fields, reader.text) if verdict == DENIED
+      @error = reader.list { Error.of(reader.text, reader.text) }.first if @is_outage
+    end
+
+    # Keeps the outcomes of an answer, and returns its fields.
+    def keep_outcomes(bytes)
+      reader = AnswerReader.expect(OUTCOMES, bytes)
+      fields = reader.fields
+      @outcomes = [bytes, reader.at]
+      fields
+    end
+  end
+  private_constant :GuardCheck
+end

@@ -1,0 +1,162 @@
+# frozen_string_literal: true
+
+require 'io/wait'
+
+module Polylimit
+  # Calls that were submitted and are waited for: by a fiber, while the event loop of its thread runs others, or by a thread that
+  # can be interrupted. When there are answers, the core writes a byte into a pipe, once for all of them.
+  #
+  # Of the fibers of an event loop one waits for the pipe and takes the answers of all; the others wait for their turn. A thread
+  # without an event loop has one to itself.
+  class Waiting
+    # A call, and its answer as bytes once it is there.
+    Call = Struct.new(:number, :turn, :answer)
+
+    # Those of threads without an event loop that no thread uses at the moment.
+    FREE = []
+    # The variable of a thread for the one of its event loop.
+    OF_SCHEDULER = :polylimit_waiting
+    # Room for many answers.
+    CAPACITY = 64 * 1024
+    private_constant :Call, :FREE, :OF_SCHEDULER, :CAPACITY
+
+    class << self
+      # The answer to the request in the buffer, once it is there. A caller that is interrupted meanwhile cancels its call. The
+      # owner, where there is one, is told what is in the buffer when the call is pending (`submitted`), and on an interruption
+      # the answer that the caller does not get, or nil (`abandoned`).
+      def answer(target, buffer, owner = nil)
+        scheduler = Fiber.current_scheduler
+        return of(scheduler).answer(target, buffer, owner) if scheduler
+
+        waiting = FREE.pop
+        waiting = new(nil) unless waiting&.usable?(nil)
+        begin
+          waiting.answer(target, buffer, owner)
+        ensure
+          FREE.push(waiting)
+        end
+      end
+
+      # Closes a queue of the core. It must not refer to what is collected.
+      def closing(queue)
+        proc { Direct.call_now(queue, :close_queue) }
+      end
+
+      private
+
+      def of(scheduler)
+        known = Thread.current.thread_variable_get(OF_SCHEDULER)
+        return known if known&.usable?(scheduler)
+
+        new(scheduler).tap { |made| Thread.current.thread_variable_set(OF_SCHEDULER, made) }
+      end
+    end
+
+    def initialize(scheduler)
+      @scheduler = scheduler.object_id
+      @process = Process.pid
+      @reader, writer = IO.pipe
+      @queue = Direct.call_now(0, :open_queue, [writer.fileno].pack('q<')).unpack1('Q<')
+      # The core has a duplicate.
+      writer.close
+      ObjectSpace.define_finalizer(self, Waiting.closing(@queue))
+      @calls = {}
+      @last = 0
+      @buffer = FFI::MemoryPointer.new(CAPACITY)
+      @scratch = String.new(capacity: 64)
+    end
+
+    # Whether it belongs to this process and to this event loop: a forked child uses nothing of its parent.
+    def usable?(scheduler)
+      @process == Process.pid && @scheduler == scheduler.object_id
+    end
+
+    def answer(target, buffer, owner)
+      call = nil
+      is_taken = false
+      # An interruption is deferred until the call is known.
+      Thread.handle_interrupt(Object => :never) { call = submit(target, buffer, owner) }
+      wait_for(call)
+      is_taken = true
+      call.answer
+    ensure
+      Thread.handle_interrupt(Object => :never) { leave(call, owner, is_taken) } if call
+    end
+
+    private
+
+    def submit(target, buffer, owner)
+      call = Call.new(@last += 1, Thread::Queue.new)
+      buffer.put_uint8(Direct::WAITS_AT, Direct::SUBMIT)
+      buffer.put_uint64(Direct::QUEUE_AT, @queue)
+      buffer.put_uint64(Direct::TAG_AT, call.number)
+      length = Direct.ask(target, buffer, buffer.size)
+      if length == Direct::PENDING
+        @calls[call.number] = call
+        owner&.submitted(buffer)
+        Direct.free(buffer)
+      else
+        call.answer = Direct.finish(buffer, length)
+      end
+      call
+    end
+
+    def wait_for(call)
+      @leader ? call.turn.pop : lead(call) until call.answer
+    end
+
+    def lead(call)
+      @leader = call
+      @reader.wait_readable
+      Thread.handle_interrupt(Object => :never) { take }
+    ensure
+      @leader = nil
+    end
+
+    # Takes all answers that are there.
+    def take
+      @reader.read_nonblock(64, @scratch, exception: false)
+      until (answers = taken).empty?
+        answers.each do |number, answer|
+          call = @calls.delete(number)
+          next unless call
+
+          call.answer = answer
+          call.turn.push(nil) unless call.equal?(@leader)
+        end
+      end
+    end
+
+    # Some answers, with the numbers of their calls.
+    def taken
+      @buffer.put_bytes(0, Direct::HEADERS[:take_answers])
+      bytes = Direct.finish(@buffer, Direct.ask(@queue, @buffer, CAPACITY))
+      reader = AnswerReader.new(bytes)
+      reader.list do
+        number = reader.address
+        from = reader.at
+        reader.answer
+        [number, bytes.byteslice(from, reader.at - from)]
+      end
+    end
+
+    # Cancels a call that is not waited for any more, and lets another one lead.
+    def leave(call, owner, is_taken)
+      give_up(call, owner) unless is_taken
+    ensure
+      @calls.first&.last&.turn&.push(nil) unless @leader
+    end
+
+    def give_up(call, owner)
+      # What was not cancelled has finished.
+      take unless call.answer || cancelled?(call)
+      @calls.delete(call.number)
+      owner&.abandoned(call.answer)
+    end
+
+    def cancelled?(call)
+      Direct.call_now(@queue, :cancel, '', tag: call.number).getbyte(0) == 1
+    end
+  end
+  private_constant :Waiting
+end
