@@ -12,9 +12,9 @@
 //! - **One charge.** Several guards of one request that have the same policy of the same limiter and the same key charge it
 //!   once, with the highest of their costs.
 //! - **Refunds.** A limit that admitted a request keeps its units, unless a later limit of the same request denies it or
-//!   cannot decide because of the store, or `count` says that the response does not count. Units that an outage policy
-//!   admitted are not refunded: the store does not know them. Units that several guards rely on are refunded when no guard
-//!   relies on them any more.
+//!   cannot decide because of the store, or `count` says that the response does not count. Where the framework may attempt
+//!   a request again, the last attempt decides. Units that an outage policy admitted are not refunded: the store does not
+//!   know them. Units that several guards rely on are refunded when no guard relies on them any more.
 //! - **Outages.** `on_outage` hears of every decision that was made without the store, and of a store that could not decide
 //!   at all; it may admit the request or deny it. It cannot admit what the store itself denied. Without its answer the
 //!   outage policy's decision holds, and a store that could not decide is answered by 503.

@@ -22,7 +22,8 @@
 //!
 //! Several layers may limit one request, each with its own limiter, key and policies: the outermost one decides first,
 //! and writes the fields of all. The same policy of the same limiter is charged once for each key, with the highest cost of the
-//! layers. When an inner layer denies, the units of the outer layers are refunded.
+//! layers. When an inner layer denies, the units of the outer layers are refunded; when a layer between them retries, its last
+//! attempt decides.
 //!
 //! A handler reads the decisions:
 //!

@@ -98,6 +98,42 @@ fn each_attempt_of_a_retry_is_charged_by_the_inner_layers() {
 }
 
 #[test]
+fn outer_layer_keeps_its_units_when_a_retry_is_admitted_after_a_denial() {
+    let limiter = limiter(&[("first", "1/hour fixed_window"), ("second", "2/hour fixed_window")]);
+    let outer = crate::service::limiter(&[("web", "9/hour fixed_window")]);
+    let by_attempt = |request: &Parts| match request.headers.get("attempt") {
+        Some(_) => Some(["second"]),
+        None => Some(["first"]),
+    };
+    let retry = |request: axum::extract::Request, next: Next| async move {
+        let (mut parts, _) = request.into_parts();
+        let denied = next.clone().run(axum::extract::Request::from_parts(parts.clone(), Body::empty())).await;
+        if denied.status() != StatusCode::TOO_MANY_REQUESTS {
+            return denied;
+        }
+        parts.headers.insert("attempt", "2".parse().unwrap());
+        next.run(axum::extract::Request::from_parts(parts, Body::empty())).await
+    };
+    let app = Router::new()
+        .route("/", get(|| async {}))
+        .layer(layer(&limiter, &["second"]))
+        .layer(RateLimitLayer::builder(limiter.clone(), user).policies_of(by_attempt).build().unwrap())
+        .layer(from_fn(retry))
+        .layer(layer(&outer, &["web"]));
+    let service = Service::start(app);
+    let web_after = |status| {
+        assert_eq!(service.get("/?a").status, status);
+        left(&outer, "a", "web")
+    };
+    assert_eq!(web_after(200), 8);
+    // The first attempt is denied by `first`, and the second one is admitted.
+    assert_eq!(web_after(200), 7);
+    // Both attempts are denied.
+    assert_eq!(web_after(429), 7);
+    assert_eq!((left(&limiter, "a", "first"), left(&limiter, "a", "second")), (0, 0));
+}
+
+#[test]
 fn denial_of_an_inner_layer_is_refunded_by_outer_layers() {
     let limiter =
         limiter(&[("outer", "2/hour fixed_window"), ("middle", "2/hour fixed_window"), ("inner", "0/hour")]);

@@ -215,7 +215,9 @@ impl GuardCheck {
         if let Some(error) = self.error.take() {
             return self.conclude_without_decision(error);
         }
-        let is_allowed = |one: &Applied| one.decision.as_ref().is_some_and(Decision::allowed);
+        // What an earlier guard was admitted for stays admitted, whatever a dry run in between has decided.
+        let is_allowed =
+            |one: &Applied| !one.is_asked || one.decision.as_ref().is_some_and(Decision::allowed);
         let is_denied = !self.policies.iter().all(is_allowed);
         let is_denied_by_store =
             self.decisions().any(|decision| !decision.allowed() && !decision.source().is_outage());
@@ -265,7 +267,7 @@ impl GuardCheck {
     /// attempt, is charged again. A response that does not count gives back what only this guard relies on; see
     /// [`refunds`](Self::refunds).
     pub fn finish(&mut self, counts: bool) {
-        self.refunds = self.limits.lock().release(Some(self.number), counts);
+        self.refunds = self.limits.lock().finish(self.number, counts);
     }
 
     /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is
@@ -347,8 +349,7 @@ impl GuardCheck {
     }
 
     fn deny(&mut self, problem: Problem) -> Verdict {
-        self.limits.lock().clear_outage();
-        self.refunds = self.limits.lock().release(None, false);
+        self.refunds = self.limits.lock().deny(self.number);
         Verdict::Deny(problem)
     }
 

@@ -28,6 +28,10 @@ pub(super) struct Ledger {
     entries: Few<Entry>,
     /// How many guards have decided.
     guards: u32,
+    /// Whether a denial may be followed by another attempt; see [`RequestLimits::with_attempts`].
+    has_attempts: bool,
+    /// Whether the newest of the guards has denied.
+    is_denied: bool,
     /// Why the request was admitted without the store, and the settings of the guard that reports it.
     outage: Option<(&'static str, HeaderSettings)>,
 }
@@ -86,6 +90,16 @@ impl Entry {
 }
 
 impl RequestLimits {
+    /// The limits of a request that may be attempted again after a denial, such as behind a layer that retries. A denial
+    /// then refunds nothing of the other guards. All of them must [finish]: those that finish while
+    /// the newest attempt is denied give their units back.
+    ///
+    /// [finish]: crate::guard::GuardCheck::finish
+    pub fn with_attempts() -> Self {
+        let ledger = Ledger { has_attempts: true, ..Ledger::default() };
+        Self { ledger: Arc::new(Mutex::new(ledger)) }
+    }
+
     /// Each policy that was applied, with its newest decision, in the order of the first decisions. After a refund a
     /// decision shows what is left.
     pub fn outcomes(&self) -> Vec<(Policy, Decision)> {
@@ -138,8 +152,9 @@ impl Ledger {
         Some((entry.decision.clone(), entry.admitted))
     }
 
-    /// The number of a guard, which identifies its claims.
+    /// The number of a guard, which identifies its claims. With it an attempt begins or goes on.
     pub(super) fn add_guard(&mut self) -> u32 {
+        self.is_denied = false;
         self.guards += 1;
         self.guards
     }
@@ -189,9 +204,23 @@ impl Ledger {
         }
     }
 
+    /// Ends the claims of a guard that has a response, which keeps its units if that counts. Returns the units to refund.
+    pub(super) fn finish(&mut self, guard: u32, counts: bool) -> Vec<Refund> {
+        let counts = counts && !(self.has_attempts && self.is_denied);
+        self.release(Some(guard), counts)
+    }
+
+    /// Ends the claims that a denial by this guard ends: those of all guards, or only its own where another attempt may
+    /// follow. Returns the units to refund.
+    pub(super) fn deny(&mut self, guard: u32) -> Vec<Refund> {
+        self.outage = None;
+        self.is_denied = true;
+        self.release(self.has_attempts.then_some(guard), false)
+    }
+
     /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no
     /// guard relies on or has kept.
-    pub(super) fn release(&mut self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
+    fn release(&mut self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
         let mut refunds = Vec::new();
         for (at, entry) in self.entries.iter_mut().enumerate() {
             let (mut admitted, mut kept) = (0, entry.kept);
@@ -233,11 +262,6 @@ impl Ledger {
     /// Records that the request was admitted without the store.
     pub(super) fn set_outage(&mut self, source: &'static str, settings: &HeaderSettings) {
         self.outage = Some((source, settings.clone()));
-    }
-
-    /// Forgets that an outer guard admitted without the store, because this one denies.
-    pub(super) fn clear_outage(&mut self) {
-        self.outage = None;
     }
 }
 

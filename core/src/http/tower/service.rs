@@ -102,7 +102,8 @@ where
     let (mut parts, body) = request.into_parts();
     let outer = parts.extensions.get::<RequestLimits>().cloned();
     let is_outermost = outer.is_none();
-    let limits = outer.unwrap_or_default();
+    // A layer between two limits may retry a request that the inner one has denied.
+    let limits = outer.unwrap_or_else(RequestLimits::with_attempts);
     if is_outermost {
         parts.extensions.insert(limits.clone());
     }
