@@ -6,11 +6,11 @@
 //!
 //! Layers, from the bottom up; each uses only those before it:
 //!
-//! - `error`, `number`, `text`, `function`: conversions between the languages
+//! - `error`, `number`, `text`, `field_text`, `function`: conversions between the languages
 //! - `values`, `tables`, `client_address`, `event`, `request_layout`: what is converted
 //! - `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
-//! - `limiter_handle`, `limiter`, `guard_settings`, `guard`: the operations
+//! - `limiter_handle`, `limiter`, `outcomes`, `guard_settings`, `guard_check`, `guard`: the operations
 
 #![allow(
     unsafe_code,
@@ -28,12 +28,15 @@ mod client_address;
 mod error;
 mod event;
 mod exchange;
+mod field_text;
 mod function;
 mod guard;
+mod guard_check;
 mod guard_settings;
 mod limiter;
 mod limiter_handle;
 mod number;
+mod outcomes;
 mod policy_interner;
 mod request_layout;
 mod shared_arrays;

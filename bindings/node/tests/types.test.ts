@@ -9,7 +9,11 @@ import { Hono } from "hono";
 import Koa from "koa";
 import {
   type Decision,
+  type DenialResponse,
+  denialOf,
   type ErrorCode,
+  type HeaderFields,
+  headerFields,
   Limiter,
   ManualClock,
   PolylimitError,
@@ -53,6 +57,19 @@ limiter.check(5n);
 limiter.check(true);
 // @ts-expect-error a timeout is required
 limiter.acquire("user", {});
+
+async function respond(): Promise<DenialResponse | undefined> {
+  const decision = await limiter.check("user", "api");
+  const fields: HeaderFields = headerFields(limiter, [{ policy: "api", decision }], {
+    headers: "both",
+    resetForm: "epoch",
+  });
+  // @ts-expect-error unknown style
+  headerFields(limiter, { decision }, { headers: "some" });
+  // @ts-expect-error a decision is required
+  headerFields(limiter, { policy: "api" });
+  return denialOf(limiter, { policy: "api", decision }, { cost: fields.length, accept: undefined });
+}
 
 async function decide(): Promise<number> {
   const decision: Decision = await limiter.check(new Uint8Array(4), { policy: "api", cost: 2 });
@@ -161,4 +178,4 @@ const handler = fetchRateLimit(
   },
 );
 
-export { decide, decorators, guards, handler };
+export { decide, decorators, guards, handler, respond };

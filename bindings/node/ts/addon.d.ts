@@ -134,6 +134,16 @@ export declare class NativeLimiter {
   close(): void
 }
 
+export declare class NativeOutcomes {
+  constructor(limiter: NativeLimiter)
+  /** Adds the decision that stands in the arrays, and its policy: a name, quotas, or nothing for the limiter's only one. */
+  add(policy?: string | undefined | null): void
+  /** The fields of the response: names and values, each on a line. */
+  fields(settings: FieldSettings): string
+  /** The response for a client with this `accept` field; `None` when no decision is a denial. */
+  response(cost: number, accept?: string | undefined | null): NativeResponse | null
+}
+
 export interface AddressSettings {
   trust: Array<string>
   header?: string
@@ -200,6 +210,13 @@ export declare const enum Field {
   Cost = 16,
   TimeoutMs = 17,
   FirstQuota = 18,
+}
+
+export interface FieldSettings {
+  headers?: string
+  resetForm?: string
+  /** Other names of fields, each beside the usual name; an empty one turns the field off. */
+  headerNames: Array<Array<string>>
 }
 
 export interface GuardSettings {
@@ -278,6 +295,13 @@ export interface NativeProblem {
   jsonType: string
   text: string
   textType: string
+}
+
+export interface NativeResponse {
+  status: number
+  /** Content type and `vary`. */
+  values: Array<string>
+  body: string
 }
 
 export declare const enum Operation {

@@ -12,6 +12,7 @@ import {
   limitExpress,
   type Settings,
 } from "./http/express";
+import { needsAddress } from "./http/key_parts";
 
 export type { ExpressOptions, ExpressRequest } from "./http/express";
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
@@ -40,9 +41,4 @@ export function rateLimit<Req extends ExpressRequest = ExpressRequest, Res exten
   // Express takes an object with these members for a mounted application, and emits `mount` before the first request.
   const onMount = (_: "mount", app: { readonly settings: Settings }) => checkTrust(app.settings);
   return Object.assign(middleware, { handle: middleware, set: () => undefined, emit: onMount });
-}
-
-/** Whether the key is the address that the application's settings determine. */
-function needsAddress({ key, clientAddress }: { readonly key?: unknown; readonly clientAddress?: unknown }): boolean {
-  return (key === undefined || [key].flat().includes("address")) && clientAddress === undefined;
 }

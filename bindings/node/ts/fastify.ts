@@ -3,6 +3,7 @@
 import type { FastifyPluginCallback } from "fastify";
 import { notAllowed } from "./arguments";
 import { checkTrust, type FastifyRateLimitOptions, fastifyRoute, type Hook, limitFastify } from "./http/fastify";
+import { needsAddress } from "./http/key_parts";
 import type { RateLimit } from "./http/options";
 
 export type { FastifyRateLimitOptions } from "./http/fastify";
@@ -79,11 +80,6 @@ const plugin: FastifyPluginCallback<FastifyPluginOptions> = (
   if (!fastify.hasRequestDecorator("rateLimit")) fastify.decorateRequest("rateLimit", undefined);
   return done();
 };
-
-/** Whether the key is the address that the server's settings determine. */
-function needsAddress({ key, clientAddress }: FastifyRateLimitOptions): boolean {
-  return (key === undefined || [key].flat().includes("address")) && clientAddress === undefined;
-}
 
 /**
  * Limits every request of the instance that registers it: `app.register(rateLimit, { ... })`. A route may change the options

@@ -1,7 +1,12 @@
 /** The response to a request that is limited: its header fields, and the body of one that does not proceed. */
 
-import { Field } from "./addon";
+import { Field, type FieldSettings, type NativeOutcomes } from "./addon";
+import { checkedOptions, notAllowed, number, text } from "./arguments";
+import { type Decision, writeDecision } from "./decision";
+import { callNative } from "./errors";
 import { exchange, fields as sharedFields } from "./exchange";
+import { type Limiter, nativeLimiter } from "./limiter";
+import { native } from "./native";
 import type { HeaderStyle, ResetForm } from "./tables";
 
 const fields = sharedFields;
@@ -40,10 +45,19 @@ export interface Problem {
 
 /** The response to a request that does not proceed, in the form that its client accepts. */
 export interface DenialResponse {
+  /** 429 or the rate limit's own; 503 because of the store; 400 for a request without a key. */
   readonly status: number;
+  /** The field `content-type`. */
   readonly contentType: string;
+  /** The field `vary`. */
   readonly vary: string;
   readonly body: string;
+}
+
+/** A decision about a request, and its policy: a name, or quotas; it may be absent when the limiter has one policy. */
+export interface PolicyDecision {
+  readonly policy?: string | undefined;
+  readonly decision: Decision;
 }
 
 /** Header fields; the names are in lower case. */
@@ -80,4 +94,74 @@ export function denialResponse(accept: string | undefined): DenialResponse {
 export function problem(): Problem {
   const found = exchange.problem();
   return { ...found, violated: Array.from(found.violated) };
+}
+
+const HEADER_OPTIONS = ["headers", "resetForm", "headerNames"];
+
+/**
+ * The header fields of the response to a request that a program has decided itself, in a fixed order. Middlewares set them
+ * themselves.
+ *
+ * @param outcomes the decisions about the request, of one policy or of several different ones
+ * @throws PolylimitError `invalid_argument` for an option that is not allowed, a policy that the limiter does not know, and
+ * a decision that no limiter has made; `closed` when the limiter is closed
+ */
+export function headerFields(
+  limiter: Limiter,
+  outcomes: PolicyDecision | readonly PolicyDecision[],
+  options: HeaderOptions = {},
+): HeaderFields {
+  const settings = fieldSettings(checkedOptions("options", options, HEADER_OPTIONS));
+  const all = nativeOutcomes(limiter, outcomes);
+  return allFields(callNative(() => all.fields(settings)));
+}
+
+/**
+ * The response to a request that a program has decided itself; `undefined` when no decision is a denial. Its header fields
+ * besides `content-type` and `vary` are those of `headerFields`.
+ *
+ * @param options `cost`, the units of the request, 1 by default; and `accept`, the field that its client has sent, by which the
+ * body is a problem document (RFC 9457) or text
+ * @throws PolylimitError as `headerFields`
+ */
+export function denialOf(
+  limiter: Limiter,
+  outcomes: PolicyDecision | readonly PolicyDecision[],
+  options: { readonly cost?: number; readonly accept?: string | undefined } = {},
+): DenialResponse | undefined {
+  const { cost = 1, accept } = checkedOptions("options", options, ["cost", "accept"]);
+  number("cost", cost, "a number of units");
+  if (accept !== undefined) text("accept", accept, "the field of a request");
+  const all = nativeOutcomes(limiter, outcomes);
+  const response = callNative(() => all.response(cost, accept));
+  if (response === undefined || response === null) return undefined;
+  const [contentType, vary] = response.values;
+  return { status: response.status, contentType, vary, body: response.body };
+}
+
+function nativeOutcomes(limiter: Limiter, given: PolicyDecision | readonly PolicyDecision[]): NativeOutcomes {
+  const all = new native.NativeOutcomes(nativeLimiter(limiter));
+  for (const outcome of [given].flat() as PolicyDecision[]) {
+    const { policy, decision } = checkedOptions("outcome", outcome, ["policy", "decision"]);
+    if (policy !== undefined) text("policy", policy, "a policy's name, or quotas");
+    if (typeof decision !== "object" || !Array.isArray(decision?.quotas)) {
+      throw notAllowed("decision", decision, "a decision of a limiter");
+    }
+    writeDecision(decision);
+    callNative(() => all.add(policy));
+  }
+  return all;
+}
+
+/** The options as the addon takes them. */
+export function fieldSettings({ headers, resetForm, headerNames = {} }: HeaderOptions): FieldSettings {
+  checkedOptions("headerNames", headerNames, Object.keys(headerNames));
+  return {
+    headers: headers === undefined ? undefined : text("headers", headers, "the name of a style"),
+    resetForm: resetForm === undefined ? undefined : text("resetForm", resetForm, "the name of a form"),
+    headerNames: Object.entries(headerNames).map(([field, name]) => [
+      field,
+      text("headerNames", name, "the name of a field"),
+    ]),
+  };
 }

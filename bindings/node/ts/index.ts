@@ -5,6 +5,14 @@ export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } fro
 export type { Decision, QuotaUsage, Usage } from "./decision";
 export { PolylimitError } from "./errors";
 export type { DegradedEvent, Finding } from "./events";
+export {
+  type DenialResponse,
+  denialOf,
+  type HeaderFields,
+  type HeaderOptions,
+  headerFields,
+  type PolicyDecision,
+} from "./headers";
 export { Limiter } from "./limiter";
 export { ManualClock } from "./manual_clock";
 export type { AcquireOptions, Check, LimiterOptions, RequestOptions } from "./options";

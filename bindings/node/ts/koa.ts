@@ -7,7 +7,7 @@ import { invalidArgument } from "./errors";
 import { keyOfAddress, keyOfRequest } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { headerLine, setFields, varyWith } from "./http/run_guard";
+import { beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
@@ -77,7 +77,10 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
     );
     const fields = guard.waitsForResponse ? await guard.finish(result, context) : undefined;
     if (fields !== undefined && !res.headersSent) for (const [name, value] of fields) res.setHeader(name, value);
-    if (hasThrown) throw thrown;
+    if (!hasThrown) return;
+    // Koa removes all fields before it answers an error.
+    beforeHead(res, () => result.state.fields);
+    throw thrown;
   };
 }
 

@@ -4,11 +4,9 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 import type { ClientAddressRules } from "../client_address";
 import { invalidArgument } from "../errors";
-import type { DenialResponse } from "../headers";
 import { keyOfAddress, keyOfRequest } from "./address";
-import { Guard, type GuardResult } from "./guard";
-import { checkOptions, type RateLimit, type RateLimitOptions } from "./options";
-import { beforeHead, headerLine, runGuard, setFields, varyWith } from "./run_guard";
+import type { RateLimit } from "./options";
+import { limitNode, type NodeOptions, varyWith } from "./run_guard";
 
 declare global {
   namespace Express {
@@ -27,14 +25,9 @@ export interface ExpressRequest extends IncomingMessage {
 }
 
 export type Settings = { readonly [name: string]: unknown };
-type Limited = { rateLimit?: RateLimit };
 type Next = (error?: unknown) => void;
 
-export type ExpressOptions<Req extends ExpressRequest, Res extends ServerResponse> = RateLimitOptions<
-  [req: Req, res: Res],
-  [req: Req, res: Res],
-  unknown
->;
+export type ExpressOptions<Req extends ExpressRequest, Res extends ServerResponse> = NodeOptions<Req, Res>;
 
 export type ExpressMiddleware<Req, Res> = (req: Req, res: Res, next: Next) => void;
 
@@ -47,34 +40,23 @@ export function limitExpress<Req extends ExpressRequest, Res extends ServerRespo
   options: ExpressOptions<Req, Res>,
   routeOf?: (req: Req) => string | undefined,
 ): ExpressMiddleware<Req, Res> {
-  const guard = new Guard<[req: Req, res: Res], [req: Req, res: Res], unknown>(checkOptions(options), {
+  return limitNode(options, {
     clientOf,
-    methodOf: ({ method = "GET" }) => method,
-    headerOf: (name, req) => headerLine(req, name),
     routeOf,
-    userOf: (req) => (req as { readonly user?: unknown }).user,
-    pathOf: (name, { params = {} }) => (params as Record<string, string | undefined>)[name],
+    rawOf: (res) => res,
+    setField: (res, name, value) => res.setHeader(name, value),
+    removeField: (res, name) => res.removeHeader(name),
+    sendDenial: ({ status, contentType, vary, body }, res) => {
+      res.statusCode = status;
+      res.setHeader("content-type", contentType);
+      res.setHeader("vary", varyWith(res.getHeader("vary"), vary));
+      res.end(body);
+    },
+    handleDenial: async (handler, { status }, res) => {
+      res.statusCode = status;
+      await handler();
+    },
   });
-
-  /** Returns whether the request proceeds. */
-  function apply(result: GuardResult<unknown> | undefined, req: Req, res: Res): boolean | Promise<boolean> {
-    if (result === undefined) return true;
-    if (result.rateLimit !== undefined) (req as Limited).rateLimit = result.rateLimit;
-    setFields(res, result);
-    const { denial, handleDenial } = result;
-    if (denial === undefined) {
-      if (guard.waitsForResponse) beforeHead(res, () => guard.finish(result, req, res));
-      return true;
-    }
-    if (handleDenial === undefined) {
-      sendDenial(denial, res);
-      return false;
-    }
-    res.statusCode = denial.status;
-    return Promise.resolve(handleDenial()).then(() => false);
-  }
-
-  return (req, res, next) => runGuard(guard, req, (req as Limited).rateLimit, [req, res], apply, next);
 }
 
 export function checkTrust(settings: Settings): void {
@@ -90,13 +72,6 @@ function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefi
   const { settings = {} } = req.app ?? {};
   checkTrust(settings);
   return keyOfAddress(settings["trust proxy"] ? req.ip : undefined, req.socket);
-}
-
-function sendDenial({ status, contentType, vary, body }: DenialResponse, res: ServerResponse): void {
-  res.statusCode = status;
-  res.setHeader("content-type", contentType);
-  res.setHeader("vary", varyWith(res.getHeader("vary"), vary));
-  res.end(body);
 }
 
 // The rest finds the route of a request in Express's routers, whose types do not declare these properties.

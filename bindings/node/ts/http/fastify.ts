@@ -5,9 +5,8 @@ import type { ClientAddressRules } from "../client_address";
 import { invalidArgument, type PolylimitError } from "../errors";
 import type { DenialResponse } from "../headers";
 import { keyOfAddress, keyOfRequest } from "./address";
-import { Guard, type GuardResult } from "./guard";
-import { checkOptions, type RateLimitOptions } from "./options";
-import { beforeHead, headerLine, runGuard, varyWith } from "./run_guard";
+import type { RateLimitOptions } from "./options";
+import { limitNode, varyWith } from "./run_guard";
 
 export type FastifyRateLimitOptions = RateLimitOptions<
   [request: FastifyRequest, reply: FastifyReply],
@@ -26,35 +25,15 @@ export function limitFastify(
   options: FastifyRateLimitOptions,
   routeOf?: (request: FastifyRequest) => string | undefined,
 ): Hook {
-  const guard = new Guard(checkOptions(options), {
+  return limitNode(options, {
     clientOf,
-    methodOf: (request) => request.method,
-    headerOf: (name, request) => headerLine(request, name),
     routeOf,
-    userOf: (request) => (request as { readonly user?: unknown }).user,
-    pathOf: (name, { params }) => (params as Record<string, string | undefined> | undefined)?.[name],
+    rawOf: (reply) => reply.raw,
+    setField: (reply, name, value) => reply.header(name, value),
+    removeField: (reply, name) => reply.removeHeader(name),
+    sendDenial,
+    handleDenial,
   });
-
-  /** Returns whether the request proceeds. */
-  function apply(result: GuardResult<unknown> | undefined, request: FastifyRequest, reply: FastifyReply) {
-    if (result === undefined) return true;
-    if (result.rateLimit !== undefined) request.rateLimit = result.rateLimit;
-    for (const name of result.outdated) reply.removeHeader(name);
-    for (const field of result.fields) reply.header(field[0], field[1]);
-    const { denial, handleDenial } = result;
-    if (denial === undefined) {
-      if (guard.waitsForResponse) beforeHead(reply.raw, () => guard.finish(result, request, reply));
-      return true;
-    }
-    reply.code(denial.status);
-    if (handleDenial === undefined) {
-      sendDenial(denial, reply);
-      return false;
-    }
-    return runDenialHandler(handleDenial, denial, reply).then(() => false);
-  }
-
-  return (request, reply, done) => runGuard(guard, request, request.rateLimit, [request, reply], apply, done);
 }
 
 /** The method and the path of the route; `undefined` for a request that matches none. */
@@ -63,7 +42,8 @@ export function fastifyRoute({ routeOptions }: FastifyRequest): string | undefin
 }
 
 /** Sends the value that a handler returns, or the default response if it has neither returned nor sent one. */
-async function runDenialHandler(handler: () => unknown, denial: DenialResponse, reply: FastifyReply): Promise<void> {
+async function handleDenial(handler: () => unknown, denial: DenialResponse, reply: FastifyReply): Promise<void> {
+  reply.code(denial.status);
   // `send` is wrapped because `reply.sent` stays false while a hook or a stream delays the payload.
   const { send } = reply;
   let isSent = false;
@@ -82,10 +62,10 @@ async function runDenialHandler(handler: () => unknown, denial: DenialResponse, 
   else reply.send(payload);
 }
 
-function sendDenial({ contentType, vary, body }: DenialResponse, reply: FastifyReply): void {
+function sendDenial({ status, contentType, vary, body }: DenialResponse, reply: FastifyReply): void {
   reply.header("vary", varyWith(reply.getHeader("vary"), vary));
   // Fastify adds a charset to the type of text.
-  reply.type(contentType).send(Buffer.from(body));
+  reply.code(status).type(contentType).send(Buffer.from(body));
 }
 
 const trustsAll = new WeakMap<object, boolean>();

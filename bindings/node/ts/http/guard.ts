@@ -13,6 +13,7 @@ import { allFields, changedFields, type DenialResponse, denialResponse, type Hea
 import { nativeLimiter } from "../limiter";
 import { native } from "../native";
 import type { ErrorCode } from "../tables";
+import { type FrameworkAdapter, partReader } from "./key_parts";
 import { guardSettings, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
 import { DecidedRateLimit, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
 
@@ -33,20 +34,6 @@ export interface GuardResult<Denied> {
   readonly state: RequestState;
   /** The check that `finish` ends, where the response decides whether the request counts. */
   readonly check: NativeCheck | undefined;
-}
-
-/** How a framework's request is read. */
-export interface FrameworkAdapter<Context extends unknown[]> {
-  /** The key of the client, found by the rules if there are any. */
-  readonly clientOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
-  readonly methodOf: (...context: Context) => string;
-  /** All lines of a header, joined. */
-  readonly headerOf: (name: string, ...context: Context) => string | undefined;
-  /** The route of the guard, as the same text in every process; `undefined` for a guard before all routes. */
-  readonly routeOf?: (...context: Context) => string | undefined;
-  /** The authenticated user, and a parameter of the path, where the framework knows them. */
-  readonly userOf?: (...context: Context) => unknown;
-  readonly pathOf?: (name: string, ...context: Context) => string | undefined;
 }
 
 type DecideFunction = (key?: string | Uint8Array, route?: string) => string | undefined;
@@ -91,18 +78,18 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const { limiter, clientAddress, key, cost, skip, policy, methods } = options;
     this.#options = options;
     this.#framework = framework;
+    this.#rules =
+      clientAddress === undefined || clientAddress instanceof ClientAddressRules
+        ? clientAddress
+        : new ClientAddressRules(clientAddress);
     this.#native = callNative(() => new native.NativeGuard(nativeLimiter(limiter), guardSettings(options)));
     this.#decide = this.#native.decideFunction() as DecideFunction;
-    this.#parts = this.#native.keyParts().map(([kind, name]) => this.#readerOf(kind, name));
+    this.#parts = this.#native.keyParts().map(([kind, name]) => partReader(kind, name, framework, this.#rules));
     this.#fallsBackToAddress = this.#native.fallsBackToAddress();
     this.#isPerRoute = framework.routeOf !== undefined && this.#native.isPerRoute();
     this.#hasFunctions = skip !== undefined || [key, cost, policy].some((option) => typeof option === "function");
     this.#methods = methods === undefined ? undefined : new Map();
     this.#names = this.#native.policies();
-    this.#rules =
-      clientAddress === undefined || clientAddress instanceof ClientAddressRules
-        ? clientAddress
-        : new ClientAddressRules(clientAddress);
   }
 
   /**
@@ -173,25 +160,6 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       methods.set(method, applies);
     }
     return applies;
-  }
-
-  #readerOf(kind: string, name: string): (context: Context) => string | undefined {
-    const { clientOf, headerOf, userOf, pathOf } = this.#framework;
-    const absent = () => notAllowed("key", undefined, `a part that this framework knows, and not ${kind}`);
-    switch (kind) {
-      case "address":
-        return (context) => String(clientOf(this.#rules, ...context));
-      case "header":
-        return (context) => headerOf(name, ...context);
-      case "cookie":
-        return (context) => cookie(headerOf("cookie", ...context), name);
-      case "user":
-        if (userOf === undefined) throw absent();
-        return (context) => userText(userOf(...context));
-      default:
-        if (pathOf === undefined) throw absent();
-        return (context) => pathOf(name, ...context);
-    }
   }
 
   #keyWithoutFunction(context: Context): Key | undefined {
@@ -347,20 +315,6 @@ const NONE: readonly string[] = [];
 /** The names of fields that are not among the others. */
 function namesWithout(fields: HeaderFields, others: HeaderFields): readonly string[] {
   return fields.map(([name]) => name).filter((name) => others.every(([other]) => other !== name));
-}
-
-/** The value of a cookie as the client sent it. */
-function cookie(cookies: string | undefined, name: string): string | undefined {
-  const pair = cookies?.split(/; */).find((one) => one.startsWith(`${name}=`));
-  return pair?.slice(name.length + 1);
-}
-
-/** A user as text: the text or number itself, or the `id` or `sub` of an object. */
-function userText(user: unknown): string | undefined {
-  if (typeof user === "string" || typeof user === "number" || typeof user === "bigint") return String(user);
-  const { id, sub } = (user ?? {}) as { readonly id?: unknown; readonly sub?: unknown };
-  const found = id ?? sub;
-  return found === undefined || found === null ? undefined : String(found);
 }
 
 /** Emits an error as a warning of the process, where no caller is left to receive it. */

@@ -5,7 +5,7 @@ import { checkedOptions, type Key, notAllowed, number, optionalFunction, text } 
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
 import type { PolylimitError } from "../errors";
-import type { HeaderFields, HeaderOptions, Problem } from "../headers";
+import { fieldSettings, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
 import { type Limiter, nativeLimiter } from "../limiter";
 
 /** The decision about a request, and its policy. With several policies: the first denial, or the one with the least left. */
@@ -144,13 +144,12 @@ export function checkOptions<O extends object>(options: O, more: readonly string
 export function guardSettings<C extends unknown[], F extends unknown[], D>(
   options: RateLimitOptions<C, F, D>,
 ): GuardSettings {
-  const { policy, key, cost, methods, status, dryRun = false, headerNames = {} } = options;
+  const { policy, key, cost, methods, status, dryRun = false } = options;
   const own = (name: keyof typeof options, allowed: string) => {
     const value = options[name];
     return value === undefined ? undefined : text(name, value, allowed);
   };
   if (typeof dryRun !== "boolean") throw notAllowed("dryRun", dryRun, "true or false");
-  checkedOptions("headerNames", headerNames, Object.keys(headerNames));
   const isFunction = typeof policy === "function";
   return {
     policies: isFunction || policy === undefined ? undefined : texts("policy", policy, "a policy's name or quotas"),
@@ -163,12 +162,7 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
         ? undefined
         : number("cost", cost, "a number of units, or a function"),
     methods: methods === undefined ? [] : texts("methods", methods, "a method"),
-    headers: own("headers", "the name of a style"),
-    resetForm: own("resetForm", "the name of a form"),
-    headerNames: Object.entries(headerNames).map(([field, name]) => [
-      field,
-      text("headerNames", name, "the name of a field"),
-    ]),
+    ...fieldSettings(options),
     status: status === undefined ? undefined : number("status", status, "400 to 599"),
     message: own("message", "a sentence"),
     dryRun,

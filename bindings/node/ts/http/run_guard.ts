@@ -1,14 +1,74 @@
-/** Runs a guard in a framework whose middleware calls `next`, and ends its check before Node sends the response's head. */
+/** Limits in frameworks on Node's servers whose middleware calls `next`. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 
+import type { Key } from "../arguments";
+import type { ClientAddressRules } from "../client_address";
 import { invalidArgument } from "../errors";
-import type { HeaderFields } from "../headers";
-import type { Guard, GuardResult } from "./guard";
-import { isPromise, type MaybePromise } from "./options";
+import type { DenialResponse, HeaderFields } from "../headers";
+import { Guard, type GuardResult } from "./guard";
+import { checkOptions, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
+
+/** The properties of requests that are read here. */
+interface NodeRequest extends Pick<IncomingMessage, "headers"> {
+  readonly method?: string | undefined;
+  readonly params?: unknown;
+}
+
+type Limited = { rateLimit?: RateLimit; readonly user?: unknown };
+
+/** What differs between the frameworks. */
+export interface NodeFramework<Req, Res> {
+  /** The key of the client, found by the rules if there are any. */
+  readonly clientOf: (rules: ClientAddressRules | undefined, req: Req) => Key;
+  /** The route to which quotas without a name belong. */
+  readonly routeOf: ((req: Req) => string | undefined) | undefined;
+  readonly rawOf: (res: Res) => NodeResponse;
+  readonly setField: (res: Res, name: string, value: string) => unknown;
+  readonly removeField: (res: Res, name: string) => unknown;
+  /** Sends the default response to a request that does not proceed. */
+  readonly sendDenial: (denial: DenialResponse, res: Res) => void;
+  /** Has the options' handler respond to such a request. */
+  readonly handleDenial: (handler: () => unknown, denial: DenialResponse, res: Res) => Promise<unknown>;
+}
+
+export type NodeOptions<Req, Res> = RateLimitOptions<[req: Req, res: Res], [req: Req, res: Res], unknown>;
+
+/** A middleware, or a hook, with these options. */
+export function limitNode<Req extends NodeRequest, Res>(
+  options: NodeOptions<Req, Res>,
+  framework: NodeFramework<Req, Res>,
+): (req: Req, res: Res, next: (error?: never) => void) => void {
+  const guard = new Guard<[req: Req, res: Res], [req: Req, res: Res], unknown>(checkOptions(options), {
+    clientOf: framework.clientOf,
+    methodOf: ({ method = "GET" }) => method,
+    headerOf: (name, req) => headerLine(req, name),
+    routeOf: framework.routeOf,
+    userOf: (req) => (req as Limited).user,
+    pathOf: (name, { params }) => (params as Record<string, string | undefined> | undefined)?.[name],
+  });
+
+  /** Returns whether the request proceeds. */
+  function apply(result: GuardResult<unknown> | undefined, req: Req, res: Res): boolean | Promise<boolean> {
+    if (result === undefined) return true;
+    if (result.rateLimit !== undefined) (req as Limited).rateLimit = result.rateLimit;
+    for (const name of result.outdated) framework.removeField(res, name);
+    for (const field of result.fields) framework.setField(res, field[0], field[1]);
+    const { denial, handleDenial } = result;
+    if (denial === undefined) {
+      if (guard.waitsForResponse) beforeHead(framework.rawOf(res), () => guard.finish(result, req, res));
+      return true;
+    }
+    if (handleDenial !== undefined) return framework.handleDenial(handleDenial, denial, res).then(() => false);
+    framework.sendDenial(denial, res);
+    return false;
+  }
+
+  return (req, res, next) => runGuard(guard, req, (req as Limited).rateLimit, [req, res], apply, next);
+}
 
 /** Applies the result of a guard to a response. Returns whether the request proceeds. */
-export type ApplyResult<Context extends unknown[]> = (
+type ApplyResult<Context extends unknown[]> = (
   result: GuardResult<unknown> | undefined,
   ...context: Context
 ) => boolean | Promise<boolean>;
@@ -17,7 +77,7 @@ export type ApplyResult<Context extends unknown[]> = (
  * Has a guard decide, and calls `next` when the request proceeds or an error occurs. It creates no promise when the decision
  * is available at once.
  */
-export function runGuard<Context extends unknown[], Finished extends unknown[]>(
+function runGuard<Context extends unknown[], Finished extends unknown[]>(
   guard: Guard<Context, Finished, unknown>,
   request: object,
   previous: unknown,
