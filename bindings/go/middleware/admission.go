@@ -13,9 +13,24 @@ import (
 type Admission struct {
 	context.Context
 	check *polylimit.GuardCheck
-	// The fields that all limits of the request have written; that of the outermost one is shared.
+	// The fields that all limits of the request have written.
 	written *writtenFields
-	own     writtenFields
+}
+
+// outermost is the admission of the first limit of a request, with the fields that all of them share.
+type outermost struct {
+	Admission
+	fields writtenFields
+}
+
+// newAdmission is the admission of a limit, which shares the fields of the outer one if there is one.
+func newAdmission(ctx context.Context, check *polylimit.GuardCheck, outer *Admission) *Admission {
+	if outer != nil {
+		return &Admission{ctx, check, outer.written}
+	}
+	first := &outermost{}
+	first.Admission = Admission{ctx, check, &first.fields}
+	return &first.Admission
 }
 
 type admissionKey struct{}
@@ -99,10 +114,18 @@ func (d Denial) Respond(writer http.ResponseWriter) {
 // writtenFields are the header fields of a request's limits.
 type writtenFields struct {
 	mutex  sync.Mutex
-	fields []polylimit.HeaderField
+	fields []writtenField
+	// How often they were written.
+	round int
 	// Most requests have no more.
-	few    [4]polylimit.HeaderField
-	values [4]string
+	few    [3]writtenField
+	values [3]string
+}
+
+type writtenField struct {
+	name, value string
+	// The last round that had the field.
+	round int
 }
 
 // replace replaces the fields by those of a check. Those that a handler has overwritten stay, unless adds says that no handler had
@@ -110,38 +133,41 @@ type writtenFields struct {
 func (w *writtenFields) replace(header http.Header, check *polylimit.GuardCheck, adds bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	old := w.fields
-	fields := w.few[:0]
-	if len(old) > 0 {
-		fields = nil
+	if w.round++; w.round == 1 {
+		w.fields = w.few[:0]
 	}
-	check.Fields(func(field polylimit.HeaderField) bool {
-		field.Name = canonical(field.Name)
-		at := slices.IndexFunc(old, func(other polylimit.HeaderField) bool { return other.Name == field.Name })
-		index := -1
-		if at >= 0 {
-			index = slices.Index(header[field.Name], old[at].Value)
-			old[at].Name = ""
-		}
-		switch {
-		case index >= 0:
-			header[field.Name][index] = field.Value
-		case adds && len(fields) < len(w.values) && len(old) == 0:
-			w.values[len(fields)] = field.Value
-			header[field.Name] = w.values[len(fields) : len(fields)+1 : len(fields)+1]
-		case adds:
-			header[field.Name] = []string{field.Value}
-		}
-		fields = append(fields, field)
-		return true
-	})
+	for field := range check.Fields {
+		w.write(header, canonical(field.Name), field.Value, adds)
+	}
 	// What an outer limit has told and does not hold any more.
-	for _, field := range old {
-		if values := header[field.Name]; len(values) == 1 && values[0] == field.Value {
-			delete(header, field.Name)
+	w.fields = slices.DeleteFunc(w.fields, func(field writtenField) bool {
+		isOutdated := field.round != w.round
+		if values := header[field.name]; isOutdated && len(values) == 1 && values[0] == field.value {
+			delete(header, field.name)
 		}
+		return isOutdated
+	})
+}
+
+func (w *writtenFields) write(header http.Header, name, value string, adds bool) {
+	at := slices.IndexFunc(w.fields, func(field writtenField) bool { return field.name == name })
+	index := -1
+	if at >= 0 {
+		index = slices.Index(header[name], w.fields[at].value)
+	} else {
+		at = len(w.fields)
+		w.fields = append(w.fields, writtenField{name: name})
 	}
-	w.fields = fields
+	w.fields[at].value, w.fields[at].round = value, w.round
+	switch {
+	case index >= 0:
+		header[name][index] = value
+	case adds && at < len(w.values) && w.round == 1:
+		w.values[at] = value
+		header[name] = w.values[at : at+1 : at+1]
+	case adds:
+		header[name] = []string{value}
+	}
 }
 
 // canonical is http.CanonicalHeaderKey without an allocation for the usual names.

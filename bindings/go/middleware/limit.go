@@ -56,10 +56,7 @@ func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) 
 	if err != nil {
 		return nil, err
 	}
-	own := &Admission{Context: ctx, check: check}
-	if own.written = &own.own; outer != nil {
-		own.written = outer.written
-	}
+	own := newAdmission(ctx, check, outer)
 	own.written.replace(header, check, true)
 	return own, nil
 }
