@@ -11,6 +11,10 @@ mod client_address;
 mod operations;
 #[path = "../fuzz/src/quota_text.rs"]
 mod quota_text;
+// It calls scripts without a limiter, as `testing` allows; tests/run tests with that feature.
+#[cfg(feature = "testing")]
+#[path = "../fuzz/src/script_reply.rs"]
+mod script_reply;
 #[path = "../fuzz/src/store_url.rs"]
 mod store_url;
 
@@ -47,4 +51,10 @@ fn operations_corpus() {
 #[test]
 fn store_url_corpus() {
     replay("store_url", store_url::run);
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn script_reply_corpus() {
+    replay("script_reply", script_reply::run);
 }

@@ -5,4 +5,5 @@
 pub mod client_address;
 pub mod operations;
 pub mod quota_text;
+pub mod script_reply;
 pub mod store_url;
