@@ -18,15 +18,18 @@ mod rounds;
 use contender::{Contender, Workload};
 use rounds::{Row, median_ns};
 
-const KEY_COUNTS: [usize; 3] = [1, 1_000, 1_000_000];
+/// The most keys. A quick run, which is not optimised, uses fewer.
+fn most_keys(quick: bool) -> usize {
+    if quick { 10_000 } else { 1_000_000 }
+}
 
 fn main() {
     // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
     if let Some(limiter) = footprint::asked_for() {
-        return footprint::print(&limiter);
+        return footprint::print(&limiter, most_keys(quick));
     }
-    footprint::report();
+    footprint::report(most_keys(quick), quick);
     guard::report();
     println!("\nns a decision, as each thread sees it (median of {} rounds)\n", rounds::count(quick));
     println!("governor* also says what remains or how long to wait, as every decision of polylimit does\n");
@@ -35,7 +38,7 @@ fn main() {
     );
     println!("|---:|---:|---|---:|---:|---:|---:|---:|---:|");
     let mut worst = [0.0_f64; 2];
-    for count in KEY_COUNTS {
+    for count in [1, 1_000, most_keys(quick)] {
         let keys: Vec<String> = (0..count).map(|number| format!("user:{number}")).collect();
         let asked = at_random(&keys);
         for allowed in [true, false] {
