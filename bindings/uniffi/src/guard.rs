@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use polylimit::Call;
 use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict};
 use polylimit::headers::HeaderField;
+use polylimit::{Answer, Call};
 
 use crate::client_address::ClientAddressRules;
-use crate::decision::Decision;
+use crate::decision::{AnswerResult, Decision};
 use crate::error::{PolylimitError, Result, guarded};
 use crate::headers::{Outcome, Problem, by_name};
 use crate::number::{address, unsigned};
@@ -166,7 +166,40 @@ pub struct GuardCheck {
     hears_outages: bool,
     /// Whether the program still has to hear of an outage.
     is_pending: AtomicBool,
+    /// What is being refunded at the moment.
+    refunding: Mutex<Option<Refunding>>,
     accept: Option<String>,
+}
+
+/// The refunds of a check that have to be made before it has its answer.
+#[derive(Debug)]
+struct Refunding {
+    /// How many of them are made.
+    made: usize,
+    then: AfterRefunds,
+}
+
+/// What a check does when its refunds are made.
+#[derive(Debug)]
+enum AfterRefunds {
+    Conclude(Verdict),
+    End,
+}
+
+/// The end of a check, or of the decision about its request.
+pub(crate) enum Settled {
+    Concluded(Conclusion),
+    Ended(Vec<HeaderField>),
+}
+
+impl Refunding {
+    fn take(&mut self, check: &mut guard::GuardCheck, answer: AnswerResult) {
+        // What cannot be refunded stays spent.
+        if let Ok(Answer::Usage(left)) = answer {
+            check.refunded(self.made, left);
+        }
+        self.made += 1;
+    }
 }
 
 impl Guard {
@@ -258,6 +291,7 @@ impl Guard {
             check,
             hears_outages: self.hears_outages,
             is_pending: AtomicBool::new(false),
+            refunding: Mutex::default(),
             accept: facts.accept.map(ToOwned::to_owned),
         }))
     }
@@ -286,7 +320,7 @@ impl Guard {
             let limits = facts.outer.as_ref().map_or_else(RequestLimits::default, |outer| outer.limits());
             let check = self.start(&limits, facts.borrowed())?;
             check.check.lock().ask_blocking();
-            check.outage_or_conclusion().map(|conclusion| GuardAnswer::of(conclusion, check))
+            check.outage_or_conclusion(blocking).and_then(|settled| GuardAnswer::of(settled, check))
         })
     }
 }
@@ -296,7 +330,7 @@ impl GuardCheck {
     /// Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
     #[uniffi::method(default(admit = None))]
     pub fn overrule(self: Arc<Self>, admit: Option<bool>) -> Result<GuardAnswer> {
-        guarded(|| self.conclude_with(admit).map(|conclusion| GuardAnswer::of(conclusion, self)))
+        guarded(|| self.conclude_with(admit, blocking).and_then(|settled| GuardAnswer::of(settled, self)))
     }
 
     /// The policies that were applied to the request so far, each with its newest decision; during an outage that the program
@@ -309,7 +343,10 @@ impl GuardCheck {
 
     /// Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
     pub fn finish(&self, counts: bool) -> Result<HashMap<String, String>> {
-        guarded(|| Ok(by_name(self.end(counts))))
+        guarded(|| match self.end(counts, blocking)? {
+            Some(Settled::Ended(fields)) => Ok(by_name(fields)),
+            _ => Err(unsettled()),
+        })
     }
 }
 
@@ -322,13 +359,14 @@ pub(crate) enum Conclusion {
 }
 
 impl GuardAnswer {
-    fn of(conclusion: Conclusion, check: Arc<GuardCheck>) -> Self {
+    fn of(settled: Option<Settled>, check: Arc<GuardCheck>) -> Result<Self> {
+        let Some(Settled::Concluded(conclusion)) = settled else { return Err(unsettled()) };
         let (fields, problem, outage) = match conclusion {
             Conclusion::Admitted(fields) => (fields, None, None),
             Conclusion::Denied(fields, problem) => (fields, Some(problem), None),
             Conclusion::Outage(error) => (Vec::new(), None, Some(GuardOutage::of(error))),
         };
-        Self { fields: by_name(fields), problem, outage, check }
+        Ok(Self { fields: by_name(fields), problem, outage, check })
     }
 }
 
@@ -362,36 +400,80 @@ impl GuardCheck {
         self.check.lock().answer(answer);
     }
 
-    /// What happens with the request, or the outage that the program has to hear of first.
-    pub(crate) fn outage_or_conclusion(&self) -> Result<Conclusion> {
+    /// What happens with the request, or the outage that the program has to hear of first; nothing while a refund has to
+    /// be waited for. `refund` answers a refund, or says that it has to be waited for.
+    pub(crate) fn outage_or_conclusion(&self, refund: impl Refund) -> Result<Option<Settled>> {
+        let is_concluding = self.refunding.lock().is_some();
         if self.hears_outages
+            && !is_concluding
             && let Some(outage) = self.check.lock().outage()
         {
             self.is_pending.store(true, Ordering::Relaxed);
-            return Ok(Conclusion::Outage(outage.error.cloned().map(PolylimitError::from)));
+            let error = outage.error.cloned().map(PolylimitError::from);
+            return Ok(Some(Settled::Concluded(Conclusion::Outage(error))));
         }
-        self.conclude()
+        self.settle(|check| AfterRefunds::Conclude(check.conclude()), refund)
     }
 
     /// What happens with the request, after the program has heard of an outage.
-    pub(crate) fn conclude_with(&self, admit: Option<bool>) -> Result<Conclusion> {
-        if let Some(admit) = admit {
-            self.check.lock().overrule(admit);
-        }
+    pub(crate) fn conclude_with(&self, admit: Option<bool>, refund: impl Refund) -> Result<Option<Settled>> {
         self.is_pending.store(false, Ordering::Relaxed);
-        self.conclude()
+        let conclude = |check: &mut guard::GuardCheck| {
+            if let Some(admit) = admit {
+                check.overrule(admit);
+            }
+            AfterRefunds::Conclude(check.conclude())
+        };
+        self.settle(conclude, refund)
     }
 
-    fn conclude(&self) -> Result<Conclusion> {
+    /// Ends the check, and refunds a response that does not count.
+    pub(crate) fn end(&self, counts: bool, refund: impl Refund) -> Result<Option<Settled>> {
+        let end = |check: &mut guard::GuardCheck| {
+            check.finish(counts);
+            AfterRefunds::End
+        };
+        self.settle(end, refund)
+    }
+
+    /// Begins a step unless one is under way, makes its refunds, and finishes it.
+    fn settle(
+        &self,
+        begin: impl FnOnce(&mut guard::GuardCheck) -> AfterRefunds,
+        refund: impl Refund,
+    ) -> Result<Option<Settled>> {
+        let mut refunding = self.refunding.lock();
         let mut check = self.check.lock();
-        let verdict = check.conclude();
-        check.refund_blocking();
-        match verdict {
-            Verdict::Admit => Ok(Conclusion::Admitted(check.fields())),
+        let step = refunding.get_or_insert_with(|| Refunding { made: 0, then: begin(&mut check) });
+        loop {
+            let answer = match check.refunds().nth(step.made) {
+                None => break,
+                Some((limiter, request)) => refund(limiter, &Call::Refund(request)),
+            };
+            let Some(answer) = answer else { return Ok(None) };
+            step.take(&mut check, answer);
+        }
+        let Some(AfterRefunds::Conclude(verdict)) = refunding.take().map(|step| step.then) else {
+            return Ok(Some(Settled::Ended(check.fields())));
+        };
+        let conclusion = match verdict {
+            Verdict::Admit => Conclusion::Admitted(check.fields()),
             Verdict::Deny(problem) => {
-                Ok(Conclusion::Denied(check.fields(), Problem::of(&problem, self.accept.as_deref())))
+                Conclusion::Denied(check.fields(), Problem::of(&problem, self.accept.as_deref()))
             }
-            Verdict::Fail(error) => Err(error.into()),
+            Verdict::Fail(error) => return Err(error.into()),
+        };
+        Ok(Some(Settled::Concluded(conclusion)))
+    }
+
+    /// Takes the answer to a refund that was waited for; returns it if there is no such refund.
+    pub(crate) fn take_refund(&self, answer: AnswerResult) -> Option<AnswerResult> {
+        match &mut *self.refunding.lock() {
+            None => Some(answer),
+            Some(step) => {
+                step.take(&mut self.check.lock(), answer);
+                None
+            }
         }
     }
 
@@ -410,12 +492,19 @@ impl GuardCheck {
         let check = self.check.lock();
         if self.is_pending.load(Ordering::Relaxed) { check.outcomes() } else { check.limits().outcomes() }
     }
+}
 
-    /// Ends the check, refunds a response that does not count, and returns the fields.
-    pub(crate) fn end(&self, counts: bool) -> Vec<HeaderField> {
-        let mut check = self.check.lock();
-        check.finish(counts);
-        check.refund_blocking();
-        check.fields()
-    }
+/// Refunds units, or says that this has to be waited for.
+pub(crate) trait Refund: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult> {}
+
+impl<F: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult>> Refund for F {}
+
+/// Refunds units, and waits for the store on this thread.
+#[expect(clippy::unnecessary_wraps, reason = "it is a refund, and others may have no answer yet")]
+fn blocking(limiter: &polylimit::Limiter, call: &Call<'_>) -> Option<AnswerResult> {
+    Some(limiter.blocking().call(call))
+}
+
+fn unsettled() -> PolylimitError {
+    PolylimitError::Internal("a guard has not settled its refunds".to_owned())
 }

@@ -32,7 +32,7 @@ end
 
 # Without and with the middleware.
 def polylimit(url, limit)
-  # Nobody is answered by an outage policy, however busy the machine is.
+  # No request is answered by an outage policy, however busy the machine is.
   store = url ? "#{url}?deadline=5s" : 'memory:'
   limiter = Polylimit::Limiter.new(store, policies: { bench: "#{limit}/minute fixed_window" })
   middleware = Polylimit::Rack.new(APP, limiter: limiter, key: ->(env) { env[KEY] })
@@ -89,14 +89,14 @@ def run(scenario, url, rounds, seconds)
   took = Array.new(rounds + 1) { contenders.map { |contender| measure(contender, scenario, names, seconds) } }.drop(1)
   check, ours, peer = took.transpose.map { |all| all.sort[all.size / 2] }
   outcome = scenario.denied ? 'denied' : 'allowed'
-  format('| %s | %d | %d | %s | %.2f | %.2f | %.2f | %.1f |',
-         scenario.store, scenario.keys, scenario.threads, outcome, check, ours, peer, peer / ours)
+  format('| %s | %d | %d | %s | %.2f | %.2f | %.2f | %.1f | %.1f |',
+         scenario.store, scenario.keys, scenario.threads, outcome, check, ours, peer, peer / check, peer / ours)
 end
 
 abort 'usage: REDIS_URL=redis://... bench [--quick]' if ARGV != ARGV & ['--quick'] || !ENV['REDIS_URL']
 rounds, seconds = ARGV.empty? ? [5, 0.3] : [1, 0.03]
 puts "Microseconds a decision (wall time over all threads), medians of #{rounds} interleaved rounds of #{seconds} s each."
-puts "\n| store | keys | threads | outcome | polylimit, `check` | middleware | rack-attack | ratio |"
-puts '|---|---:|---:|---|---:|---:|---:|---:|'
+puts "\n| store | keys | threads | outcome | polylimit, `check` | middleware | rack-attack | ratio of `check` | of the middleware |"
+puts '|---|---:|---:|---|---:|---:|---:|---:|---:|'
 SCENARIOS.each { |scenario| puts run(scenario, ENV.fetch('REDIS_URL'), rounds, seconds) }
-puts "\nA ratio above 1 is how many times as fast the middleware of polylimit is. To repeat it: bindings/uniffi/bench"
+puts "\nA ratio above 1 is how many times as fast as the middleware of rack-attack it is. To repeat it: bindings/uniffi/bench"

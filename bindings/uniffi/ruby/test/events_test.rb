@@ -9,7 +9,7 @@ require_relative 'own_redis'
 
 # A limiter tells when it begins and when it ends to decide without its store, and what its doctor finds.
 class EventsTest < Minitest::Test
-  KEY = 'a key that nobody sees'
+  KEY = 'a key that is shown nowhere'
   POLICIES = { api: '1000000/hour' }.freeze
   UNREACHABLE = 'redis://127.0.0.1:1'
   SECONDS = 20
@@ -65,7 +65,7 @@ class EventsTest < Minitest::Test
     assert_operator ended.lasted, :>, 0
     assert_match(/\Athe limiter decides without its store \(/, started.message)
     assert_equal ["WARN #{started.message}", "WARN #{ended.message}"], lines
-    refute_match(/nobody/, @events.inspect + lines.join)
+    refute_match(/nowhere/, @events.inspect + lines.join)
   end
 
   def test_finding_of_the_doctor_causes_an_event
@@ -77,7 +77,7 @@ class EventsTest < Minitest::Test
     assert_equal 'memory', event.finding.subject
     assert_match(/allkeys-lru/, event.finding.message)
     assert_equal ["WARN #{event.message}"], lines
-    refute_match(/nobody/, @events.inspect + lines.join)
+    refute_match(/nowhere/, @events.inspect + lines.join)
   end
 
   def test_every_operation_delivers_events
@@ -116,7 +116,7 @@ class EventsTest < Minitest::Test
   def test_closed_limiter_delivers_no_events
     limiter(UNREACHABLE, doctor_after: 0).close
     assert_raises(Polylimit::Closed) { @limiter.check(KEY) }
-    # Whoever asks next would be told.
+    # The next call of any limiter would deliver one.
     Polylimit::Limiter.new(policies: POLICIES).check(KEY)
     assert_equal [[], []], [@events, lines]
   end

@@ -144,6 +144,35 @@ class FiberTest < Minitest::Test
     end
   end
 
+  # A response that does not count, and a denial of an inner middleware whose store answers at once.
+  def test_refunds_of_middlewares_let_other_fibers_run
+    @redis = OwnRedis.new
+    limiter = Polylimit::Limiter.new(@redis.url, policies: { api: '9/hour' }, deadline: 60, doctor_after: 0)
+    denying = Polylimit::Limiter.new(policies: { none: '0/hour' })
+    stopping = ->(_) { @redis.pause && [500, {}, []] }
+    {
+      { limiter: limiter, count: ->(_, status, _) { status < 500 } } => stopping,
+      { limiter: limiter } => Polylimit::Rack.new(stopping, limiter: denying, skip: ->(_) { @redis.pause && false })
+    }.each do |options, inner|
+      app = Polylimit::Rack.new(inner, key: ->(_) { @key }, **options)
+      limiter.ready(LONG)
+      without_threads do
+        Sync do |task|
+          request = task.async { app.call({ 'REQUEST_METHOD' => 'GET' }).first }
+          sleep 0.001 until stopped?
+          assert_predicate request, :running?
+          @redis.resume
+          assert_includes [429, 500], request.wait
+        end
+      end
+      assert_equal 9, limiter.peek(@key).remaining
+    end
+  end
+
+  def stopped?
+    File.read("/proc/#{@redis.pid}/stat").split[2] == 'T'
+  end
+
   def test_request_that_is_stopped_holds_nothing
     @redis = OwnRedis.new
     limiter = Polylimit::Limiter.new(@redis.url, policies: { api: '9/hour' }, deadline: 60, doctor_after: 0)

@@ -4,9 +4,9 @@ require 'socket'
 
 # A Redis server for one test, which may stop it. It asks for a password, and forgets keys when it is full.
 class OwnRedis
-  PASSWORD = 'p4ssw0rd-nobody-sees'
+  PASSWORD = 'p4ssw0rd-shown-nowhere'
 
-  attr_reader :url
+  attr_reader :url, :pid
 
   def initialize
     port = TCPServer.open('127.0.0.1', 0) { |server| server.addr[1] }

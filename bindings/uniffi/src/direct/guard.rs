@@ -24,20 +24,24 @@
 //!   of texts), the response's own fields and its body (text); for an outage the error (list of none or one: code and message).
 //!   What is an address is released by *finish* or *release*, once. A check that was submitted has both addresses in place
 //!   of an answer, and *continue*, *overrule* and *finish* return none.
+//! - **Refunds** of a denial, or of a response that does not count, are waited for as the header says. A call that has
+//!   submitted one has the check's address in place of an answer, if it had none before, and *continue* goes on. A *decide* that
+//!   may only try, and has decided but not refunded, does the same.
 //! - **Fields:** a list of names and values (texts).
 //! - **Outcomes:** a list of names of policies, their quotas (texts) and decisions.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use polylimit::guard::RequestLimits;
 use polylimit::headers::HeaderField;
-use polylimit::{Answer, Decision, Error, Policy};
+use polylimit::{Answer, Call, Decision, Error, Limiter, Policy};
 
 use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
 use crate::direct::queue::{Queue, Receiver};
 use crate::direct::{Outcome, object, shared};
 use crate::error::Result;
-use crate::guard::{Conclusion, Facts, Guard, GuardCheck};
+use crate::guard::{Conclusion, Facts, Guard, GuardCheck, Refund, Settled};
 use crate::headers::Problem;
 use crate::request::quotas_text;
 
@@ -70,19 +74,31 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
             32 => decide(header, reader),
             33 => {
                 let check = shared::<GuardCheck>(target)?;
-                Ok(reply(&check, Kept::default(), check.outage_or_conclusion()?))
+                let unanswered = Cell::new(Asked::HasToWait);
+                let settled = check.outage_or_conclusion(refunding(header, &check, &unanswered))?;
+                if matches!(settled, Some(Settled::Ended(_))) {
+                    drop(released(target)?);
+                }
+                Ok(reply(&check, Kept::default(), settled, unanswered.into_inner()))
             }
             34 => {
                 let check = shared::<GuardCheck>(target)?;
                 let admit = reader.u8()?;
-                let conclusion = check.conclude_with((admit < 2).then_some(admit == 1))?;
-                Ok(reply(&check, Kept::default(), conclusion))
+                let admit = (admit < 2).then_some(admit == 1);
+                let unanswered = Cell::new(Asked::HasToWait);
+                let settled = check.conclude_with(admit, refunding(header, &check, &unanswered))?;
+                Ok(reply(&check, Kept::default(), settled, unanswered.into_inner()))
             }
             35 => {
                 let counts = reader.u8()? != 0;
-                let check = if target == 0 { restore(reader)? } else { released(target)? };
-                let fields = check.end(counts);
-                Ok(Outcome::Guard(Reply::Outcomes { fields, outcomes: check.all_outcomes() }))
+                let check = if target == 0 { restore(reader)? } else { shared(target)? };
+                let unanswered = Cell::new(Asked::HasToWait);
+                let settled = check.end(counts, refunding(header, &check, &unanswered))?;
+                if settled.is_some() && target != 0 {
+                    drop(released(target)?);
+                }
+                let kept = Kept { check: (target == 0).then(|| Arc::clone(&check)), outer: None };
+                Ok(reply(&check, kept, settled, unanswered.into_inner()))
             }
             36 => {
                 let check = if target == 0 { restore(reader)? } else { shared(target)? };
@@ -158,21 +174,7 @@ unsafe fn decide(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
     // A denial refunds what the outer guards have spent, which waits for the store.
     let limiter = guard.core().limiter();
     let may_try = header.waits & TRY != 0 && (!is_nested || limiter.answers_at_once());
-    let asked = check.ask(|call| {
-        if may_try && let Some(answer) = limiter.try_call(call) {
-            return Ok(Asked::Answered(answer));
-        }
-        if header.waits & WAIT != 0 {
-            return Ok(Asked::Answered(limiter.blocking().call(call)));
-        }
-        if header.waits & SUBMIT == 0 {
-            return Ok(Asked::HasToWait);
-        }
-        // SAFETY: the header names a queue that its owner has not closed.
-        let queue = unsafe { object::<Queue>(header.queue) }?;
-        let receiver: Arc<dyn Receiver> = Arc::<GuardCheck>::clone(&check);
-        Ok(queue.submit_for(limiter, call, header.tag, receiver).map_or(Asked::Submitted, Asked::Answered))
-    })?;
+    let asked = check.ask(|call| ask(header, limiter, call, &check, may_try))?;
     match asked {
         None => check.answer(Ok(Vec::new())),
         Some(Asked::Answered(answer)) => check.answer(decisions(answer)),
@@ -182,12 +184,55 @@ unsafe fn decide(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
             return Ok(Outcome::Pending(kept.addresses()));
         }
     }
-    let conclusion = check.outage_or_conclusion()?;
+    let unanswered = Cell::new(Asked::HasToWait);
+    let settled = check.outage_or_conclusion(refunding(header, &check, &unanswered))?;
     // Without decisions, facts do not say how it was concluded.
-    if matches!(conclusion, Conclusion::Outage(_)) || check.own_outcomes().is_empty() {
+    if matches!(settled, None | Some(Settled::Concluded(Conclusion::Outage(_))))
+        || check.own_outcomes().is_empty()
+    {
         kept.check = Some(Arc::clone(&check));
     }
-    Ok(reply(&check, kept, conclusion))
+    if settled.is_none() {
+        // It has decided, whatever comes of the refund, and must not be asked again.
+        unanswered.set(Asked::Submitted);
+    }
+    Ok(reply(&check, kept, settled, unanswered.into_inner()))
+}
+
+/// Asks the limiter in the way that the header allows.
+fn ask(
+    header: &Header,
+    limiter: &Limiter,
+    call: &Call<'_>,
+    check: &Arc<GuardCheck>,
+    may_try: bool,
+) -> Result<Asked> {
+    if may_try && let Some(answer) = limiter.try_call(call) {
+        return Ok(Asked::Answered(answer));
+    }
+    if header.waits & WAIT != 0 {
+        return Ok(Asked::Answered(limiter.blocking().call(call)));
+    }
+    if header.waits & SUBMIT == 0 {
+        return Ok(Asked::HasToWait);
+    }
+    // SAFETY: the header names a queue that its owner has not closed.
+    let queue = unsafe { object::<Queue>(header.queue) }?;
+    let receiver: Arc<dyn Receiver> = Arc::<GuardCheck>::clone(check);
+    Ok(queue.submit_for(limiter, call, header.tag, receiver).map_or(Asked::Submitted, Asked::Answered))
+}
+
+/// Refunds in the way that the header allows, and keeps what became of a refund without an answer.
+fn refunding(header: &Header, check: &Arc<GuardCheck>, unanswered: &Cell<Asked>) -> impl Refund {
+    move |limiter: &Limiter, call: &Call<'_>| match ask(header, limiter, call, check, header.waits & TRY != 0)
+    {
+        Ok(Asked::Answered(answer)) => Some(answer),
+        Ok(other) => {
+            unanswered.set(other);
+            None
+        }
+        Err(_) => None,
+    }
 }
 
 /// What became of a question to the limiter.
@@ -199,7 +244,9 @@ enum Asked {
 
 impl Receiver for GuardCheck {
     fn receive(&self, answer: std::result::Result<Answer, Error>) {
-        self.answer(decisions(answer));
+        if let Some(answer) = self.take_refund(answer) {
+            self.answer(decisions(answer));
+        }
     }
 }
 
@@ -212,8 +259,18 @@ fn decisions(answer: std::result::Result<Answer, Error>) -> std::result::Result<
     }
 }
 
-fn reply(check: &GuardCheck, kept: Kept, conclusion: Conclusion) -> Outcome {
-    Outcome::Guard(Reply::Verdict { kept, decisions: check.own_outcomes(), conclusion })
+/// The reply, or why there is none yet.
+fn reply(check: &GuardCheck, kept: Kept, settled: Option<Settled>, unanswered: Asked) -> Outcome {
+    match settled {
+        Some(Settled::Concluded(conclusion)) => {
+            Outcome::Guard(Reply::Verdict { kept, decisions: check.own_outcomes(), conclusion })
+        }
+        Some(Settled::Ended(fields)) => {
+            Outcome::Guard(Reply::Outcomes { fields, outcomes: check.all_outcomes() })
+        }
+        None if matches!(unanswered, Asked::HasToWait) => Outcome::HasToWait,
+        None => Outcome::Pending(kept.addresses()),
+    }
 }
 
 impl Kept {

@@ -53,9 +53,11 @@ module Polylimit
     end
 
     def text
-      size = length
-      @at += size
-      @bytes.byteslice(@at - size, size).force_encoding(Encoding::UTF_8)
+      bytes = @bytes
+      start = @at + 4
+      size = bytes.unpack1('L<', offset: @at)
+      @at = start + size
+      bytes.byteslice(start, size).force_encoding(Encoding::UTF_8)
     end
 
     def list
@@ -78,13 +80,19 @@ module Polylimit
     # The values of header fields by their names.
     def fields
       fields = {}
-      length.times { fields[text] = text }
+      count = length
+      while count.positive?
+        fields[text] = text
+        count -= 1
+      end
       fields
     end
 
-    # Passes a list of decisions.
-    def skip_decisions
+    # A list of decisions as bytes.
+    def decisions
+      from = @at
       length.times { decision }
+      @bytes.byteslice(from, @at - from)
     end
 
     def decision

@@ -34,6 +34,9 @@ module Polylimit
     # The length of what is left out.
     NONE = (1 << 32) - 1
 
+    # The answer in place of that of a guard which has to go on.
+    GO_ON = "\4"
+
     PENDING = -1
     TOO_LARGE = -2
     HAS_TO_WAIT = -3
@@ -61,12 +64,6 @@ module Polylimit
       finish(buffer, ask(target, buffer, buffer.size))
     end
 
-    # The answer to a call that may wait whatever it is told, such as for a refund; other threads run meanwhile.
-    def call_blocking(target, operation, arguments = '')
-      buffer = filled(operation, arguments)
-      finish(buffer, wait(target, buffer, buffer.size))
-    end
-
     # A buffer with a request.
     def filled(operation, arguments)
       buffer = buffer_for(HEADER + arguments.bytesize)
@@ -86,11 +83,19 @@ module Polylimit
     # The answer, as bytes, to the request in the buffer, which is not the caller's any more.
     def answer(target, buffer, owner = nil)
       length = ask(target, buffer, buffer.size)
+      return unfinished(buffer, owner) if length == PENDING
       return finish(buffer, length) unless length == HAS_TO_WAIT
       return Waiting.answer(target, buffer, owner) if Fiber.current_scheduler
 
       buffer.put_uint8(WAITS_AT, WAIT)
       finish(buffer, wait(target, buffer, buffer.size))
+    end
+
+    # A guard has decided, and has something to wait for: it has to go on.
+    def unfinished(buffer, owner)
+      owner.submitted(buffer)
+      free(buffer)
+      GO_ON
     end
 
     # Takes the answer out of a buffer.

@@ -34,14 +34,13 @@ module Polylimit
   # A guard's decision about one request. The core has an object for it only while it needs one: when several guards share a
   # request, and in an outage that the program hears of. Otherwise the facts and the decisions are all there is.
   class GuardCheck
-    READY = 4
     REPLY = 16
     OUTCOMES = 17
     DENIED = 1
     OUTAGE = 2
     OVERRULES = { admit: "\1", deny: "\0" }.freeze
     LEFT = "\2"
-    private_constant :READY, :REPLY, :OUTCOMES, :DENIED, :OUTAGE, :OVERRULES, :LEFT
+    private_constant :REPLY, :OUTCOMES, :DENIED, :OUTAGE, :OVERRULES, :LEFT
 
     # The fields of the response by their names, for all guards of the request so far; the Problem of a request that does not
     # proceed.
@@ -61,9 +60,7 @@ module Polylimit
     # Decides, within the check of the guard around this one.
     def decide(address, outer)
       @outer = outer
-      bytes = Direct.call(address, :decide, @facts + (outer ? outer.to_outer : "\0"), owner: self)
-      bytes = Direct.call_blocking(@address, :resume) if bytes.getbyte(0) == READY
-      reply(bytes)
+      reply(call(address, :decide, @facts + (outer ? outer.to_outer : "\0")))
     end
 
     # Whether the program has to hear of an outage before there is a reply; then `error` is the one of the store, or nil.
@@ -74,12 +71,12 @@ module Polylimit
 
     # Concludes an outage by what the program has said.
     def overrule(said)
-      reply(Direct.call_blocking(@address, :overrule, OVERRULES.fetch(said, LEFT)))
+      reply(call(@address, :overrule, OVERRULES.fetch(said, LEFT)))
     end
 
     # Ends the check with the response. One that does not count gives its units back. Returns the fields.
     def finish(counts)
-      bytes = Direct.call_blocking(@address, :finish, (counts ? "\1" : "\0") + restored)
+      bytes = call(@address, :finish, (counts ? "\1" : "\0") + restored)
       @address = 0
       @fields = keep_outcomes(bytes)
     end
@@ -117,7 +114,7 @@ module Polylimit
 
     # The call has to wait, and has the addresses of this check and of the outer one.
     def submitted(buffer)
-      @address = buffer.get_uint64(0)
+      keep(buffer.get_uint64(0))
       @outer&.keep(buffer.get_uint64(8))
     end
 
@@ -128,6 +125,13 @@ module Polylimit
     end
 
     private
+
+    # Asks, and goes on as often as the core has something to wait for.
+    def call(target, operation, arguments)
+      bytes = Direct.call(target, operation, arguments, owner: self)
+      bytes = Direct.call(@address, :resume, owner: self) while bytes == Direct::GO_ON
+      bytes
+    end
 
     # What the core restores a check of, where it has no object.
     def restored
@@ -141,9 +145,7 @@ module Polylimit
       outer = reader.address
       @outer&.keep(outer)
       @outer = nil
-      from = reader.at
-      reader.skip_decisions
-      @decisions = bytes.byteslice(from, reader.at - from)
+      @decisions = reader.decisions
       @fields = reader.fields
       @is_outage = verdict == OUTAGE
       @problem = Problem.new(reader.length, reader.text, reader.list { reader.text }, reader.fields, reader.text) if verdict == DENIED

@@ -56,37 +56,49 @@ module Polylimit
     end
 
     # Decides, and spends the cost from every quota of the policy when all admit it.
+    # @param key [String, Integer] up to 1 MiB; a number stands for its decimal digits
+    # @param policy [String, Symbol, nil] a name, or quotas such as "5/minute"; nil is the only one of the limiter
+    # @param cost [Integer, nil] units, 0 to 10^12; nil is 1
+    # @return [Decision]
+    # @raise [Error] when no decision can be made; a denial is none
     def check(key, policy: nil, cost: nil)
       answer(:check, key, policy, cost)
     end
 
     # The decision that a check would give now; changes no state.
+    # @return [Decision]
     def peek(key, policy: nil, cost: nil)
       answer(:peek, key, policy, cost)
     end
 
     # Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
+    # @return [Usage]
     def take(key, policy: nil, cost: nil)
       answer(:take, key, policy, cost)
     end
 
     # Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
+    # @return [Usage]
     def charge(key, policy: nil, cost: nil)
       answer(:charge, key, policy, cost)
     end
 
     # Returns units, at most those that are used, the newest first.
+    # @return [Usage]
     def refund(key, policy: nil, cost: nil)
       answer(:refund, key, policy, cost)
     end
 
     # Removes the state of the key under its policy.
+    # @return [Usage]
     def reset(key, policy: nil)
       answer(:reset, key, policy, nil)
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
     # a denial, and nothing was spent.
+    # @param timeout [Numeric] seconds, 0 or more; Float::INFINITY waits as long as it takes
+    # @return [Decision]
     def acquire(key, timeout:, policy: nil, cost: nil)
       timeout_us = Span.microseconds(timeout)
       buffer = request(:acquire, key, policy, cost)
@@ -96,6 +108,7 @@ module Polylimit
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
     # decided on its own, in order, and has a decision or an error.
+    # @return [Array<CheckResult>]
     def check_many(requests)
       converted = Argument.requests(requests).map { |request| bytes_or_error(request) }
       answers = read Direct.call(@address, :check_many, list(converted.grep(String)))
@@ -104,28 +117,35 @@ module Polylimit
 
     # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
     # have spent is given back. Requests of several keys are refused.
+    # @return [Array<Decision>]
+    # @raise [Error] the first error of any of them
     def check_together(requests)
       read Direct.call(@address, :check_together, list(Argument.requests(requests).map { |request| bytes(request) }))
     end
 
     # Waits until the store answers, at most for so many seconds. A service may call it when it starts.
+    # @param timeout [Numeric] seconds, 0 or more
+    # @raise [StoreUnavailable] when the store has not answered in time
     def ready(timeout)
       wait(:ready, Span.microseconds(timeout))
       nil
     end
 
     # Examines the store for an operator.
+    # @return [Array<Finding>]
     def doctor
       wait(:doctor, 0)
     end
 
     # Registers a policy, or changes the numbers of the one of that name. The usage is kept.
+    # @return [nil]
     def set_policy(name, quotas)
       policy = Argument.policy(name, quotas)
       @native.set_policy(policy.name, policy.quotas)
     end
 
     # The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
+    # @return [Policy, nil]
     def policy(name)
       @native.policy(Argument.name(name))
     end
@@ -133,21 +153,25 @@ module Polylimit
     # The policy by which a request that names this policy, quotas such as "100/minute" or none is decided. Quotas without a
     # name are registered by it; with a scope (1 to 256 bytes of text), they are a policy of their own there. A policy that
     # has a name is shared by all scopes. Raises InvalidArgument for what no request may name.
+    # @return [Policy]
     def policy_for(policy = nil, scope: nil)
       @native.policy_for(Argument.text('policy', policy), Argument.text('scope', scope))
     end
 
     # All policies, in the order in which they were registered.
+    # @return [Array<Policy>]
     def policies
       @native.policies
     end
 
     # How many keys the memory store or the local one holds a state for; nil for a store elsewhere.
+    # @return [Integer, nil]
     def keys
       @native.keys
     end
 
     # Counters of the operations so far, by name.
+    # @return [Hash{String => Integer}]
     def stats
       @native.stats
     end
