@@ -48,8 +48,7 @@ impl RedisStore {
     /// Sends the request to the server; if the server does not decide, the outage policy does. Also returns the number
     /// of units spent.
     pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let here = self.access.hub()?.runtimes.here();
-        match here {
+        match self.access.with_hub(|hub| hub.runtimes.here()) {
             Ok(topology) => self.ask_at(&topology, request).await,
             Err(error) => self.answer_without(request, &error),
         }
@@ -57,8 +56,7 @@ impl RedisStore {
 
     /// Sends several requests at once; they can share a batch.
     pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
-        let here = self.access.hub()?.runtimes.here();
-        match here {
+        match self.access.with_hub(|hub| hub.runtimes.here()) {
             Ok(topology) => self.ask_many_of(&topology, requests).await,
             Err(error) => requests.iter().map(|request| self.answer_without(*request, &error)).collect(),
         }

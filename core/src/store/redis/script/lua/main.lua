@@ -59,7 +59,10 @@ while true do
   if entries == 1 then
     return pack('>I6I7Bc0', nonce, now, 16 + code, raw)
   end
-  answers[i] = raw
+  -- The states that were read at once are the answers of code 1.
+  if code ~= 1 or not states then
+    answers[i] = raw
+  end
   if code ~= 1 then
     codes = codes or {}
     codes[i] = letters[code]
