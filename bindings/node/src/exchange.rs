@@ -17,7 +17,7 @@ use crate::active_check::{PreparedFacts, SharedCheck};
 use crate::error::{Code, Result, catch_panic, internal, to_js_error};
 use crate::event::{NativeEvent, NativeFinding, PendingEvents};
 use crate::function::{self, ARGUMENT_COUNT, NativeFunction, ThreadsafeCallback};
-use crate::request_layout::AnswerKind;
+use crate::request_layout::{AnswerKind, Field};
 use crate::shared_arrays::SharedArrays;
 
 /// The answer of an operation, or its error.
@@ -38,6 +38,7 @@ pub(crate) struct Exchange {
     waiting: RefCell<HashMap<u32, Continuation>>,
     /// The newest check of a guard.
     current: RefCell<Option<SharedCheck>>,
+    current_number: Cell<u32>,
     /// For the next decision of a guard.
     pub(crate) prepared: RefCell<PreparedFacts>,
     on_finished: ThreadsafeCallback,
@@ -81,6 +82,9 @@ impl Exchange {
 
     pub(crate) fn set_current(&self, check: SharedCheck) {
         *self.current.borrow_mut() = Some(check);
+        let number = self.current_number.get().wrapping_add(1);
+        self.current_number.set(number);
+        self.arrays.set(Field::Check as usize, number.into());
     }
 
     /// The newest check of a guard.
@@ -133,6 +137,7 @@ impl NativeExchange {
                 unread: RefCell::default(),
                 waiting: RefCell::default(),
                 current: RefCell::default(),
+                current_number: Cell::new(0),
                 prepared: RefCell::default(),
                 on_finished,
                 events: PendingEvents::default(),

@@ -116,11 +116,25 @@ impl NativeGuard {
         catch_panic(|| Ok(self.handle.guard()?.policies().map(ToOwned::to_owned).collect()))
     }
 
-    /// Gives the next decision the limits of its request, and its policies where they are a function of the request.
+    /// Gives the next decision the limits of its request: those of an earlier check, or of the newest one. And its policies,
+    /// where they are a function of the request.
     #[napi]
-    pub fn prepare(&self, earlier: Option<&NativeCheck>, policies: Option<Vec<String>>) {
-        let limits = earlier.map(|earlier| earlier.shared.borrow().check.limits().clone());
-        *self.handle.exchange.prepared.borrow_mut() = PreparedFacts { limits, policies };
+    pub fn prepare(
+        &self,
+        earlier: Option<&NativeCheck>,
+        is_newest: bool,
+        policies: Option<Vec<String>>,
+    ) -> Result<()> {
+        catch_panic(|| {
+            let limits_of = |shared: &SharedCheck| shared.borrow().check.limits().clone();
+            let limits = match earlier {
+                None if is_newest => Some(limits_of(&self.handle.exchange.current()?)),
+                None => None,
+                Some(earlier) => Some(limits_of(&earlier.shared)),
+            };
+            *self.handle.exchange.prepared.borrow_mut() = PreparedFacts { limits, policies };
+            Ok(())
+        })
     }
 
     /// Continues after the store has answered: the check is the newest of the exchange.
@@ -150,11 +164,12 @@ impl NativeGuard {
     }
 
     /// The check of an admitted request whose only decision stands in the arrays, as it was when the request was decided. So
-    /// the most frequent request, which meets one guard, needs no object of the addon.
+    /// the most frequent requests need no object of the addon. `earlier` is the check of the guard before.
     #[napi]
     pub fn restore(
         &self,
         env: Env,
+        earlier: Option<&NativeCheck>,
         key: Unknown<'_>,
         units: Option<f64>,
         route: Option<String>,
@@ -170,8 +185,10 @@ impl NativeGuard {
             if let Some(route) = &route {
                 facts = facts.route(route);
             }
-            let mut check =
-                self.handle.guard()?.start(&RequestLimits::default(), &facts).map_err(to_js_error)?;
+            let limits = earlier.map_or_else(RequestLimits::default, |earlier| {
+                earlier.shared.borrow().check.limits().clone()
+            });
+            let mut check = self.handle.guard()?.start(&limits, &facts).map_err(to_js_error)?;
             check.answer(Ok(vec![self.handle.exchange.arrays.decision()?]));
             // The verdict is known: the request was admitted.
             drop(check.conclude());

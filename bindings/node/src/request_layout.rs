@@ -32,6 +32,8 @@ pub enum Field {
     Step,
     /// The number of policies that the guard has decided, or of refunds to make.
     Items,
+    /// The number of the newest check of a guard, which changes with each.
+    Check,
     /// From here on the caller writes: the cost of the request.
     Cost,
     TimeoutMs,

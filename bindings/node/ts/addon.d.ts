@@ -93,8 +93,11 @@ export declare class NativeGuard {
   isPerRoute(): boolean
   /** The names of the policies of a request that is on no route. */
   policies(): Array<string>
-  /** Gives the next decision the limits of its request, and its policies where they are a function of the request. */
-  prepare(earlier?: NativeCheck | undefined | null, policies?: Array<string> | undefined | null): void
+  /**
+   * Gives the next decision the limits of its request: those of an earlier check, or of the newest one. And its policies,
+   * where they are a function of the request.
+   */
+  prepare(earlier: NativeCheck | undefined | null, isNewest: boolean, policies?: Array<string> | undefined | null): void
   /** Continues after the store has answered: the check is the newest of the exchange. */
   answered(): string | null
   /** Continues with what `onOutage` has returned; `None` leaves the decision to the outage policy. */
@@ -103,9 +106,9 @@ export declare class NativeGuard {
   report(check: NativeCheck): string | null
   /**
    * The check of an admitted request whose only decision stands in the arrays, as it was when the request was decided. So
-   * the most frequent request, which meets one guard, needs no object of the addon.
+   * the most frequent requests need no object of the addon. `earlier` is the check of the guard before.
    */
-  restore(key: unknown, units?: number | undefined | null, route?: string | undefined | null): NativeCheck
+  restore(earlier: NativeCheck | undefined | null, key: unknown, units?: number | undefined | null, route?: string | undefined | null): NativeCheck
 }
 
 export declare class NativeLimiter {
@@ -206,10 +209,12 @@ export declare const enum Field {
   Step = 14,
   /** The number of policies that the guard has decided, or of refunds to make. */
   Items = 15,
+  /** The number of the newest check of a guard, which changes with each. */
+  Check = 16,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 16,
-  TimeoutMs = 17,
-  FirstQuota = 18,
+  Cost = 17,
+  TimeoutMs = 18,
+  FirstQuota = 19,
 }
 
 export interface FieldSettings {

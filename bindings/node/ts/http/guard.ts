@@ -15,7 +15,7 @@ import { native } from "../native";
 import type { ErrorCode } from "../tables";
 import { type FrameworkAdapter, partReader } from "./key_parts";
 import { guardSettings, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
-import { DecidedRateLimit, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
+import { DecidedRateLimit, type DecidedRequest, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
 
 const fields = sharedFields;
 const request = sharedRequest;
@@ -39,12 +39,9 @@ export interface GuardResult<Denied> {
 type DecideFunction = (key?: string | Uint8Array, route?: string) => string | undefined;
 
 /** One request on its way through the guard. */
-interface Run<Context extends unknown[]> {
+interface Run<Context extends unknown[]> extends DecidedRequest {
   readonly context: Context;
   readonly earlier: RequestState | undefined;
-  readonly key: Key | undefined;
-  readonly units: number | undefined;
-  readonly route: string | undefined;
   /** Whether the addon must keep its check: it cannot be restored from the only decision. */
   isKept: boolean;
 }
@@ -100,24 +97,28 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     if (this.#methods !== undefined && !this.#appliesTo(this.#framework.methodOf(...context))) return undefined;
     const earlier = stateOf(target, previous);
     if (!this.#hasFunctions) return this.#submit(target, earlier, context, undefined, undefined, undefined);
-    const { skip, key, cost, policy } = this.#options;
-    return after(skip === undefined ? false : skip(...context), (isSkipped) => {
-      if (isSkipped) return undefined;
-      return after(typeof key === "function" ? key(...context) : undefined, (given) =>
-        after(typeof cost === "function" ? cost(...context) : undefined, (units) =>
-          after(typeof policy === "function" ? policy(...context) : undefined, (found) =>
-            this.#submit(
-              target,
-              earlier,
-              context,
-              given,
-              units,
-              typeof policy === "function" ? list(found) : undefined,
-            ),
-          ),
-        ),
+    const { skip } = this.#options;
+    if (skip === undefined) return this.#callFunctions(target, earlier, context);
+    return after(skip(...context), (skips) => (skips ? undefined : this.#callFunctions(target, earlier, context)));
+  }
+
+  /** Calls the functions for key, cost and policies, and submits the request with what they return. */
+  #callFunctions(
+    target: object,
+    earlier: RequestState | undefined,
+    context: Context,
+  ): MaybePromise<GuardResult<Denied>> {
+    const { key, cost, policy } = this.#options;
+    const given = typeof key === "function" ? key(...context) : undefined;
+    const units = typeof cost === "function" ? cost(...context) : undefined;
+    const found = typeof policy === "function" ? policy(...context) : undefined;
+    const isPerRequest = typeof policy === "function";
+    if (isPromise(given) || isPromise(units) || isPromise(found)) {
+      return Promise.all([given, units, found]).then(([given, units, found]) =>
+        this.#submit(target, earlier, context, given, units, isPerRequest ? list(found) : undefined),
       );
-    });
+    }
+    return this.#submit(target, earlier, context, given, units, isPerRequest ? list(found) : undefined);
   }
 
   /** Whether `finish` must be called before the header fields of a response are sent. */
@@ -180,10 +181,13 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   ): MaybePromise<GuardResult<Denied>> {
     const key = given ?? this.#keyWithoutFunction(context);
     const route = this.#isPerRoute ? this.#framework.routeOf?.(...context) : undefined;
-    const isKept = earlier !== undefined || policies !== undefined || this.waitsForResponse;
+    const isKept = policies !== undefined || this.waitsForResponse;
     const run: Run<Context> = { context, earlier, key, units, route, isKept };
     try {
-      if (earlier !== undefined || policies !== undefined) this.#native.prepare(earlier?.check, policies);
+      if (earlier !== undefined || policies !== undefined) {
+        const check = earlier?.checkUnlessNewest(fields[Field.Check]);
+        this.#native.prepare(check, earlier !== undefined && check === undefined, policies);
+      }
       let argument: string | Uint8Array | undefined;
       if (key === undefined) request[RequestField.KeyLength] = NO_KEY;
       else {
@@ -239,22 +243,32 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   #result(target: object, run: Run<Context>, text: string): GuardResult<Denied> {
     const headers = changedFields(this.#fields, text);
     this.#fields = headers;
-    const [status, count] = [fields[Field.Status], fields[Field.Items]];
+    const [status, count, number] = [fields[Field.Status], fields[Field.Items], fields[Field.Check]];
     const isKept = run.isKept || count !== 1 || status !== 0;
     const check = isKept ? exchange.check() : undefined;
     const outcomes = this.#outcomes(run, count, check);
-    const state = run.earlier ?? new RequestState(() => check ?? this.#restore(run, outcomes[0]));
+    const state = run.earlier ?? new RequestState();
+    state.add(number, check, check === undefined ? { guard: this, request: run, outcome: outcomes[0] } : undefined);
     const outdated = state.fields.length === 0 ? NONE : namesWithout(state.fields, headers);
     state.fields = headers;
     const rateLimit = outcomes.length === 0 ? undefined : new DecidedRateLimit(outcomes, state);
     if (rateLimit === undefined) keepState(target, state);
-    const result = { rateLimit, fields: headers, outdated, state };
-    if (status === 0) return { ...result, denial: undefined, handleDenial: undefined, check };
+    if (status !== 0) return this.#denied(run, rateLimit, state, outdated);
+    return { rateLimit, fields: headers, outdated, state, denial: undefined, handleDenial: undefined, check };
+  }
+
+  #denied(
+    { context }: Run<Context>,
+    rateLimit: RateLimit | undefined,
+    state: RequestState,
+    outdated: readonly string[],
+  ): GuardResult<Denied> {
     const { onDenied } = this.#options;
-    const denial = denialResponse(this.#framework.headerOf("accept", ...run.context));
-    if (onDenied === undefined) return { ...result, denial, handleDenial: undefined, check: undefined };
-    const told = { rateLimit, status, problem: problem(), fields: headers };
-    return { ...result, denial, handleDenial: () => onDenied(told, ...run.context), check: undefined };
+    const headers = state.fields;
+    const denial = denialResponse(this.#framework.headerOf("accept", ...context));
+    const told = onDenied && { rateLimit, status: denial.status, problem: problem(), fields: headers };
+    const handleDenial = told && (() => onDenied(told, ...context));
+    return { rateLimit, fields: headers, outdated, state, denial, handleDenial, check: undefined };
   }
 
   #outcomes({ route }: Run<Context>, count: number, check: NativeCheck | undefined): readonly Outcome[] {
@@ -272,9 +286,9 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   }
 
   /** The check of a request that was admitted with this decision. */
-  #restore({ key, units, route }: Run<Context>, { decision }: Outcome): NativeCheck {
+  restore({ key, units, route }: DecidedRequest, { decision }: Outcome, earlier: NativeCheck | undefined): NativeCheck {
     writeDecision(decision);
-    return callNative(() => this.#native.restore(keyOf(key ?? ""), units, route));
+    return callNative(() => this.#native.restore(earlier, keyOf(key ?? ""), units, route));
   }
 }
 

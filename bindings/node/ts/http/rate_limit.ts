@@ -1,6 +1,7 @@
 /** The limits of one request: as its handlers see them, and as later guards on its way need them. */
 
 import type { NativeCheck } from "../addon";
+import type { Key } from "../arguments";
 import type { Decision, QuotaUsage } from "../decision";
 import type { HeaderFields } from "../headers";
 import type { Degradation, Source } from "../tables";
@@ -12,24 +13,59 @@ export interface Outcome {
   readonly decision: Decision;
 }
 
-/** What the guards of one request share. */
+/** What was decided about. */
+export interface DecidedRequest {
+  readonly key: Key | undefined;
+  readonly units: number | undefined;
+  readonly route: string | undefined;
+}
+
+/** A guard that can restore the check of a request that it has admitted with one decision. */
+export interface RestoringGuard {
+  restore(request: DecidedRequest, outcome: Outcome, earlier: NativeCheck | undefined): NativeCheck;
+}
+
+/**
+ * What the guards of one request share. Most requests need no object of the addon: the next guard finds the check as the
+ * addon's newest one, or has it restored from the decisions if another request was decided in between.
+ */
 export class RequestState {
   /** The fields that the response has so far. */
-  fields: HeaderFields = [];
-  readonly #check: () => NativeCheck;
-  #kept: NativeCheck | undefined;
+  fields: HeaderFields = NONE;
+  /** The number of the newest check. */
+  private number = 0;
+  private kept: NativeCheck | undefined = undefined;
+  /** The guards that have admitted the request, while no check is kept. */
+  private admissions: readonly Admission[] = NO_ADMISSIONS;
 
-  /** `check` returns a check of the request; it is called only if another guard needs it. */
-  constructor(check: () => NativeCheck) {
-    this.#check = check;
+  /** Takes the check of a guard; `undefined` when it can be restored from what the guard has decided. */
+  add(number: number, check: NativeCheck | undefined, admission: Admission | undefined): void {
+    this.number = number;
+    this.kept ??= check;
+    if (this.kept !== undefined || admission === undefined) return;
+    this.admissions = this.admissions === NO_ADMISSIONS ? [admission] : [...this.admissions, admission];
   }
 
-  /** A check of the request. All checks of a request share its limits. */
-  get check(): NativeCheck {
-    this.#kept ??= this.#check();
-    return this.#kept;
+  /** A check of the request, all of which share its limits; `undefined` when it is the newest one of the addon. */
+  checkUnlessNewest(newest: number): NativeCheck | undefined {
+    if (this.kept === undefined && this.number !== newest) {
+      for (const { guard, request, outcome } of this.admissions) {
+        this.kept = guard.restore(request, outcome, this.kept);
+      }
+    }
+    return this.kept;
   }
 }
+
+/** A request that a guard has admitted with one decision. */
+interface Admission {
+  readonly guard: RestoringGuard;
+  readonly request: DecidedRequest;
+  readonly outcome: Outcome;
+}
+
+const NONE: HeaderFields = [];
+const NO_ADMISSIONS: readonly Admission[] = [];
 
 /**
  * The value of `rateLimit` on a request. It carries the state of the request too, because reading another property of
