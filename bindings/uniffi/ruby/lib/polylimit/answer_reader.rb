@@ -32,8 +32,9 @@ module Polylimit
     # Where it reads next.
     attr_reader :at
 
+    # What is text in the bytes is UTF-8.
     def initialize(bytes, at = 0)
-      @bytes = bytes
+      @bytes = bytes.force_encoding(Encoding::UTF_8)
       @at = at
     end
 
@@ -53,11 +54,9 @@ module Polylimit
     end
 
     def text
-      bytes = @bytes
-      start = @at + 4
-      size = bytes.unpack1('L<', offset: @at)
-      @at = start + size
-      bytes.byteslice(start, size).force_encoding(Encoding::UTF_8)
+      from = @at + 4
+      skip
+      @bytes.byteslice(from, @at - from)
     end
 
     def list
@@ -77,26 +76,36 @@ module Polylimit
       end
     end
 
-    # The values of header fields by their names.
+    # The values of header fields by their names. They are read for each request, without a call for each text.
     def fields
+      bytes = @bytes
+      at = @at + 4
+      left = bytes.unpack1('L<', offset: @at)
       fields = {}
-      count = length
-      while count.positive?
-        fields[text] = text
-        count -= 1
+      while left.positive?
+        value_at = at + 4 + bytes.unpack1('L<', offset: at)
+        size = bytes.unpack1('L<', offset: value_at)
+        fields[bytes.byteslice(at + 4, value_at - at - 4)] = bytes.byteslice(value_at + 4, size)
+        at = value_at + 4 + size
+        left -= 1
       end
+      @at = at
       fields
     end
 
-    # A list of decisions as bytes.
-    def decisions
-      from = @at
-      length.times { decision }
-      @bytes.byteslice(from, @at - from)
+    # Passes a text.
+    def skip
+      @at += 4 + @bytes.unpack1('L<', offset: @at)
     end
 
     def decision
       store_answer(Decision)
+    end
+
+    # Passes so many decisions that begin at this offset, and returns where they end.
+    def pass_decisions(at, count)
+      count.times { at += StoreAnswer.bytesize(@bytes, at) }
+      @at = at
     end
 
     private

@@ -14,6 +14,11 @@ module Polylimit
     QUOTA_LENGTH = 24
     private_constant :SOURCES, :DEGRADATIONS, :LENGTH, :QUOTA_LENGTH
 
+    # How many bytes the answer takes that begins at that offset.
+    def self.bytesize(bytes, at)
+      LENGTH + (bytes.unpack1('L<', offset: at + 35) * QUOTA_LENGTH)
+    end
+
     # Reads the answer from these bytes, where it begins at that offset.
     def initialize(bytes, at)
       @bytes = bytes
@@ -78,7 +83,7 @@ module Polylimit
 
     # How many bytes it takes.
     def bytesize
-      LENGTH + (quota_count * QUOTA_LENGTH)
+      StoreAnswer.bytesize(@bytes, @at)
     end
 
     private

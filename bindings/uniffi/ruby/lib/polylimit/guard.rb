@@ -69,7 +69,18 @@ module Polylimit
 
     # The response that the program makes in place of the default one, or nil.
     def response(request, check)
-      @on_denied&.call(request, Denial.new(check.rate_limit, check.problem, check.fields))
+      @on_denied&.call(request, Denial.new(check.rate_limit, check.problem, check.fields.dup))
+    end
+
+    # The fields and the Problem of a denial, which the reader has before it. A client that goes on gets the same ones for a
+    # second, and they are read once.
+    def denial(bytes, reader)
+      text = bytes.byteslice(reader.at, bytes.bytesize)
+      known = @denial
+      return known.last(2) if known && known.first == text
+
+      @denial = [text, reader.fields.freeze, Problem.new(bytes, reader.at)].freeze
+      @denial.last(2)
     end
 
     # Ends a check when there is a response. Returns the fields where they have changed, or nil.

@@ -4,9 +4,53 @@ module Polylimit
   # A policy, and what it decided about a request. Where several are applied to one request they have different names.
   Outcome = Struct.new(:policy, :decision)
 
-  # The response to a request that does not proceed, besides the fields of its limits: `status`, `detail`, one sentence for a
-  # person, `violated`, the quotas that were exceeded by their names in ratelimit-policy, `fields` and `body`.
-  Problem = Struct.new(:status, :detail, :violated, :fields, :body)
+  # The response to a request that does not proceed, besides the fields of its limits. It is kept as the core has written it, and
+  # read where it is asked for.
+  class Problem
+    # The status of the response.
+    attr_reader :status
+
+    def initialize(bytes, at)
+      @status = bytes.unpack1('L<', offset: at)
+      @bytes = bytes
+      @at = at + 4
+    end
+
+    def inspect
+      "#<Polylimit::Problem status=#{status} detail=#{detail.inspect}>"
+    end
+
+    # One sentence for a person about this denial.
+    def detail
+      AnswerReader.new(@bytes, @at).text
+    end
+
+    # The quotas that were exceeded, by their names in ratelimit-policy.
+    def violated
+      reader = AnswerReader.new(@bytes, @at).tap(&:skip)
+      reader.list { reader.text }
+    end
+
+    # The fields `content-type` and `vary`.
+    def fields
+      response.first
+    end
+
+    # The body: a problem document (RFC 9457), or text for clients that prefer it.
+    def body
+      response.last
+    end
+
+    private
+
+    def response
+      @response ||= begin
+        reader = AnswerReader.new(@bytes, @at).tap(&:skip)
+        reader.length.times { reader.skip }
+        [reader.fields.freeze, reader.text.freeze].freeze
+      end
+    end
+  end
 
   # The decisions about a request so far.
   class RateLimit
@@ -36,11 +80,13 @@ module Polylimit
   class GuardCheck
     REPLY = 16
     OUTCOMES = 17
+    # Where the decisions of a reply begin.
+    DECISIONS_AT = 18
     DENIED = 1
     OUTAGE = 2
     OVERRULES = { admit: "\1", deny: "\0" }.freeze
     LEFT = "\2"
-    private_constant :REPLY, :OUTCOMES, :DENIED, :OUTAGE, :OVERRULES, :LEFT
+    private_constant :REPLY, :OUTCOMES, :DECISIONS_AT, :DENIED, :OUTAGE, :OVERRULES, :LEFT
 
     # The fields of the response by their names, for all guards of the request so far; the Problem of a request that does not
     # proceed.
@@ -51,6 +97,11 @@ module Polylimit
       @guard = guard
       @facts = facts
       @address = 0
+    end
+
+    # Shows no facts of the request, such as its key.
+    def inspect
+      '#<Polylimit::GuardCheck>'
     end
 
     def rate_limit
@@ -135,20 +186,19 @@ module Polylimit
 
     # What the core restores a check of, where it has no object.
     def restored
-      kept? ? '' : @facts + @decisions
+      kept? ? '' : @facts + @reply.byteslice(DECISIONS_AT, @decisions_end - DECISIONS_AT).b
     end
 
     def reply(bytes)
       reader = AnswerReader.expect(REPLY, bytes)
-      verdict = reader.byte
-      keep(reader.address)
-      outer = reader.address
+      verdict, address, outer, count = bytes.unpack('xCQ<Q<L<')
+      keep(address)
       @outer&.keep(outer)
       @outer = nil
-      @decisions = reader.decisions
-      @fields = reader.fields
+      @reply = bytes
+      @decisions_end = reader.pass_decisions(DECISIONS_AT + 4, count)
       @is_outage = verdict == OUTAGE
-      @problem = Problem.new(reader.length, reader.text, reader.list { reader.text }, reader.fields, reader.text) if verdict == DENIED
+      verdict == DENIED ? (@fields, @problem = @guard.denial(bytes, reader)) : @fields = reader.fields
       @error = reader.list { Error.of(reader.text, reader.text) }.first if @is_outage
     end
 
