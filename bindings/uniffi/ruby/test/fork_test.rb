@@ -108,6 +108,13 @@ class ForkTest < Minitest::Test
     end
   end
 
+  def test_memory_store_of_a_child_is_its_own
+    limiter = limiter('memory:', '9/day')
+    limiter.check(@key)
+    in_child { limiter.peek(@key).remaining == 9 && limiter.check(@key, cost: 9).allowed }
+    assert_equal 8, limiter.peek(@key).remaining
+  end
+
   # Both wait for the core by pipes, which a child must not read.
   def test_waiting_calls_of_parent_and_child_are_apart
     clock = Polylimit::ManualClock.new(1_700_000_000_000_000)
