@@ -1,12 +1,13 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis soak fuzz
+.PHONY: help setup demo test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http soak fuzz
 
 STORE ?= memory
 REDIS_URL ?=
 REDIS ?=
 CASES ?=
+BEFORE ?=
 SECONDS_EACH ?= 60
 OPERATIONS ?= 1000000
 
@@ -54,6 +55,10 @@ bench-local: ## the local store beside the memory store and Redis, in one run
 bench-redis: ## the Redis store beside its peers and the server's ceiling, in one run
 	@tests/setup
 	@cargo bench -p polylimit --bench redis
+
+bench-http: ## services under their servers, in memory and on Redis, beside the same without limits; BEFORE=<revision>: and before
+	@tests/setup
+	@BEFORE="$(BEFORE)" benches/http/run
 
 soak: ## ten minutes of load over 10 million keys: the denial cache and the leases stay within their bounds
 	@tests/setup

@@ -1,21 +1,14 @@
-// Measures decisions and requests of polylimit and of other rate limiters in one run: main.cjs PACKAGE [--quick]
+// Measures decisions of polylimit and of rate-limiter-flexible in one run: main.cjs PACKAGE [--quick]
 "use strict";
 
-const { once } = require("node:events");
-const http = require("node:http");
 const { join, resolve } = require("node:path");
 
 const [folder, mode] = process.argv.slice(2);
 const entry = (name) => require(join(resolve(folder), "dist", `${name}.js`));
 const { Limiter } = entry("index");
 
-const express = require("express");
-const { rateLimit: expressRateLimit } = require("express-rate-limit");
-const fastify = require("fastify");
-const fastifyRateLimit = require("@fastify/rate-limit");
 const { Redis: Ioredis } = require("ioredis");
 const { RateLimiterMemory, RateLimiterRedis } = require("rate-limiter-flexible");
-const { RedisStore } = require("rate-limit-redis");
 
 const { withRedis } = require("../tests/support/redis.cjs");
 const { medians, table } = require("./rounds.cjs");
@@ -70,72 +63,17 @@ async function decisions(where, limiter, peers, widths, count) {
   }
 }
 
-function get(port, agent) {
-  return new Promise((done, failed) => {
-    http.get({ host: "127.0.0.1", port, agent }, (response) => response.resume().on("end", done)).on("error", failed);
-  });
-}
-
-async function expressWith(middleware) {
-  const app = express();
-  if (middleware !== undefined) app.use(middleware);
-  app.get("/", (_, response) => response.send("hello"));
-  const server = http.createServer(app).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return server;
-}
-
-async function fastifyWith(plugin, options) {
-  const app = fastify();
-  if (plugin !== undefined) await app.register(plugin, options);
-  app.get("/", async () => "hello");
-  await app.listen({ port: 0, host: "127.0.0.1" });
-  return app.server;
-}
-
-async function requests(where, limiter, client) {
-  const ours = { limiter, policy: "large" };
-  const store = client && new RedisStore({ sendCommand: (...command) => client.call(...command) });
-  const frameworks = {
-    Express: [
-      ["bare", await expressWith()],
-      ["polylimit", await expressWith(entry("express").rateLimit(ours))],
-      ["express-rate-limit", await expressWith(expressRateLimit({ windowMs: 3_600_000, limit: LARGE, store }))],
-    ],
-    Fastify: [
-      ["bare", await fastifyWith()],
-      ["polylimit", await fastifyWith(entry("fastify").rateLimit, ours)],
-      [
-        "@fastify/rate-limit",
-        await fastifyWith(fastifyRateLimit, { max: LARGE, timeWindow: 3_600_000, redis: client }),
-      ],
-    ],
-  };
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
-  for (const [framework, servers] of Object.entries(frameworks)) {
-    const contenders = servers.map(([name, server]) => ({
-      name,
-      run: concurrently(64, 1, () => get(server.address().port, agent)),
-    }));
-    await measure(`${framework}, ${where}: a request and its client, 64 at once`, contenders, 2_000);
-  }
-  agent.destroy();
-  for (const [, server] of Object.values(frameworks).flat()) server.close();
-}
-
 async function main() {
   console.log("medians of interleaved rounds; to the right, how many times as fast as the last of each table");
   const memory = new Limiter("memory:", { policies });
   const peers = [LARGE, 1].map((points) => new RateLimiterMemory({ points, duration: 86_400 }));
   await decisions("memory", memory, peers, [1], 200_000);
-  await requests("memory", memory, undefined);
   await withRedis(async ({ url }) => {
     const redis = new Limiter(url, { policies, deadline: "10s" });
     const client = new Ioredis(url);
     const settings = { storeClient: client, duration: 86_400 };
     const far = [LARGE, 1].map((points) => new RateLimiterRedis({ ...settings, points, keyPrefix: String(points) }));
     await decisions("Redis", redis, far, [1, 64], 6_000);
-    await requests("Redis", redis, client);
     redis.close();
     client.disconnect();
   });

@@ -18,7 +18,6 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "
 
 import contenders
 import frameworks
-import served
 from redis_server import RedisServer
 
 QUICK = "--quick" in sys.argv
@@ -160,11 +159,6 @@ def rows(url):
             apps = frameworks.fastapi_apps(store)
             one = partial(frameworks.asgi_round, seconds=SECONDS, concurrent=concurrent)
             yield f"FastAPI, {where}, {concurrent} concurrent", partial(measure_apps, apps, one)
-
-    for framework, title, peer in (("flask", "Flask", "Flask-Limiter"), ("fastapi", "FastAPI", "slowapi")):
-        for store, where in ((None, "memory"), (url, "Redis")):
-            one = partial(served.measure, framework, store, peer, ROUNDS, 5 * SECONDS)
-            yield f"{title} under a server, {where}", one
 
 
 def main():
