@@ -43,6 +43,14 @@ class RackRefundTest < RackCase
     end
   end
 
+  def test_limiter_that_is_closed_during_a_request_leaves_its_response
+    limiter = limiter(api: '5/hour')
+    app = Polylimit::Rack.new(->(_) { limiter.close.then { [201, {}, []] } }, limiter: limiter, count: ->(*) { false })
+    status, headers, = app.call({ 'REMOTE_ADDR' => '192.0.2.1' })
+    assert_equal [201, '"api";q=5;w=3600'], [status, headers['ratelimit-policy']]
+    assert_raises(Polylimit::Closed) { app.call({ 'REMOTE_ADDR' => '192.0.2.1' }) }
+  end
+
   def test_application_that_raises_counts_as_status_500
     { 500 => 4, 401 => 5 }.each do |counted, left|
       limiter = limiter(api: '5/hour')

@@ -125,11 +125,15 @@ module Polylimit
       reply(call(@address, :overrule, OVERRULES.fetch(said, LEFT)))
     end
 
-    # Ends the check with the response. One that does not count gives its units back. Returns the fields.
+    # Ends the check with the response. One that does not count gives its units back. Returns the fields; nil if they
+    # stay as they are.
     def finish(counts)
       bytes = call(@address, :finish, (counts ? "\1" : "\0") + restored)
       @address = 0
       @fields = keep_outcomes(bytes)
+    rescue Closed
+      # The limiter was closed during the request. The response stays as it is, and nothing is refunded.
+      nil
     end
 
     # Whether the core has an object for it, which `finish` or `close` releases.
