@@ -61,6 +61,7 @@ print(sum(allowed for _, allowed in results), len({process for process, _ in res
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "redis"])
 def test_prefork_pool_shares_one_budget(kind, request, own_redis, key):
     environment = {"STORE": request.getfixturevalue(kind), "BROKER": own_redis.url}

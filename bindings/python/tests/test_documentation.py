@@ -76,6 +76,7 @@ def runs(interpreter):
 builds_wheel = pytest.mark.timeout(900)
 
 
+@pytest.mark.slow
 @builds_wheel
 @pytest.mark.parametrize("interpreter", [*filter(runs, INTERPRETERS)])
 def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, interpreter):
@@ -145,6 +146,7 @@ def test_module_docstring_examples_run(module):
     assert tested.failed == 0
 
 
+@pytest.mark.slow
 @builds_wheel
 def test_wheel_metadata_has_homepage_and_licences(wheel):
     with zipfile.ZipFile(wheel) as files:

@@ -61,14 +61,17 @@ FORKS = """
 """
 
 
+@pytest.mark.slow
 def test_thousand_forks_under_load_on_redis(redis):
     assert python(FORKS, redis) == "0 1000 store\n"
 
 
+@pytest.mark.slow
 def test_thousand_forks_under_load_on_the_local_store(local):
     assert python(FORKS, local) == "0 1000 store\n"
 
 
+@pytest.mark.slow
 def test_thousand_forks_under_load_in_memory():
     # Each child has a separate memory store.
     assert python(FORKS, "memory:") == "0 0 store\n"
@@ -249,6 +252,7 @@ GROWTH = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "times"), [("memory", 10_000), ("local", 10_000), ("redis", 5_000)])
 def test_closed_limiters_release_all_resources(request, name, times):
     url = "memory:" if name == "memory" else request.getfixturevalue(name)
