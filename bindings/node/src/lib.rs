@@ -7,7 +7,7 @@
 //! Layers, from the bottom up; each uses only those before it:
 //!
 //! - `error`, `number`, `text`, `field_text`, `function`: conversions between the languages
-//! - `values`, `tables`, `client_address`, `event`, `request_layout`: what is converted
+//! - `values`, `tables`, `client`, `client_address`, `event`, `request_layout`: what is converted
 //! - `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
 //! - `limiter_handle`, `limiter`, `outcomes`, `guard_settings`, `guard_check`, `guard`: the operations
@@ -24,6 +24,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "arguments from JavaScript are owned values")]
 
 mod active_check;
+mod client;
 mod client_address;
 mod error;
 mod event;

@@ -2,7 +2,9 @@
 
 const assert = require("node:assert/strict");
 const { execFile } = require("node:child_process");
+const { once } = require("node:events");
 const { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } = require("node:fs/promises");
+const { createServer } = require("node:http");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
 const { test } = require("node:test");
@@ -42,6 +44,18 @@ async function installed(body) {
   }
 }
 
+/** Runs `body` with the URL of a server that answers 200. */
+async function withServer(body) {
+  const server = createServer((_, response) => response.end());
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    return await body(`http://127.0.0.1:${server.address().port}/`);
+  } finally {
+    server.close();
+  }
+}
+
 /** Runs every snippet of a page in that folder, and compares its output with the comments at the ends of its lines. */
 async function runSnippets(folder, page) {
   const snippets = [...page.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
@@ -67,6 +81,10 @@ test("the packed packages install into an empty folder, and every snippet of the
       const text = await readFile(join(root, "..", "..", "docs", "migrate", page), "utf8");
       assert.ok((await runSnippets(folder, text)) >= 2, page);
     }
+    const clients = await readFile(join(root, "..", "..", "docs", "clients.md"), "utf8");
+    await withServer(async (url) => {
+      assert.equal(await runSnippets(folder, clients.replaceAll("https://api.example.com/", url)), 1);
+    });
   });
 });
 
@@ -96,13 +114,14 @@ test("the types are found with every moduleResolution of TypeScript", async () =
       import { PolylimitStore } from "polylimit/express-rate-limit";
       import { rateLimitHook } from "polylimit/fastify";
       import { rateLimit as fetched } from "polylimit/fetch";
+      import { createFetch } from "polylimit/fetch-client";
       import { rateLimit as hono } from "polylimit/hono";
       import { RateLimitGuard } from "polylimit/nest";
       const limiter = new Limiter("memory:", { policies: { api: "1/s" }, outage: "deny" });
       const decision: Decision = limiter.checkSync("k");
       // @ts-expect-error a limiter is required
       express({ limiter: 5 });
-      export { decision, express, PolylimitStore, rateLimitHook, fetched, hono, RateLimitGuard };
+      export { decision, express, PolylimitStore, rateLimitHook, fetched, createFetch, hono, RateLimitGuard };
     `;
     await writeFile(join(folder, "used.ts"), source);
     const settings = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--esModuleInterop", "used.ts"];

@@ -13,6 +13,20 @@ export declare class NativeAddressRules {
   keyFunction(): (peer?: string, line?: string) => string
 }
 
+export declare class NativeAttempts {
+  step(): NativeStep
+  /** The limiter has decided; `retry_after_ms` is nothing for never. */
+  acquired(allowed: boolean, retryAfterMs?: number | undefined | null): void
+  /** A response has arrived; returns whether to discard it and try again. */
+  responded(status: number, retryAfter?: string | undefined | null, line?: string | undefined | null): boolean
+}
+
+export declare class NativeBackoff {
+  constructor(settings: BackoffSettings)
+  /** How many milliseconds to wait before the next try; nothing to give up. */
+  wait(retry: number, serverWaitMs?: number | undefined | null): number | null
+}
+
 export declare class NativeCheck {
   /** What `onOutage` hears. */
   outage(): NativeOutage
@@ -147,6 +161,12 @@ export declare class NativeOutcomes {
   response(cost: number, accept?: string | undefined | null): NativeResponse | null
 }
 
+export declare class NativeThrottle {
+  constructor(backoff?: NativeBackoff | undefined | null)
+  /** Starts a request. */
+  start(key: string, method: string, replayable: boolean): NativeAttempts
+}
+
 export interface AddressSettings {
   trust: Array<string>
   header?: string
@@ -161,6 +181,13 @@ export declare const enum AnswerKind {
   Decisions = 3,
   Findings = 4,
   Failure = 5,
+}
+
+export interface BackoffSettings {
+  baseMs?: number
+  capMs?: number
+  maxWaitMs?: number
+  maxRetries?: number
 }
 
 export declare function buildQuota(limit: number, periodMs: number, settings: QuotaSettings): QuotaNumbers
@@ -309,6 +336,13 @@ export interface NativeResponse {
   body: string
 }
 
+export interface NativeStep {
+  kind: string
+  /** Of a refusal: after which time the request would be sent. */
+  ms?: number
+  message?: string
+}
+
 export declare const enum Operation {
   Check = 0,
   Peek = 1,
@@ -384,6 +418,8 @@ export declare const enum RequestField {
   /** 1 when the request names a cost, otherwise 0. */
   HasCost = 3,
 }
+
+export declare function serverWait(retryAfter?: string | undefined | null, line?: string | undefined | null, nowUs?: number | undefined | null): number | null
 
 export declare function suggestion(option: string): SuggestionRow | null
 

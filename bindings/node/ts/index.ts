@@ -1,6 +1,7 @@
 /** Exact rate limiting, with the same meaning in every store and language. */
 
 export type { Key } from "./arguments";
+export { Backoff, type BackoffOptions, serverWaitMs, type WaitFields } from "./backoff";
 export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } from "./client_address";
 export type { Decision, QuotaUsage, Usage } from "./decision";
 export { PolylimitError } from "./errors";

@@ -12,6 +12,7 @@
 #![allow(clippy::missing_errors_doc, reason = "the documentation of the core lists the errors")]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
+mod client;
 mod client_address;
 mod decision;
 mod direct;
@@ -25,6 +26,7 @@ mod pending_call;
 mod request;
 mod settings;
 
+pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
 pub use client_address::ClientAddressRules;
 pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
 pub use direct::{Java_polylimit_DirectCalls_call, degradation_names, polylimit_direct_call, source_names};

@@ -7,10 +7,12 @@ require 'minitest/mock'
 require 'rack/attack'
 require 'rack/builder'
 require 'rack/mock'
+require 'socket'
 
 # The examples of the pages run one after the other, as they would in a config.ru.
 class DocumentationTest < Minitest::Test
   README = File.expand_path('../README.md', __dir__)
+  CLIENTS = File.expand_path('../../../../docs/clients.md', __dir__)
   MIGRATION = File.expand_path('../../../../docs/migrate/from-rack-attack.md', __dir__)
 
   def examples(page)
@@ -47,6 +49,24 @@ class DocumentationTest < Minitest::Test
       assert_equal 200, app.get('/login', 'REMOTE_ADDR' => '192.0.2.7').status
       assert_nil app.get('/health', 'REMOTE_ADDR' => '192.0.2.7')['ratelimit']
     end
+  end
+
+  # Its server is one of this process.
+  def test_the_example_of_the_page_on_clients
+    socket = TCPServer.new('127.0.0.1', 0)
+    server = Thread.new do
+      client = socket.accept
+      client.gets("\r\n\r\n")
+      client.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+      client.close
+    end
+    example = File.read(CLIENTS)[/^```ruby\n(.*?)^```$/m, 1]
+    example = example.sub('https://api.example.com/', "http://127.0.0.1:#{socket.addr[1]}/")
+    out, err = capture_io { Object.new.instance_eval(example, CLIENTS) }
+    assert_equal ["200\n", ''], [out, err]
+  ensure
+    server&.join
+    socket&.close
   end
 
   def test_the_quotas_of_the_migration_are_allowed

@@ -940,6 +940,329 @@ public func FfiConverterTypeAsyncLimiter_lower(_ value: AsyncLimiter) -> UInt64 
 
 
 /**
+ * The attempts of one request.
+ */
+public protocol AttemptsProtocol: AnyObject, Sendable {
+
+    /**
+     * The limiter has decided.
+     */
+    func acquired(allowed: Bool, retryAfter: Span?) throws
+
+    /**
+     * A response has arrived; returns whether to discard it and ask for the next step.
+     */
+    func responded(status: Int32, retryAfter: String?, rateLimit: [String]) throws  -> Bool
+
+    /**
+     * What to do next. Ask again after a wait.
+     */
+    func step() throws  -> AttemptStep
+
+}
+/**
+ * The attempts of one request.
+ */
+open class Attempts: AttemptsProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_attempts(self.handle, $0) }
+    }
+    // No primary constructor declared for this class.
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_attempts(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * The limiter has decided.
+     */
+open func acquired(allowed: Bool, retryAfter: Span?)throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_attempts_acquired(
+            self.uniffiCloneHandle(),
+        FfiConverterBool.lower(allowed),
+        FfiConverterOptionTypeSpan.lower(retryAfter),uniffiCallStatus
+    )
+}
+}
+
+    /**
+     * A response has arrived; returns whether to discard it and ask for the next step.
+     */
+open func responded(status: Int32, retryAfter: String?, rateLimit: [String])throws  -> Bool  {
+    return try  FfiConverterBool.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_attempts_responded(
+            self.uniffiCloneHandle(),
+        FfiConverterInt32.lower(status),
+        FfiConverterOptionString.lower(retryAfter),
+        FfiConverterSequenceString.lower(rateLimit),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * What to do next. Ask again after a wait.
+     */
+open func step()throws  -> AttemptStep  {
+    return try  FfiConverterTypeAttemptStep_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_attempts_step(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeAttempts: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = Attempts
+
+    public static func lift(_ handle: UInt64) throws -> Attempts {
+        return Attempts(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: Attempts) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Attempts {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: Attempts, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeAttempts_lift(_ handle: UInt64) throws -> Attempts {
+    return try FfiConverterTypeAttempts.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeAttempts_lower(_ value: Attempts) -> UInt64 {
+    return FfiConverterTypeAttempts.lower(value)
+}
+
+
+
+
+
+
+/**
+ * When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter. The wait before
+ * retry n, counted from 0, is random from 0 to the smaller of `cap` and `base` * 2^n. A wait that the server asks for is
+ * added to it.
+ */
+public protocol BackoffProtocol: AnyObject, Sendable {
+
+    /**
+     * How long to wait before the next try; nothing to give up: once `max_retries` retries were made, and when the server asks
+     * for more than `max_wait`. `retry` is how many retries were made before, 0 after the first failure; `server_wait` is
+     * what the last response asked for.
+     */
+    func wait(retry: Int32, serverWait: Span?) throws  -> Span?
+
+}
+/**
+ * When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter. The wait before
+ * retry n, counted from 0, is random from 0 to the smaller of `cap` and `base` * 2^n. A wait that the server asks for is
+ * added to it.
+ */
+open class Backoff: BackoffProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_backoff(self.handle, $0) }
+    }
+    /**
+     * `base` is the longest wait before the first retry, 1 ms to the cap (100 ms by default); `cap` is where the doubling
+     * ends, up to a day (20 s); `max_wait` is the longest wait that a server may ask for, 0 to 366 days (5 minutes);
+     * `max_retries` is how many retries may follow the first try (5).
+     */
+public convenience init(base: Span? = nil, cap: Span? = nil, maxWait: Span? = nil, maxRetries: Int32? = nil)throws  {
+    let handle =
+        try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_constructor_backoff_new(
+        FfiConverterOptionTypeSpan.lower(base),
+        FfiConverterOptionTypeSpan.lower(cap),
+        FfiConverterOptionTypeSpan.lower(maxWait),
+        FfiConverterOptionInt32.lower(maxRetries),uniffiCallStatus
+    )
+}
+    self.init(unsafeFromHandle: handle)
+}
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_backoff(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * How long to wait before the next try; nothing to give up: once `max_retries` retries were made, and when the server asks
+     * for more than `max_wait`. `retry` is how many retries were made before, 0 after the first failure; `server_wait` is
+     * what the last response asked for.
+     */
+open func wait(retry: Int32, serverWait: Span? = nil)throws  -> Span?  {
+    return try  FfiConverterOptionTypeSpan.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_backoff_wait(
+            self.uniffiCloneHandle(),
+        FfiConverterInt32.lower(retry),
+        FfiConverterOptionTypeSpan.lower(serverWait),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeBackoff: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = Backoff
+
+    public static func lift(_ handle: UInt64) throws -> Backoff {
+        return Backoff(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: Backoff) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Backoff {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: Backoff, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeBackoff_lift(_ handle: UInt64) throws -> Backoff {
+    return try FfiConverterTypeBackoff.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeBackoff_lower(_ value: Backoff) -> UInt64 {
+    return FfiConverterTypeBackoff.lower(value)
+}
+
+
+
+
+
+
+/**
  * The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
  */
 public protocol ClientAddressRulesProtocol: AnyObject, Sendable {
@@ -2164,6 +2487,232 @@ public func FfiConverterTypeManualClock_lower(_ value: ManualClock) -> UInt64 {
 }
 
 
+
+
+
+
+/**
+ * What the requests of one HTTP client share: the backoff, and the pauses that servers have asked for. It is for the wrappers of
+ * HTTP libraries.
+ */
+public protocol ThrottleProtocol: AnyObject, Sendable {
+
+    /**
+     * Starts a request. `replayable` says whether its body can be sent again; its waits end after the timeout.
+     */
+    func start(key: Data, method: String, replayable: Bool, timeout: Span?) throws  -> Attempts
+
+}
+/**
+ * What the requests of one HTTP client share: the backoff, and the pauses that servers have asked for. It is for the wrappers of
+ * HTTP libraries.
+ */
+open class Throttle: ThrottleProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_throttle(self.handle, $0) }
+    }
+    /**
+     * A throttle without pauses. `max_wait` of the backoff bounds all waits of a request together.
+     */
+public convenience init(backoff: Backoff? = nil) {
+    let handle =
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_constructor_throttle_new(
+        FfiConverterOptionTypeBackoff.lower(backoff),uniffiCallStatus
+    )
+}
+    self.init(unsafeFromHandle: handle)
+}
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_throttle(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * Starts a request. `replayable` says whether its body can be sent again; its waits end after the timeout.
+     */
+open func start(key: Data, method: String, replayable: Bool, timeout: Span?)throws  -> Attempts  {
+    return try  FfiConverterTypeAttempts_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_throttle_start(
+            self.uniffiCloneHandle(),
+        FfiConverterData.lower(key),
+        FfiConverterString.lower(method),
+        FfiConverterBool.lower(replayable),
+        FfiConverterOptionTypeSpan.lower(timeout),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeThrottle: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = Throttle
+
+    public static func lift(_ handle: UInt64) throws -> Throttle {
+        return Throttle(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: Throttle) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Throttle {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: Throttle, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeThrottle_lift(_ handle: UInt64) throws -> Throttle {
+    return try FfiConverterTypeThrottle.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeThrottle_lower(_ value: Throttle) -> UInt64 {
+    return FfiConverterTypeThrottle.lower(value)
+}
+
+
+
+
+/**
+ * What an HTTP client does next with a request.
+ */
+public struct AttemptStep: Equatable, Hashable {
+    /**
+     * `wait`, `acquire`, `send` or `refuse`.
+     */
+    public var kind: String
+    /**
+     * How long to wait, the timeout of the acquire, or after which time a refused request would be sent; nothing for never.
+     */
+    public var duration: Span?
+    /**
+     * Why the request is refused.
+     */
+    public var message: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * `wait`, `acquire`, `send` or `refuse`.
+         */kind: String,
+        /**
+         * How long to wait, the timeout of the acquire, or after which time a refused request would be sent; nothing for never.
+         */duration: Span?,
+        /**
+         * Why the request is refused.
+         */message: String?) {
+        self.kind = kind
+        self.duration = duration
+        self.message = message
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension AttemptStep: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeAttemptStep: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> AttemptStep {
+        return
+            try AttemptStep(
+                kind: FfiConverterString.read(from: &buf),
+                duration: FfiConverterOptionTypeSpan.read(from: &buf),
+                message: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: AttemptStep, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.kind, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.duration, into: &buf)
+        FfiConverterOptionString.write(value.message, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeAttemptStep_lift(_ buf: RustBuffer) throws -> AttemptStep {
+    return try FfiConverterTypeAttemptStep.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeAttemptStep_lower(_ value: AttemptStep) -> RustBuffer {
+    return FfiConverterTypeAttemptStep.lower(value)
+}
 
 
 /**
@@ -4306,6 +4855,30 @@ fileprivate struct FfiConverterOptionData: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeBackoff: FfiConverterRustBuffer {
+    typealias SwiftType = Backoff?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeBackoff.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeBackoff.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypeClientAddressRules: FfiConverterRustBuffer {
     typealias SwiftType = ClientAddressRules?
 
@@ -4990,6 +5563,22 @@ fileprivate func uniffiFutureContinuationCallback(handle: UInt64, pollResult: In
     }
 }
 /**
+ * How long a response asks its client to wait, counted from now; nothing if it does not say. `retry_after` is the value of the
+ * field `Retry-After`, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of
+ * `RateLimit` decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait above
+ * 285 years is cut to that. A date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
+ */
+public func serverWait(retryAfter: String? = nil, rateLimit: [String] = [], nowUs: Int64? = nil)throws  -> Span?  {
+    return try  FfiConverterOptionTypeSpan.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_server_wait(
+        FfiConverterOptionString.lower(retryAfter),
+        FfiConverterSequenceString.lower(rateLimit),
+        FfiConverterOptionInt64.lower(nowUs),uniffiCallStatus
+    )
+})
+}
+/**
  * The names of degradations, in the order of their numbers in direct calls.
  */
 public func degradationNames() -> [String]  {
@@ -5077,6 +5666,9 @@ private let initializationResult: InitializationResult = {
     if bindings_contract_version != scaffolding_contract_version {
         return InitializationResult.contractVersionMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_func_server_wait() != 47639) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_func_degradation_names() != 47620) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -5096,6 +5688,21 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_store_options() != 62958) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_attempts_acquired() != 2997) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_attempts_responded() != 45931) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_attempts_step() != 677) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_backoff_wait() != 31550) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_throttle_start() != 13342) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() != 37269) {
@@ -5231,6 +5838,12 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_manualclock_set() != 33645) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_constructor_backoff_new() != 9703) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_constructor_throttle_new() != 46887) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() != 44584) {

@@ -243,6 +243,71 @@ typedef void (*UniffiForeignFutureCompleteVoid)(uint64_t, UniffiForeignFutureRes
     );
 
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_ATTEMPTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_ATTEMPTS
+uint64_t uniffi_polylimit_uniffi_fn_clone_attempts(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_ATTEMPTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_ATTEMPTS
+void uniffi_polylimit_uniffi_fn_free_attempts(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_ACQUIRED
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_ACQUIRED
+void uniffi_polylimit_uniffi_fn_method_attempts_acquired(uint64_t ptr, int8_t allowed, RustBuffer retry_after, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_RESPONDED
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_RESPONDED
+int8_t uniffi_polylimit_uniffi_fn_method_attempts_responded(uint64_t ptr, int32_t status, RustBuffer retry_after, RustBuffer rate_limit, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_STEP
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_STEP
+RustBuffer uniffi_polylimit_uniffi_fn_method_attempts_step(uint64_t ptr, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_BACKOFF
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_BACKOFF
+uint64_t uniffi_polylimit_uniffi_fn_clone_backoff(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_BACKOFF
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_BACKOFF
+void uniffi_polylimit_uniffi_fn_free_backoff(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CONSTRUCTOR_BACKOFF_NEW
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CONSTRUCTOR_BACKOFF_NEW
+uint64_t uniffi_polylimit_uniffi_fn_constructor_backoff_new(RustBuffer base, RustBuffer cap, RustBuffer max_wait, RustBuffer max_retries, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_BACKOFF_WAIT
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_BACKOFF_WAIT
+RustBuffer uniffi_polylimit_uniffi_fn_method_backoff_wait(uint64_t ptr, int32_t retry, RustBuffer server_wait, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_THROTTLE
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_THROTTLE
+uint64_t uniffi_polylimit_uniffi_fn_clone_throttle(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_THROTTLE
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FREE_THROTTLE
+void uniffi_polylimit_uniffi_fn_free_throttle(uint64_t handle, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CONSTRUCTOR_THROTTLE_NEW
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CONSTRUCTOR_THROTTLE_NEW
+uint64_t uniffi_polylimit_uniffi_fn_constructor_throttle_new(RustBuffer backoff, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_THROTTLE_START
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_THROTTLE_START
+uint64_t uniffi_polylimit_uniffi_fn_method_throttle_start(uint64_t ptr, RustBuffer key, RustBuffer method, int8_t replayable, RustBuffer timeout, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_CLIENTADDRESSRULES
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_CLONE_CLIENTADDRESSRULES
 uint64_t uniffi_polylimit_uniffi_fn_clone_clientaddressrules(uint64_t handle, RustCallStatus *_Nonnull out_status
@@ -568,6 +633,11 @@ RustBuffer uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(RustBuf
 RustBuffer uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(RustBuffer ptr, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_SERVER_WAIT
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_SERVER_WAIT
+RustBuffer uniffi_polylimit_uniffi_fn_func_server_wait(RustBuffer retry_after, RustBuffer rate_limit, RustBuffer now_us, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_DEGRADATION_NAMES
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_DEGRADATION_NAMES
 RustBuffer uniffi_polylimit_uniffi_fn_func_degradation_names(RustCallStatus *_Nonnull out_status
@@ -869,6 +939,12 @@ void ffi_polylimit_uniffi_rust_future_free_void(uint64_t handle
 void ffi_polylimit_uniffi_rust_future_complete_void(uint64_t handle, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_SERVER_WAIT
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_SERVER_WAIT
+uint16_t uniffi_polylimit_uniffi_checksum_func_server_wait(void
+
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_DEGRADATION_NAMES
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_DEGRADATION_NAMES
 uint16_t uniffi_polylimit_uniffi_checksum_func_degradation_names(void
@@ -908,6 +984,36 @@ uint16_t uniffi_polylimit_uniffi_checksum_func_quota(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_STORE_OPTIONS
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_STORE_OPTIONS
 uint16_t uniffi_polylimit_uniffi_checksum_func_store_options(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_ATTEMPTS_ACQUIRED
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_ATTEMPTS_ACQUIRED
+uint16_t uniffi_polylimit_uniffi_checksum_method_attempts_acquired(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_ATTEMPTS_RESPONDED
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_ATTEMPTS_RESPONDED
+uint16_t uniffi_polylimit_uniffi_checksum_method_attempts_responded(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_ATTEMPTS_STEP
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_ATTEMPTS_STEP
+uint16_t uniffi_polylimit_uniffi_checksum_method_attempts_step(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_BACKOFF_WAIT
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_BACKOFF_WAIT
+uint16_t uniffi_polylimit_uniffi_checksum_method_backoff_wait(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_THROTTLE_START
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_THROTTLE_START
+uint16_t uniffi_polylimit_uniffi_checksum_method_throttle_start(void
 
 );
 #endif
@@ -1178,6 +1284,18 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_manualclock_now_us(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_MANUALCLOCK_SET
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_MANUALCLOCK_SET
 uint16_t uniffi_polylimit_uniffi_checksum_method_manualclock_set(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_CONSTRUCTOR_BACKOFF_NEW
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_CONSTRUCTOR_BACKOFF_NEW
+uint16_t uniffi_polylimit_uniffi_checksum_constructor_backoff_new(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_CONSTRUCTOR_THROTTLE_NEW
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_CONSTRUCTOR_THROTTLE_NEW
+uint16_t uniffi_polylimit_uniffi_checksum_constructor_throttle_new(void
 
 );
 #endif

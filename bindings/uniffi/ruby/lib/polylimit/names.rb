@@ -15,12 +15,14 @@ module Polylimit
 
   # Among them: ManualClock, a clock for tests, which stands still until it is set or advanced (#now_us, #set in
   # microseconds, #advance in seconds); ClientAddressRules, networks of proxies that are trusted to name the client of a
-  # forwarded request: `new(trust, header, ipv4_prefix, ipv6_prefix)`; DegradedEvent, what a limiter tells its operators (#kind, #reason,
+  # forwarded request: `new(trust, header, ipv4_prefix, ipv6_prefix)`; Backoff, which says when the client of a limited service
+  # tries again: `new(base, cap, max_wait, max_retries)`, and #wait(retry, server_wait), both in seconds; DegradedEvent, what a limiter tells its operators (#kind, #reason,
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
-    ClientAddressRules DegradedEvent ErrorRow Finding ManualClock Policy QuotaNumbers Settings StoreOption
+    AttemptStep Attempts Backoff ClientAddressRules DegradedEvent ErrorRow Finding ManualClock Policy QuotaNumbers Settings
+    StoreOption Throttle
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
-  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Settings
+  private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Settings, :AttemptStep, :Attempts, :Throttle
 
   # Gives the generated module these classes.
   def self.name_classes(generated)

@@ -169,6 +169,27 @@ end
     end
   end
 
+  # The Record type AttemptStep.
+
+  def self.check_lower_TypeAttemptStep(v)
+
+    RustBuffer.check_lower_OptionalTypeSpan(v.duration)
+    RustBuffer.check_lower_Optionalstring(v.message)
+  end
+
+  def self.alloc_from_TypeAttemptStep(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeAttemptStep(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeAttemptStep
+    consumeWithStream do |stream|
+      return stream.read_TypeAttemptStep
+    end
+  end
+
   # The Record type CheckResult.
 
   def self.check_lower_TypeCheckResult(v)
@@ -706,6 +727,27 @@ end
   def consume_into_Optionalbytes
     consumeWithStream do |stream|
       return stream.read_Optionalbytes
+    end
+  end
+
+  # The Optional<T> type for TypeBackoff.
+
+  def self.check_lower_OptionalTypeBackoff(v)
+    if !v.nil?
+      (Backoff.uniffi_check_lower v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeBackoff(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeBackoff(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeBackoff
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeBackoff
     end
   end
 
@@ -1292,6 +1334,20 @@ class RustBufferStream
     read(size).force_encoding(Encoding::BINARY)
   end
 
+  # The Object type Attempts.
+
+  def read_TypeAttempts
+    handle = unpack_from 8, 'Q>'
+    return Attempts.uniffi_lift(handle)
+  end
+
+  # The Object type Backoff.
+
+  def read_TypeBackoff
+    handle = unpack_from 8, 'Q>'
+    return Backoff.uniffi_lift(handle)
+  end
+
   # The Object type ClientAddressRules.
 
   def read_TypeClientAddressRules
@@ -1332,6 +1388,23 @@ class RustBufferStream
   def read_TypePendingCall
     handle = unpack_from 8, 'Q>'
     return PendingCall.uniffi_lift(handle)
+  end
+
+  # The Object type Throttle.
+
+  def read_TypeThrottle
+    handle = unpack_from 8, 'Q>'
+    return Throttle.uniffi_lift(handle)
+  end
+
+  # The Record type AttemptStep.
+
+  def read_TypeAttemptStep
+    AttemptStep.new(
+      kind: read_string,
+      duration: read_OptionalTypeSpan,
+      message: read_Optionalstring
+    )
   end
 
   # The Record type CheckResult.
@@ -1666,6 +1739,21 @@ class RustBufferStream
       return read_bytes
     else
       raise InternalError, 'Unexpected flag byte for Optionalbytes'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeBackoff.
+
+  def read_OptionalTypeBackoff
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeBackoff
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeBackoff'
     end
   end
 
@@ -2120,6 +2208,20 @@ class RustBufferBuilder
     write v
   end
 
+  # The Object type Attempts.
+
+  def write_TypeAttempts(obj)
+    handle = Attempts.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
+  # The Object type Backoff.
+
+  def write_TypeBackoff(obj)
+    handle = Backoff.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
   # The Object type ClientAddressRules.
 
   def write_TypeClientAddressRules(obj)
@@ -2160,6 +2262,21 @@ class RustBufferBuilder
   def write_TypePendingCall(obj)
     handle = PendingCall.uniffi_lower obj
     pack_into(8, 'Q>', handle)
+  end
+
+  # The Object type Throttle.
+
+  def write_TypeThrottle(obj)
+    handle = Throttle.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
+  # The Record type AttemptStep.
+
+  def write_TypeAttemptStep(v)
+    self.write_string(v.kind)
+    self.write_OptionalTypeSpan(v.duration)
+    self.write_Optionalstring(v.message)
   end
 
   # The Record type CheckResult.
@@ -2425,6 +2542,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_bytes(v)
+    end
+  end
+
+  # The Optional<T> type for TypeBackoff.
+
+  def write_OptionalTypeBackoff(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeBackoff(v)
     end
   end
 
@@ -2973,6 +3101,58 @@ module UniFFILib
     [:uint64, ForeignFutureResultVoid.by_value, ],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_fn_clone_attempts,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_attempts,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_attempts_acquired,
+    [:uint64, :int8, RustBuffer.by_value, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_attempts_responded,
+    [:uint64, :int32, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    :int8
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_attempts_step,
+    [:uint64, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_clone_backoff,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_backoff,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_constructor_backoff_new,
+    [RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_backoff_wait,
+    [:uint64, :int32, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_clone_throttle,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_throttle,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_constructor_throttle_new,
+    [RustBuffer.by_value, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_throttle_start,
+    [:uint64, RustBuffer.by_value, RustBuffer.by_value, :int8, RustBuffer.by_value, RustCallStatus.by_ref],
+    :uint64
+
   attach_function :uniffi_polylimit_uniffi_fn_clone_clientaddressrules,
     [:uint64, RustCallStatus.by_ref],
     :uint64
@@ -3207,6 +3387,10 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display,
     [RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_server_wait,
+    [RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_degradation_names,
@@ -3445,6 +3629,10 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_checksum_func_server_wait,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_func_degradation_names,
     [],
     :uint16
@@ -3470,6 +3658,26 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_func_suggestion,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_attempts_acquired,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_attempts_responded,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_attempts_step,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_backoff_wait,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_throttle_start,
     [],
     :uint16
 
@@ -3629,6 +3837,14 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_constructor_backoff_new,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_constructor_throttle_new,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new,
     [],
     :uint16
@@ -3656,6 +3872,32 @@ end
   # Public interface members begin here.
 
   
+
+  # Record type AttemptStep
+class AttemptStep
+  attr_reader :kind, :duration, :message
+
+  def initialize(kind:, duration:, message:)
+    @kind = kind
+    @duration = duration
+    @message = message
+  end
+
+  def ==(other)
+    if @kind != other.kind
+      return false
+    end
+    if @duration != other.duration
+      return false
+    end
+    if @message != other.message
+      return false
+    end
+
+    true
+  end
+
+end
 
   # Record type CheckResult
 class CheckResult
@@ -4333,6 +4575,24 @@ end
   
 
 
+def self.server_wait(retry_after = nil, rate_limit = [], now_us = nil)
+    retry_after = (retry_after ? ::PolylimitNative::uniffi_utf8(retry_after) : nil)
+    RustBuffer.check_lower_Optionalstring(retry_after)
+
+    rate_limit = rate_limit.map { |v| ::PolylimitNative::uniffi_utf8(v) }
+    RustBuffer.check_lower_Sequencestring(rate_limit)
+
+    now_us = (now_us ? ::PolylimitNative::uniffi_in_range(now_us, "i64", -2**63, 2**63) : nil)
+    RustBuffer.check_lower_Optionali64(now_us)
+
+  result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_func_server_wait,RustBuffer.alloc_from_Optionalstring(retry_after),RustBuffer.alloc_from_Sequencestring(rate_limit),RustBuffer.alloc_from_Optionali64(now_us))
+  return result.consume_into_OptionalTypeSpan
+end
+
+
+  
+
+
 def self.degradation_names()
   result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_degradation_names,)
   return result.consume_into_Sequencestring
@@ -4402,6 +4662,221 @@ end
   
 
   
+  class Attempts
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_attempts,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a Attempts instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_attempts,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+
+  
+
+  def acquired(allowed, retry_after)
+        allowed = allowed ? true : false
+
+        retry_after = (retry_after ? retry_after : nil)
+        RustBuffer.check_lower_OptionalTypeSpan(retry_after)
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_attempts_acquired,uniffi_clone_handle(),(allowed ? 1 : 0),RustBuffer.alloc_from_OptionalTypeSpan(retry_after))
+  end
+
+  def responded(status, retry_after, rate_limit)
+        status = ::PolylimitNative::uniffi_in_range(status, "i32", -2**31, 2**31)
+
+        retry_after = (retry_after ? ::PolylimitNative::uniffi_utf8(retry_after) : nil)
+        RustBuffer.check_lower_Optionalstring(retry_after)
+        rate_limit = rate_limit.map { |v| ::PolylimitNative::uniffi_utf8(v) }
+        RustBuffer.check_lower_Sequencestring(rate_limit)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_attempts_responded,uniffi_clone_handle(),status,RustBuffer.alloc_from_Optionalstring(retry_after),RustBuffer.alloc_from_Sequencestring(rate_limit))
+    return 1 == result
+  end
+  def step()
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_attempts_step,uniffi_clone_handle(),)
+    return result.consume_into_TypeAttemptStep
+  end
+
+end
+
+  class Backoff
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_backoff,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a Backoff instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_backoff,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+  def initialize(base = nil, cap = nil, max_wait = nil, max_retries = nil)
+        base = (base ? base : nil)
+        RustBuffer.check_lower_OptionalTypeSpan(base)
+        cap = (cap ? cap : nil)
+        RustBuffer.check_lower_OptionalTypeSpan(cap)
+        max_wait = (max_wait ? max_wait : nil)
+        RustBuffer.check_lower_OptionalTypeSpan(max_wait)
+        max_retries = (max_retries ? ::PolylimitNative::uniffi_in_range(max_retries, "i32", -2**31, 2**31) : nil)
+        RustBuffer.check_lower_Optionali32(max_retries)
+    handle = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_constructor_backoff_new,RustBuffer.alloc_from_OptionalTypeSpan(base),RustBuffer.alloc_from_OptionalTypeSpan(cap),RustBuffer.alloc_from_OptionalTypeSpan(max_wait),RustBuffer.alloc_from_Optionali32(max_retries))
+    @handle = handle
+    ObjectSpace.define_finalizer(self, self.class.uniffi_define_finalizer_by_handle(handle, self.object_id))
+  end
+
+  
+
+  def wait(_retry, server_wait = nil)
+        _retry = ::PolylimitNative::uniffi_in_range(_retry, "i32", -2**31, 2**31)
+
+        server_wait = (server_wait ? server_wait : nil)
+        RustBuffer.check_lower_OptionalTypeSpan(server_wait)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_backoff_wait,uniffi_clone_handle(),_retry,RustBuffer.alloc_from_OptionalTypeSpan(server_wait))
+    return result.consume_into_OptionalTypeSpan
+  end
+
+end
+
+  class Throttle
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_throttle,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a Throttle instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_throttle,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+  def initialize(backoff = nil)
+        backoff = (backoff ? backoff : nil)
+        RustBuffer.check_lower_OptionalTypeBackoff(backoff)
+    handle = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_constructor_throttle_new,RustBuffer.alloc_from_OptionalTypeBackoff(backoff))
+    @handle = handle
+    ObjectSpace.define_finalizer(self, self.class.uniffi_define_finalizer_by_handle(handle, self.object_id))
+  end
+
+  
+
+  def start(key, method, replayable, timeout)
+        key = ::PolylimitNative::uniffi_bytes(key)
+
+        method = ::PolylimitNative::uniffi_utf8(method)
+
+        replayable = replayable ? true : false
+
+        timeout = (timeout ? timeout : nil)
+        RustBuffer.check_lower_OptionalTypeSpan(timeout)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_throttle_start,uniffi_clone_handle(),RustBuffer.alloc_from_bytes(key),RustBuffer.alloc_from_string(method),(replayable ? 1 : 0),RustBuffer.alloc_from_OptionalTypeSpan(timeout))
+    return Attempts.uniffi_lift(result)
+  end
+
+end
+
   class ClientAddressRules
 
   # A private helper for initializing instances of the class from a raw handle,

@@ -682,6 +682,8 @@ internal object IntegrityCheckingUniffiLib {
     }
 
     internal fun ensureInitialized() = Unit
+    external fun uniffi_polylimit_uniffi_checksum_func_server_wait(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_degradation_names(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_source_names(
@@ -693,6 +695,16 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_func_quota(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_store_options(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_attempts_acquired(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_attempts_responded(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_attempts_step(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_backoff_wait(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_throttle_start(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header(
     ): Int
@@ -778,6 +790,10 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_manualclock_set(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_constructor_backoff_new(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_constructor_throttle_new(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_limiter_new(
@@ -804,6 +820,32 @@ internal object UniffiLib {
     }
 
     internal fun ensureInitialized() = Unit
+    external fun uniffi_polylimit_uniffi_fn_clone_attempts(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_attempts(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_attempts_acquired(`ptr`: Long,`allowed`: Byte,`retryAfter`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_attempts_responded(`ptr`: Long,`status`: Int,`retryAfter`: RustBuffer.ByValue,`rateLimit`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Byte
+    external fun uniffi_polylimit_uniffi_fn_method_attempts_step(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_clone_backoff(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_backoff(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_constructor_backoff_new(`base`: RustBuffer.ByValue,`cap`: RustBuffer.ByValue,`maxWait`: RustBuffer.ByValue,`maxRetries`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_backoff_wait(`ptr`: Long,`retry`: Int,`serverWait`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_clone_throttle(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_throttle(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_constructor_throttle_new(`backoff`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_throttle_start(`ptr`: Long,`key`: RustBuffer.ByValue,`method`: RustBuffer.ByValue,`replayable`: Byte,`timeout`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
     external fun uniffi_polylimit_uniffi_fn_clone_clientaddressrules(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_clientaddressrules(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -927,6 +969,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_server_wait(`retryAfter`: RustBuffer.ByValue,`rateLimit`: RustBuffer.ByValue,`nowUs`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_degradation_names(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1059,6 +1103,9 @@ private fun uniffiCheckContractApiVersion(lib: IntegrityCheckingUniffiLib) {
 }
 @Suppress("UNUSED_PARAMETER")
 private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_server_wait() and 0xFFFF) != 47639) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_degradation_names() and 0xFFFF) != 47620) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1075,6 +1122,21 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_store_options() and 0xFFFF) != 62958) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_acquired() and 0xFFFF) != 2997) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_responded() and 0xFFFF) != 45931) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_step() and 0xFFFF) != 677) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_backoff_wait() and 0xFFFF) != 31550) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_throttle_start() and 0xFFFF) != 13342) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_header() and 0xFFFF) != 37269) {
@@ -1201,6 +1263,12 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_set() and 0xFFFF) != 33645) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_backoff_new() and 0xFFFF) != 9703) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_throttle_new() and 0xFFFF) != 46887) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() and 0xFFFF) != 44584) {
@@ -1551,6 +1619,617 @@ public object FfiConverterByteArray: FfiConverterRustBuffer<ByteArray> {
     override fun write(value: ByteArray, buf: ByteBuffer) {
         buf.putInt(value.size)
         buf.put(value)
+    }
+}
+
+
+// This template implements a class for working with a Rust struct via a handle
+// to the live Rust struct on the other side of the FFI.
+//
+// There's some subtlety here, because we have to be careful not to operate on a Rust
+// struct after it has been dropped, and because we must expose a public API for freeing
+// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
+//
+//   * Each instance holds an opaque handle to the underlying Rust struct.
+//     Method calls need to read this handle from the object's state and pass it in to
+//     the Rust FFI.
+//
+//   * When an instance is no longer needed, its handle should be passed to a
+//     special destructor function provided by the Rust FFI, which will drop the
+//     underlying Rust struct.
+//
+//   * Given an instance, calling code is expected to call the special
+//     `destroy` method in order to free it after use, either by calling it explicitly
+//     or by using a higher-level helper like the `use` method. Failing to do so risks
+//     leaking the underlying Rust struct.
+//
+//   * We can't assume that calling code will do the right thing, and must be prepared
+//     to handle Kotlin method calls executing concurrently with or even after a call to
+//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
+//
+//   * We must never allow Rust code to operate on the underlying Rust struct after
+//     the destructor has been called, and must never call the destructor more than once.
+//     Doing so may trigger memory unsafety.
+//
+//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
+//     is implemented to call the destructor when the Kotlin object becomes unreachable.
+//     This is done in a background thread. This is not a panacea, and client code should be aware that
+//      1. the thread may starve if some there are objects that have poorly performing
+//     `drop` methods or do significant work in their `drop` methods.
+//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
+//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
+//
+// If we try to implement this with mutual exclusion on access to the handle, there is the
+// possibility of a race between a method call and a concurrent call to `destroy`:
+//
+//    * Thread A starts a method call, reads the value of the handle, but is interrupted
+//      before it can pass the handle over the FFI to Rust.
+//    * Thread B calls `destroy` and frees the underlying Rust struct.
+//    * Thread A resumes, passing the already-read handle value to Rust and triggering
+//      a use-after-free.
+//
+// One possible solution would be to use a `ReadWriteLock`, with each method call taking
+// a read lock (and thus allowed to run concurrently) and the special `destroy` method
+// taking a write lock (and thus blocking on live method calls). However, we aim not to
+// generate methods with any hidden blocking semantics, and a `destroy` method that might
+// block if called incorrectly seems to meet that bar.
+//
+// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
+// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
+// has been called. These are updated according to the following rules:
+//
+//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
+//      The initial value for the flag is false.
+//
+//    * At the start of each method call, we atomically check the counter.
+//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
+//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
+//
+//    * At the end of each method call, we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+//    * When `destroy` is called, we atomically flip the flag from false to true.
+//      If the flag was already true we silently fail.
+//      Otherwise we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
+// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
+//
+// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
+// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
+// of the underlying Rust code.
+//
+// This makes a cleaner a better alternative to _not_ calling `destroy()` as
+// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
+// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
+// thread may be starved, and the app will leak memory.
+//
+// In this case, `destroy`ing manually may be a better solution.
+//
+// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
+// with Rust peers are reclaimed:
+//
+// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
+// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
+// 3. The memory is reclaimed when the process terminates.
+//
+// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
+//
+
+
+/**
+ * The attempts of one request.
+ */
+public interface AttemptsInterface {
+
+    /**
+     * The limiter has decided.
+     */
+    fun `acquired`(`allowed`: kotlin.Boolean, `retryAfter`: Span?)
+
+    /**
+     * A response has arrived; returns whether to discard it and ask for the next step.
+     */
+    fun `responded`(`status`: kotlin.Int, `retryAfter`: kotlin.String?, `rateLimit`: List<kotlin.String>): kotlin.Boolean
+
+    /**
+     * What to do next. Ask again after a wait.
+     */
+    fun `step`(): AttemptStep
+
+    companion object
+}
+
+/**
+ * The attempts of one request.
+ */
+open class Attempts: Disposable, AutoCloseable, AttemptsInterface
+{
+
+    @Suppress("UNUSED_PARAMETER")
+    /**
+     * @suppress
+     */
+    constructor(withHandle: UniffiWithHandle, handle: Long) {
+        this.handle = handle
+        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
+    }
+
+    /**
+     * @suppress
+     *
+     * This constructor can be used to instantiate a fake object. Only used for tests. Any
+     * attempt to actually use an object constructed this way will fail as there is no
+     * connected Rust object.
+     */
+    @Suppress("UNUSED_PARAMETER")
+    constructor(noHandle: NoHandle) {
+        this.handle = 0
+        this.cleanable = null
+    }
+
+    protected val handle: Long
+    protected val cleanable: UniffiCleaner.Cleanable?
+
+    private val wasDestroyed = AtomicBoolean(false)
+    private val callCounter = AtomicLong(1)
+
+    /**
+     * Whether the current object has been destroyed and its reference is gone in the Rust side.
+     */
+    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
+
+    override fun destroy() {
+        // Only allow a single call to this method.
+        // TODO: maybe we should log a warning if called more than once?
+        if (this.wasDestroyed.compareAndSet(false, true)) {
+            // This decrement always matches the initial count of 1 given at creation time.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    @Synchronized
+    override fun close() {
+        this.destroy()
+    }
+
+    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
+        // Check and increment the call counter, to keep the object alive.
+        // This needs a compare-and-set retry loop in case of concurrent updates.
+        do {
+            val c = this.callCounter.get()
+            if (c == 0L) {
+                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
+            }
+            if (c == Long.MAX_VALUE) {
+                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
+            }
+        } while (! this.callCounter.compareAndSet(c, c + 1L))
+        // Now we can safely do the method call without the handle being freed concurrently.
+        try {
+            return block(this.uniffiCloneHandle())
+        } finally {
+            // This decrement always matches the increment we performed above.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    // Use a static inner class instead of a closure so as not to accidentally
+    // capture `this` as part of the cleanable's action.
+    private class UniffiCleanAction(private val handle: Long) : Runnable {
+        override fun run() {
+            if (handle == 0.toLong()) {
+                // Fake object created with `NoHandle`, don't try to free.
+                return;
+            }
+            uniffiRustCall { status ->
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_attempts(handle, status)
+            }
+        }
+    }
+
+    /**
+     * @suppress
+     */
+    fun uniffiCloneHandle(): Long {
+        if (handle == 0.toLong()) {
+            throw InternalException("uniffiCloneHandle() called on NoHandle object");
+        }
+        return uniffiRustCall() { status ->
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_attempts(handle, status)
+        }
+    }
+
+    
+    /**
+     * The limiter has decided.
+     */
+    @Throws(PolylimitException::class)override fun `acquired`(`allowed`: kotlin.Boolean, `retryAfter`: Span?)
+        =
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_attempts_acquired(
+        it,
+
+        FfiConverterBoolean.lower(`allowed`),
+        FfiConverterOptionalTypeSpan.lower(`retryAfter`),_status)
+}
+    }
+
+    
+
+    
+    /**
+     * A response has arrived; returns whether to discard it and ask for the next step.
+     */
+    @Throws(PolylimitException::class)override fun `responded`(`status`: kotlin.Int, `retryAfter`: kotlin.String?, `rateLimit`: List<kotlin.String>): kotlin.Boolean {
+            return FfiConverterBoolean.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_attempts_responded(
+        it,
+
+        FfiConverterInt.lower(`status`),
+        FfiConverterOptionalString.lower(`retryAfter`),
+        FfiConverterSequenceString.lower(`rateLimit`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * What to do next. Ask again after a wait.
+     */
+    @Throws(PolylimitException::class)override fun `step`(): AttemptStep {
+            return FfiConverterTypeAttemptStep.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_attempts_step(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+
+    
+
+
+    
+
+    /**
+     * @suppress
+     */
+    companion object
+
+}
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeAttempts: FfiConverter<Attempts, Long> {
+    override fun lower(value: Attempts): Long {
+        return value.uniffiCloneHandle()
+    }
+
+    override fun lift(value: Long): Attempts {
+        return Attempts(UniffiWithHandle, value)
+    }
+
+    override fun read(buf: ByteBuffer): Attempts {
+        return lift(buf.getLong())
+    }
+
+    override fun allocationSize(value: Attempts) = 8UL
+
+    override fun write(value: Attempts, buf: ByteBuffer) {
+        buf.putLong(lower(value))
+    }
+}
+
+
+// This template implements a class for working with a Rust struct via a handle
+// to the live Rust struct on the other side of the FFI.
+//
+// There's some subtlety here, because we have to be careful not to operate on a Rust
+// struct after it has been dropped, and because we must expose a public API for freeing
+// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
+//
+//   * Each instance holds an opaque handle to the underlying Rust struct.
+//     Method calls need to read this handle from the object's state and pass it in to
+//     the Rust FFI.
+//
+//   * When an instance is no longer needed, its handle should be passed to a
+//     special destructor function provided by the Rust FFI, which will drop the
+//     underlying Rust struct.
+//
+//   * Given an instance, calling code is expected to call the special
+//     `destroy` method in order to free it after use, either by calling it explicitly
+//     or by using a higher-level helper like the `use` method. Failing to do so risks
+//     leaking the underlying Rust struct.
+//
+//   * We can't assume that calling code will do the right thing, and must be prepared
+//     to handle Kotlin method calls executing concurrently with or even after a call to
+//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
+//
+//   * We must never allow Rust code to operate on the underlying Rust struct after
+//     the destructor has been called, and must never call the destructor more than once.
+//     Doing so may trigger memory unsafety.
+//
+//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
+//     is implemented to call the destructor when the Kotlin object becomes unreachable.
+//     This is done in a background thread. This is not a panacea, and client code should be aware that
+//      1. the thread may starve if some there are objects that have poorly performing
+//     `drop` methods or do significant work in their `drop` methods.
+//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
+//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
+//
+// If we try to implement this with mutual exclusion on access to the handle, there is the
+// possibility of a race between a method call and a concurrent call to `destroy`:
+//
+//    * Thread A starts a method call, reads the value of the handle, but is interrupted
+//      before it can pass the handle over the FFI to Rust.
+//    * Thread B calls `destroy` and frees the underlying Rust struct.
+//    * Thread A resumes, passing the already-read handle value to Rust and triggering
+//      a use-after-free.
+//
+// One possible solution would be to use a `ReadWriteLock`, with each method call taking
+// a read lock (and thus allowed to run concurrently) and the special `destroy` method
+// taking a write lock (and thus blocking on live method calls). However, we aim not to
+// generate methods with any hidden blocking semantics, and a `destroy` method that might
+// block if called incorrectly seems to meet that bar.
+//
+// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
+// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
+// has been called. These are updated according to the following rules:
+//
+//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
+//      The initial value for the flag is false.
+//
+//    * At the start of each method call, we atomically check the counter.
+//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
+//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
+//
+//    * At the end of each method call, we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+//    * When `destroy` is called, we atomically flip the flag from false to true.
+//      If the flag was already true we silently fail.
+//      Otherwise we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
+// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
+//
+// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
+// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
+// of the underlying Rust code.
+//
+// This makes a cleaner a better alternative to _not_ calling `destroy()` as
+// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
+// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
+// thread may be starved, and the app will leak memory.
+//
+// In this case, `destroy`ing manually may be a better solution.
+//
+// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
+// with Rust peers are reclaimed:
+//
+// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
+// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
+// 3. The memory is reclaimed when the process terminates.
+//
+// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
+//
+
+
+/**
+ * When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter. The wait before
+ * retry n, counted from 0, is random from 0 to the smaller of `cap` and `base` * 2^n. A wait that the server asks for is
+ * added to it.
+ */
+public interface BackoffInterface {
+
+    /**
+     * How long to wait before the next try; nothing to give up: once `max_retries` retries were made, and when the server asks
+     * for more than `max_wait`. `retry` is how many retries were made before, 0 after the first failure; `server_wait` is
+     * what the last response asked for.
+     */
+    fun `wait`(`retry`: kotlin.Int, `serverWait`: Span? = null): Span?
+
+    companion object
+}
+
+/**
+ * When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter. The wait before
+ * retry n, counted from 0, is random from 0 to the smaller of `cap` and `base` * 2^n. A wait that the server asks for is
+ * added to it.
+ */
+open class Backoff: Disposable, AutoCloseable, BackoffInterface
+{
+
+    @Suppress("UNUSED_PARAMETER")
+    /**
+     * @suppress
+     */
+    constructor(withHandle: UniffiWithHandle, handle: Long) {
+        this.handle = handle
+        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
+    }
+
+    /**
+     * @suppress
+     *
+     * This constructor can be used to instantiate a fake object. Only used for tests. Any
+     * attempt to actually use an object constructed this way will fail as there is no
+     * connected Rust object.
+     */
+    @Suppress("UNUSED_PARAMETER")
+    constructor(noHandle: NoHandle) {
+        this.handle = 0
+        this.cleanable = null
+    }
+    /**
+     * `base` is the longest wait before the first retry, 1 ms to the cap (100 ms by default); `cap` is where the doubling
+     * ends, up to a day (20 s); `max_wait` is the longest wait that a server may ask for, 0 to 366 days (5 minutes);
+     * `max_retries` is how many retries may follow the first try (5).
+     */
+    constructor(`base`: Span? = null, `cap`: Span? = null, `maxWait`: Span? = null, `maxRetries`: kotlin.Int? = null) :
+        this(UniffiWithHandle,
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_constructor_backoff_new(
+
+        
+        FfiConverterOptionalTypeSpan.lower(`base`),
+        FfiConverterOptionalTypeSpan.lower(`cap`),
+        FfiConverterOptionalTypeSpan.lower(`maxWait`),
+        FfiConverterOptionalInt.lower(`maxRetries`),_status)
+}
+    )
+
+    protected val handle: Long
+    protected val cleanable: UniffiCleaner.Cleanable?
+
+    private val wasDestroyed = AtomicBoolean(false)
+    private val callCounter = AtomicLong(1)
+
+    /**
+     * Whether the current object has been destroyed and its reference is gone in the Rust side.
+     */
+    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
+
+    override fun destroy() {
+        // Only allow a single call to this method.
+        // TODO: maybe we should log a warning if called more than once?
+        if (this.wasDestroyed.compareAndSet(false, true)) {
+            // This decrement always matches the initial count of 1 given at creation time.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    @Synchronized
+    override fun close() {
+        this.destroy()
+    }
+
+    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
+        // Check and increment the call counter, to keep the object alive.
+        // This needs a compare-and-set retry loop in case of concurrent updates.
+        do {
+            val c = this.callCounter.get()
+            if (c == 0L) {
+                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
+            }
+            if (c == Long.MAX_VALUE) {
+                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
+            }
+        } while (! this.callCounter.compareAndSet(c, c + 1L))
+        // Now we can safely do the method call without the handle being freed concurrently.
+        try {
+            return block(this.uniffiCloneHandle())
+        } finally {
+            // This decrement always matches the increment we performed above.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    // Use a static inner class instead of a closure so as not to accidentally
+    // capture `this` as part of the cleanable's action.
+    private class UniffiCleanAction(private val handle: Long) : Runnable {
+        override fun run() {
+            if (handle == 0.toLong()) {
+                // Fake object created with `NoHandle`, don't try to free.
+                return;
+            }
+            uniffiRustCall { status ->
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_backoff(handle, status)
+            }
+        }
+    }
+
+    /**
+     * @suppress
+     */
+    fun uniffiCloneHandle(): Long {
+        if (handle == 0.toLong()) {
+            throw InternalException("uniffiCloneHandle() called on NoHandle object");
+        }
+        return uniffiRustCall() { status ->
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_backoff(handle, status)
+        }
+    }
+
+    
+    /**
+     * How long to wait before the next try; nothing to give up: once `max_retries` retries were made, and when the server asks
+     * for more than `max_wait`. `retry` is how many retries were made before, 0 after the first failure; `server_wait` is
+     * what the last response asked for.
+     */
+    @Throws(PolylimitException::class)override fun `wait`(`retry`: kotlin.Int, `serverWait`: Span?): Span? {
+            return FfiConverterOptionalTypeSpan.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_backoff_wait(
+        it,
+
+        FfiConverterInt.lower(`retry`),
+        FfiConverterOptionalTypeSpan.lower(`serverWait`),_status)
+}
+    }
+    )
+    }
+
+
+    
+
+    
+
+
+    
+
+    /**
+     * @suppress
+     */
+    companion object
+
+}
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeBackoff: FfiConverter<Backoff, Long> {
+    override fun lower(value: Backoff): Long {
+        return value.uniffiCloneHandle()
+    }
+
+    override fun lift(value: Long): Backoff {
+        return Backoff(UniffiWithHandle, value)
+    }
+
+    override fun read(buf: ByteBuffer): Backoff {
+        return lift(buf.getLong())
+    }
+
+    override fun allocationSize(value: Backoff) = 8UL
+
+    override fun write(value: Backoff, buf: ByteBuffer) {
+        buf.putLong(lower(value))
     }
 }
 
@@ -4097,6 +4776,347 @@ public object FfiConverterTypeNativeLimiter: FfiConverter<NativeLimiter, Long> {
 }
 
 
+// This template implements a class for working with a Rust struct via a handle
+// to the live Rust struct on the other side of the FFI.
+//
+// There's some subtlety here, because we have to be careful not to operate on a Rust
+// struct after it has been dropped, and because we must expose a public API for freeing
+// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
+//
+//   * Each instance holds an opaque handle to the underlying Rust struct.
+//     Method calls need to read this handle from the object's state and pass it in to
+//     the Rust FFI.
+//
+//   * When an instance is no longer needed, its handle should be passed to a
+//     special destructor function provided by the Rust FFI, which will drop the
+//     underlying Rust struct.
+//
+//   * Given an instance, calling code is expected to call the special
+//     `destroy` method in order to free it after use, either by calling it explicitly
+//     or by using a higher-level helper like the `use` method. Failing to do so risks
+//     leaking the underlying Rust struct.
+//
+//   * We can't assume that calling code will do the right thing, and must be prepared
+//     to handle Kotlin method calls executing concurrently with or even after a call to
+//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
+//
+//   * We must never allow Rust code to operate on the underlying Rust struct after
+//     the destructor has been called, and must never call the destructor more than once.
+//     Doing so may trigger memory unsafety.
+//
+//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
+//     is implemented to call the destructor when the Kotlin object becomes unreachable.
+//     This is done in a background thread. This is not a panacea, and client code should be aware that
+//      1. the thread may starve if some there are objects that have poorly performing
+//     `drop` methods or do significant work in their `drop` methods.
+//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
+//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
+//
+// If we try to implement this with mutual exclusion on access to the handle, there is the
+// possibility of a race between a method call and a concurrent call to `destroy`:
+//
+//    * Thread A starts a method call, reads the value of the handle, but is interrupted
+//      before it can pass the handle over the FFI to Rust.
+//    * Thread B calls `destroy` and frees the underlying Rust struct.
+//    * Thread A resumes, passing the already-read handle value to Rust and triggering
+//      a use-after-free.
+//
+// One possible solution would be to use a `ReadWriteLock`, with each method call taking
+// a read lock (and thus allowed to run concurrently) and the special `destroy` method
+// taking a write lock (and thus blocking on live method calls). However, we aim not to
+// generate methods with any hidden blocking semantics, and a `destroy` method that might
+// block if called incorrectly seems to meet that bar.
+//
+// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
+// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
+// has been called. These are updated according to the following rules:
+//
+//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
+//      The initial value for the flag is false.
+//
+//    * At the start of each method call, we atomically check the counter.
+//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
+//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
+//
+//    * At the end of each method call, we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+//    * When `destroy` is called, we atomically flip the flag from false to true.
+//      If the flag was already true we silently fail.
+//      Otherwise we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
+// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
+//
+// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
+// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
+// of the underlying Rust code.
+//
+// This makes a cleaner a better alternative to _not_ calling `destroy()` as
+// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
+// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
+// thread may be starved, and the app will leak memory.
+//
+// In this case, `destroy`ing manually may be a better solution.
+//
+// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
+// with Rust peers are reclaimed:
+//
+// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
+// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
+// 3. The memory is reclaimed when the process terminates.
+//
+// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
+//
+
+
+/**
+ * What the requests of one HTTP client share: the backoff, and the pauses that servers have asked for. It is for the wrappers of
+ * HTTP libraries.
+ */
+public interface ThrottleInterface {
+
+    /**
+     * Starts a request. `replayable` says whether its body can be sent again; its waits end after the timeout.
+     */
+    fun `start`(`key`: kotlin.ByteArray, `method`: kotlin.String, `replayable`: kotlin.Boolean, `timeout`: Span?): Attempts
+
+    companion object
+}
+
+/**
+ * What the requests of one HTTP client share: the backoff, and the pauses that servers have asked for. It is for the wrappers of
+ * HTTP libraries.
+ */
+open class Throttle: Disposable, AutoCloseable, ThrottleInterface
+{
+
+    @Suppress("UNUSED_PARAMETER")
+    /**
+     * @suppress
+     */
+    constructor(withHandle: UniffiWithHandle, handle: Long) {
+        this.handle = handle
+        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
+    }
+
+    /**
+     * @suppress
+     *
+     * This constructor can be used to instantiate a fake object. Only used for tests. Any
+     * attempt to actually use an object constructed this way will fail as there is no
+     * connected Rust object.
+     */
+    @Suppress("UNUSED_PARAMETER")
+    constructor(noHandle: NoHandle) {
+        this.handle = 0
+        this.cleanable = null
+    }
+    /**
+     * A throttle without pauses. `max_wait` of the backoff bounds all waits of a request together.
+     */
+    constructor(`backoff`: Backoff? = null) :
+        this(UniffiWithHandle,
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_constructor_throttle_new(
+
+        
+        FfiConverterOptionalTypeBackoff.lower(`backoff`),_status)
+}
+    )
+
+    protected val handle: Long
+    protected val cleanable: UniffiCleaner.Cleanable?
+
+    private val wasDestroyed = AtomicBoolean(false)
+    private val callCounter = AtomicLong(1)
+
+    /**
+     * Whether the current object has been destroyed and its reference is gone in the Rust side.
+     */
+    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
+
+    override fun destroy() {
+        // Only allow a single call to this method.
+        // TODO: maybe we should log a warning if called more than once?
+        if (this.wasDestroyed.compareAndSet(false, true)) {
+            // This decrement always matches the initial count of 1 given at creation time.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    @Synchronized
+    override fun close() {
+        this.destroy()
+    }
+
+    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
+        // Check and increment the call counter, to keep the object alive.
+        // This needs a compare-and-set retry loop in case of concurrent updates.
+        do {
+            val c = this.callCounter.get()
+            if (c == 0L) {
+                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
+            }
+            if (c == Long.MAX_VALUE) {
+                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
+            }
+        } while (! this.callCounter.compareAndSet(c, c + 1L))
+        // Now we can safely do the method call without the handle being freed concurrently.
+        try {
+            return block(this.uniffiCloneHandle())
+        } finally {
+            // This decrement always matches the increment we performed above.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    // Use a static inner class instead of a closure so as not to accidentally
+    // capture `this` as part of the cleanable's action.
+    private class UniffiCleanAction(private val handle: Long) : Runnable {
+        override fun run() {
+            if (handle == 0.toLong()) {
+                // Fake object created with `NoHandle`, don't try to free.
+                return;
+            }
+            uniffiRustCall { status ->
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_throttle(handle, status)
+            }
+        }
+    }
+
+    /**
+     * @suppress
+     */
+    fun uniffiCloneHandle(): Long {
+        if (handle == 0.toLong()) {
+            throw InternalException("uniffiCloneHandle() called on NoHandle object");
+        }
+        return uniffiRustCall() { status ->
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_throttle(handle, status)
+        }
+    }
+
+    
+    /**
+     * Starts a request. `replayable` says whether its body can be sent again; its waits end after the timeout.
+     */
+    @Throws(PolylimitException::class)override fun `start`(`key`: kotlin.ByteArray, `method`: kotlin.String, `replayable`: kotlin.Boolean, `timeout`: Span?): Attempts {
+            return FfiConverterTypeAttempts.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_throttle_start(
+        it,
+
+        FfiConverterByteArray.lower(`key`),
+        FfiConverterString.lower(`method`),
+        FfiConverterBoolean.lower(`replayable`),
+        FfiConverterOptionalTypeSpan.lower(`timeout`),_status)
+}
+    }
+    )
+    }
+
+
+    
+
+    
+
+
+    
+
+    /**
+     * @suppress
+     */
+    companion object
+
+}
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeThrottle: FfiConverter<Throttle, Long> {
+    override fun lower(value: Throttle): Long {
+        return value.uniffiCloneHandle()
+    }
+
+    override fun lift(value: Long): Throttle {
+        return Throttle(UniffiWithHandle, value)
+    }
+
+    override fun read(buf: ByteBuffer): Throttle {
+        return lift(buf.getLong())
+    }
+
+    override fun allocationSize(value: Throttle) = 8UL
+
+    override fun write(value: Throttle, buf: ByteBuffer) {
+        buf.putLong(lower(value))
+    }
+}
+
+
+
+/**
+ * What an HTTP client does next with a request.
+ */
+data class AttemptStep (
+    /**
+     * `wait`, `acquire`, `send` or `refuse`.
+     */
+    val `kind`: kotlin.String
+    ,
+    /**
+     * How long to wait, the timeout of the acquire, or after which time a refused request would be sent; nothing for never.
+     */
+    val `duration`: Span?
+    ,
+    /**
+     * Why the request is refused.
+     */
+    val `message`: kotlin.String?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeAttemptStep: FfiConverterRustBuffer<AttemptStep> {
+    override fun read(buf: ByteBuffer): AttemptStep {
+        return AttemptStep(
+            FfiConverterString.read(buf),
+            FfiConverterOptionalTypeSpan.read(buf),
+            FfiConverterOptionalString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: AttemptStep) = (
+            FfiConverterString.allocationSize(value.`kind`) +
+            FfiConverterOptionalTypeSpan.allocationSize(value.`duration`) +
+            FfiConverterOptionalString.allocationSize(value.`message`)
+    )
+
+    override fun write(value: AttemptStep, buf: ByteBuffer) {
+            FfiConverterString.write(value.`kind`, buf)
+            FfiConverterOptionalTypeSpan.write(value.`duration`, buf)
+            FfiConverterOptionalString.write(value.`message`, buf)
+    }
+}
+
+
 
 /**
  * The result of one of several checks: a decision or an error.
@@ -5757,6 +6777,38 @@ public object FfiConverterOptionalByteArray: FfiConverterRustBuffer<kotlin.ByteA
 /**
  * @suppress
  */
+public object FfiConverterOptionalTypeBackoff: FfiConverterRustBuffer<Backoff?> {
+    override fun read(buf: ByteBuffer): Backoff? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeBackoff.read(buf)
+    }
+
+    override fun allocationSize(value: Backoff?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeBackoff.allocationSize(value)
+        }
+    }
+
+    override fun write(value: Backoff?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeBackoff.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterOptionalTypeClientAddressRules: FfiConverterRustBuffer<ClientAddressRules?> {
     override fun read(buf: ByteBuffer): ClientAddressRules? {
         if (buf.get().toInt() == 0) {
@@ -6526,6 +7578,26 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
 
 
+
+
+        /**
+         * How long a response asks its client to wait, counted from now; nothing if it does not say. `retry_after` is the value of the
+         * field `Retry-After`, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of
+         * `RateLimit` decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait above
+         * 285 years is cut to that. A date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
+         */
+    @Throws(PolylimitException::class) fun `serverWait`(`retryAfter`: kotlin.String? = null, `rateLimit`: List<kotlin.String> = listOf(), `nowUs`: kotlin.Long? = null): Span? {
+            return FfiConverterOptionalTypeSpan.lift(
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_server_wait(
+
+        
+        FfiConverterOptionalString.lower(`retryAfter`),
+        FfiConverterSequenceString.lower(`rateLimit`),
+        FfiConverterOptionalLong.lower(`nowUs`),_status)
+}
+    )
+    }
 
 
         /**

@@ -1,0 +1,122 @@
+/** A `fetch` that stays within a limit of your own and waits as servers demand. The rules are those of docs/clients.md. */
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { checkedOptions, notAllowed, optionalFunction } from "./arguments";
+import { Backoff, nativeBackoff } from "./backoff";
+import { Limiter } from "./limiter";
+import { native } from "./native";
+
+export interface FetchClientOptions {
+  /** The limiter that every attempt acquires from. */
+  readonly limiter: Limiter;
+  /** Its policy, or quotas; not needed if the limiter has exactly one policy. */
+  readonly policy?: string;
+  /** Returns the key of a request; the default is its host, with the port unless it is the scheme's own. */
+  readonly key?: (request: Request) => string;
+  /** The units of each attempt; 1 by default. */
+  readonly cost?: number;
+  /** How often and how long a request may wait; `maxWaitMs` bounds all of its waits. */
+  readonly backoff?: Backoff;
+  /** Sends the requests; the default is the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+const NAMES = ["limiter", "policy", "key", "cost", "backoff", "fetch"];
+
+/** Node's longest timer; after it the core is asked again. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** A request was not sent, because it would have to wait for too long. */
+export class ThrottledError extends Error {
+  /** The milliseconds after which the request would be sent; `undefined` if the limiter never admits it. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message: string, retryAfterMs: number | undefined) {
+    super(message);
+    this.name = "ThrottledError";
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/**
+ * Creates a function with the parameters of `fetch`. It rejects with a `ThrottledError` when a request would have to wait for more
+ * than `maxWaitMs` of the backoff, with a `PolylimitError` when the limiter cannot decide, and with the reason of the request's
+ * signal when that aborts it.
+ *
+ * @throws PolylimitError `invalid_argument` with the name of the option
+ */
+export function createFetch(options: FetchClientOptions): typeof globalThis.fetch {
+  const { limiter, policy, cost, backoff } = checkedOptions("options", options, NAMES);
+  if (!(limiter instanceof Limiter)) throw notAllowed("limiter", limiter, "a Limiter");
+  if (backoff !== undefined && !(backoff instanceof Backoff)) throw notAllowed("backoff", backoff, "a Backoff");
+  const keyOf = optionalFunction("key", options.key) ?? ((request: Request) => new URL(request.url).host);
+  const send = optionalFunction("fetch", options.fetch) ?? globalThis.fetch;
+  limiter.policyFor(policy);
+  const throttle = new native.NativeThrottle(backoff && nativeBackoff(backoff));
+
+  /** Acquires; units that come after the request was aborted are given back. */
+  const acquire = async (key: string, timeoutMs: number, signal: AbortSignal) => {
+    const acquired = limiter.acquire(key, { policy, cost, timeoutMs });
+    const { promise: aborted, stop } = rejectsOnAbort(signal);
+    try {
+      return await Promise.race([acquired, aborted]);
+    } catch (thrown) {
+      if (signal.aborted) {
+        const giveBack = (allowed: boolean) => (allowed ? limiter.refund(key, { policy, cost }) : undefined);
+        acquired.then(({ allowed }) => giveBack(allowed)).catch(() => undefined);
+      }
+      throw thrown;
+    } finally {
+      stop();
+    }
+  };
+
+  return async (input, init) => {
+    const request = new Request(input, init);
+    const { signal } = request;
+    const key = keyOf(request);
+    const attempts = throttle.start(key, request.method, request.body === null || isReplayable(init?.body));
+    for (let isFirst = true; ; ) {
+      const { kind, ms, message } = attempts.step();
+      if (kind === "wait") {
+        await sleep(Math.min(Math.ceil(ms ?? 0), LONGEST_TIMER_MS), undefined, { signal }).catch((thrown) => {
+          throw signal.aborted ? signal.reason : thrown;
+        });
+      } else if (kind === "acquire") {
+        signal.throwIfAborted();
+        const { allowed, retryAfterMs } = await acquire(key, ms ?? 0, signal);
+        attempts.acquired(allowed, retryAfterMs ?? undefined);
+      } else if (kind === "send") {
+        const response = await send(isFirst ? request : new Request(input, init));
+        isFirst = false;
+        const { headers, status } = response;
+        const again = attempts.responded(
+          status,
+          headers.get("retry-after") ?? undefined,
+          headers.get("ratelimit") ?? undefined,
+        );
+        if (!again) return response;
+        await response.body?.cancel();
+      } else {
+        throw new ThrottledError(message ?? "", ms);
+      }
+    }
+  };
+}
+
+/** Whether a body can be read again from what the caller gave; a stream is read once. */
+function isReplayable(body: unknown): boolean {
+  if (typeof body === "string" || ArrayBuffer.isView(body)) return true;
+  return [ArrayBuffer, Blob, FormData, URLSearchParams].some((type) => body instanceof type);
+}
+
+function rejectsOnAbort(signal: AbortSignal): { promise: Promise<never>; stop: () => void } {
+  let stop = () => {};
+  const promise = new Promise<never>((_, reject) => {
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort);
+    stop = () => signal.removeEventListener("abort", onAbort);
+  });
+  return { promise, stop };
+}
