@@ -1,82 +1,115 @@
 package polylimit
 
-import kotlinx.coroutines.CoroutineScope
-import kotlinx.coroutines.Dispatchers
-import kotlinx.coroutines.SupervisorJob
-import kotlinx.coroutines.future.future
+import kotlinx.coroutines.suspendCancellableCoroutine
 import java.time.Duration
 import java.util.concurrent.CompletableFuture
+import kotlin.coroutines.resumeWithException
 
 /**
- * Decides whether requests may proceed, without holding a thread. Made by [Limiter.asynchronous].
+ * Decides whether requests may proceed, without holding a thread. Made by [Limiter.asynchronous], with which it shares everything.
  *
- * A cancelled call of [acquire] leaves the queue. The methods that end in `Future` are for Java.
+ * A call that the limiter can answer without its store, or with a store in this process, does not suspend. A call that is
+ * cancelled in [acquire] leaves the queue. The methods that end in `Future` are for Java; what depends on their futures runs on the
+ * threads of `Dispatchers.Default`. Every method fails with a [PolylimitException], as the method of [Limiter] does.
  */
 public class AsyncLimiter internal constructor(
-    private val native: NativeAsyncLimiter,
-    // This reference keeps the listener alive.
-    @Suppress("unused") private val listener: Listener,
+    private val target: CallTarget,
 ) {
-    private val scope = CoroutineScope(SupervisorJob() + Dispatchers.Default)
+    /** See [Limiter.check]. */
+    public suspend fun check(request: Request): Decision = await(Call.check(request))
 
-    /** Decides, and spends the cost from every quota of the policy when all admit it. */
-    public suspend fun check(request: Request): Decision = native.check(request)
-
-    /** Decides, and spends the cost from every quota of the policy when all admit it. */
+    /** See [Limiter.check]. */
     public suspend fun check(
         key: String,
         policy: String? = null,
         cost: Long? = null,
     ): Decision = check(request(key, policy, cost))
 
-    /** The decision that a check would give now; changes no state. */
-    public suspend fun peek(request: Request): Decision = native.peek(request)
+    /** See [Limiter.peek]. */
+    public suspend fun peek(request: Request): Decision = await(Call.peek(request))
 
-    /** Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took. */
-    public suspend fun take(request: Request): Usage = native.take(request)
+    /** See [Limiter.take]. */
+    public suspend fun take(request: Request): Usage = await(Call.take(request))
 
-    /** Spends the cost even if it exceeds what remains, for a cost that is known only afterwards. */
-    public suspend fun charge(request: Request): Usage = native.charge(request)
+    /** See [Limiter.charge]. */
+    public suspend fun charge(request: Request): Usage = await(Call.charge(request))
 
-    /** Returns units, at most those that are used, the newest first. */
-    public suspend fun refund(request: Request): Usage = native.refund(request)
+    /** See [Limiter.refund]. */
+    public suspend fun refund(request: Request): Usage = await(Call.refund(request))
 
-    /** Removes the state of the key under its policy; the cost does not matter. */
-    public suspend fun reset(request: Request): Usage = native.reset(request)
+    /** See [Limiter.reset]. */
+    public suspend fun reset(request: Request): Usage = await(Call.reset(request))
 
-    /**
-     * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial, and
-     * nothing was spent.
-     */
+    /** See [Limiter.acquire]. A coroutine that is cancelled leaves the queue, and what was spent for it is refunded. */
     public suspend fun acquire(
         request: Request,
         timeout: Duration,
-    ): Decision = native.acquire(request, timeout)
+    ): Decision = await(Call.acquire(request, timeout))
 
-    /** Checks several requests in one call, of one or more policies. Each is decided on its own, in order. */
-    public suspend fun checkMany(requests: List<Request>): List<CheckResult> = native.checkMany(requests)
+    /** See [Limiter.checkMany]. */
+    public suspend fun checkMany(requests: List<Request>): List<CheckResult> = await(Call.checkMany(requests))
 
-    /** Waits until the store answers, at most for that long. */
-    public suspend fun ready(timeout: Duration): Unit = native.ready(timeout)
+    /** See [Limiter.checkTogether]. */
+    public suspend fun checkTogether(requests: List<Request>): List<Decision> = await(Call.checkTogether(requests)).map { it.get() }
 
-    /** Examines the store for an operator. */
-    public suspend fun doctor(): List<Finding> = native.doctor()
+    /** See [Limiter.ready]. */
+    public suspend fun ready(timeout: Duration): Unit = await(Call.ready(timeout))
+
+    /** See [Limiter.doctor]. */
+    public suspend fun doctor(): List<Finding> = await(Call.doctor())
 
     /** [check] for Java. */
-    public fun checkFuture(request: Request): CompletableFuture<Decision> = scope.future { check(request) }
+    public fun checkFuture(request: Request): CompletableFuture<Decision> = future(Call.check(request))
 
-    /** [acquire] for Java. Cancelling the future leaves the queue. */
+    /** [peek] for Java. */
+    public fun peekFuture(request: Request): CompletableFuture<Decision> = future(Call.peek(request))
+
+    /** [take] for Java. */
+    public fun takeFuture(request: Request): CompletableFuture<Usage> = future(Call.take(request))
+
+    /** [charge] for Java. */
+    public fun chargeFuture(request: Request): CompletableFuture<Usage> = future(Call.charge(request))
+
+    /** [refund] for Java. */
+    public fun refundFuture(request: Request): CompletableFuture<Usage> = future(Call.refund(request))
+
+    /** [reset] for Java. */
+    public fun resetFuture(request: Request): CompletableFuture<Usage> = future(Call.reset(request))
+
+    /** [acquire] for Java. Cancelling the future leaves the queue, and what was spent for it is refunded. */
     public fun acquireFuture(
         request: Request,
         timeout: Duration,
-    ): CompletableFuture<Decision> = scope.future { acquire(request, timeout) }
+    ): CompletableFuture<Decision> = future(Call.acquire(request, timeout))
 
-    /** [take] for Java. */
-    public fun takeFuture(request: Request): CompletableFuture<Usage> = scope.future { take(request) }
+    /** [checkMany] for Java. */
+    public fun checkManyFuture(requests: List<Request>): CompletableFuture<List<CheckResult>> = future(Call.checkMany(requests))
 
-    /** [charge] for Java. */
-    public fun chargeFuture(request: Request): CompletableFuture<Usage> = scope.future { charge(request) }
+    /** [checkTogether] for Java. */
+    public fun checkTogetherFuture(requests: List<Request>): CompletableFuture<List<Decision>> =
+        future(Call.checkTogether(requests)).thenApply { results -> results.map { it.get() } }
 
-    /** [refund] for Java. */
-    public fun refundFuture(request: Request): CompletableFuture<Usage> = scope.future { refund(request) }
+    /** [ready] for Java. */
+    public fun readyFuture(timeout: Duration): CompletableFuture<Void?> = future(Call.ready(timeout)).thenAccept {}
+
+    /** [doctor] for Java. */
+    public fun doctorFuture(): CompletableFuture<List<Finding>> = future(Call.doctor())
+
+    private suspend fun <T : Any> await(call: Call<T>): T =
+        target.tryAnswer(call) ?: suspendCancellableCoroutine { continuation ->
+            val waiting = SuspendedCall(target, call, continuation)
+            runCatching { target.submit(call, waiting) }
+                .onFailure(continuation::resumeWithException)
+                .onSuccess { answer ->
+                    if (answer == null) continuation.invokeOnCancellation { waiting.cancel() } else waiting.receive(Result.success(answer))
+                }
+        }
+
+    private fun <T : Any> future(call: Call<T>): CompletableFuture<T> {
+        val future = AnswerFuture(target, call)
+        runCatching { target.tryAnswer(call) ?: target.submit(call, future.waiting) }
+            .onFailure(future::completeExceptionally)
+            .onSuccess { answer -> if (answer != null) future.complete(answer) }
+        return future
+    }
 }

@@ -1,10 +1,14 @@
 package polylimit
 
 import java.time.Duration
-import java.time.temporal.ChronoUnit
 
 /** A duration of the native library, in microseconds. */
-internal fun durationOf(microseconds: Long): Duration = Duration.of(microseconds, ChronoUnit.MICROS)
+internal fun durationOf(microseconds: Long): Duration =
+    if (microseconds == 0L) {
+        Duration.ZERO
+    } else {
+        Duration.ofSeconds(Math.floorDiv(microseconds, 1_000_000L), Math.floorMod(microseconds, 1_000_000L) * 1_000)
+    }
 
 /** Whole microseconds; saturates at the bounds of `Long`. */
 internal fun microsecondsOf(duration: Duration): Long =

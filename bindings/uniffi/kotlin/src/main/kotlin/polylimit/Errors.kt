@@ -13,6 +13,14 @@ public val PolylimitException.code: String
             is PolylimitException.Internal -> "internal"
         }
 
+/** The exception of the error with that number, from 1 up. */
+internal fun errorOf(
+    number: Int,
+    message: String,
+): PolylimitException = errorOf(CODES.getOrElse(number - 1) { "internal" }, message)
+
+private val CODES = errorTable().sortedBy { it.number }.map { it.code }
+
 /** The exception of that code. */
 internal fun errorOf(
     code: String,
@@ -26,7 +34,11 @@ internal fun errorOf(
         else -> PolylimitException.Internal(message)
     }
 
-/** The decision of one of several checks. */
+/**
+ * The decision of one of several checks.
+ *
+ * @throws PolylimitException the error of this check, if it has one.
+ */
 @Throws(PolylimitException::class)
 public fun CheckResult.get(): Decision =
     decision ?: throw errorOf(errorCode ?: "internal", errorMessage ?: "a check was not answered")

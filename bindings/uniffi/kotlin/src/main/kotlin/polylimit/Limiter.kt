@@ -1,6 +1,5 @@
 package polylimit
 
-import kotlinx.coroutines.runBlocking
 import java.time.Duration
 import java.util.function.Consumer
 
@@ -21,15 +20,17 @@ public class Limiter
         settings: Settings,
         onDegraded: Consumer<DegradedEvent>? = null,
     ) : AutoCloseable {
-        internal val native = NativeLimiter(settings)
+        private val native = NativeLimiter(settings)
         private val listener = Listener(native.keepEvents(), onDegraded)
 
+        private val target = CallTarget(native, listener)
+
         /** The face for coroutines, and for futures in Java. Shares everything with this one. */
-        public val asynchronous: AsyncLimiter = AsyncLimiter(native.asynchronous(), listener)
+        public val asynchronous: AsyncLimiter = AsyncLimiter(target)
 
         /** Makes a guard, which limits the requests of a web framework; for servlets there is [polylimit.servlet.RateLimitFilter]. */
         @Throws(PolylimitException::class)
-        public fun guard(options: GuardOptions): Guard = native.guard(options)
+        public fun guard(options: GuardOptions): Guard = Guard(native.guard(options))
 
         /** Decides, and spends the cost from every quota of the policy when all admit it. */
         @JvmOverloads
@@ -42,7 +43,7 @@ public class Limiter
 
         /** Decides, and spends the cost from every quota of the policy when all admit it. */
         @Throws(PolylimitException::class)
-        public fun check(request: Request): Decision = native.check(request)
+        public fun check(request: Request): Decision = target.answer(Call.check(request))
 
         /** The decision that a check would give now; changes no state. */
         @JvmOverloads
@@ -55,7 +56,7 @@ public class Limiter
 
         /** The decision that a check would give now; changes no state. */
         @Throws(PolylimitException::class)
-        public fun peek(request: Request): Decision = native.peek(request)
+        public fun peek(request: Request): Decision = target.answer(Call.peek(request))
 
         /** Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took. */
         @JvmOverloads
@@ -68,7 +69,7 @@ public class Limiter
 
         /** Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took. */
         @Throws(PolylimitException::class)
-        public fun take(request: Request): Usage = native.take(request)
+        public fun take(request: Request): Usage = target.answer(Call.take(request))
 
         /** Spends the cost even if it exceeds what remains, for a cost that is known only afterwards. */
         @JvmOverloads
@@ -81,7 +82,7 @@ public class Limiter
 
         /** Spends the cost even if it exceeds what remains, for a cost that is known only afterwards. */
         @Throws(PolylimitException::class)
-        public fun charge(request: Request): Usage = native.charge(request)
+        public fun charge(request: Request): Usage = target.answer(Call.charge(request))
 
         /** Returns units, at most those that are used, the newest first. */
         @JvmOverloads
@@ -94,7 +95,7 @@ public class Limiter
 
         /** Returns units, at most those that are used, the newest first. */
         @Throws(PolylimitException::class)
-        public fun refund(request: Request): Usage = native.refund(request)
+        public fun refund(request: Request): Usage = target.answer(Call.refund(request))
 
         /** Removes the state of the key under its policy. */
         @JvmOverloads
@@ -106,7 +107,7 @@ public class Limiter
 
         /** Removes the state of the key under its policy; the cost does not matter. */
         @Throws(PolylimitException::class)
-        public fun reset(request: Request): Usage = native.reset(request)
+        public fun reset(request: Request): Usage = target.answer(Call.reset(request))
 
         /**
          * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
@@ -117,26 +118,26 @@ public class Limiter
         public fun acquire(
             request: Request,
             timeout: Duration,
-        ): Decision = runBlocking { asynchronous.acquire(request, timeout) }
+        ): Decision = target.answerInterruptibly(Call.acquire(request, timeout))
 
         /** Checks several requests in one call, of one or more policies. Each is decided on its own, in order. */
         @Throws(PolylimitException::class)
-        public fun checkMany(requests: List<Request>): List<CheckResult> = native.checkMany(requests)
+        public fun checkMany(requests: List<Request>): List<CheckResult> = target.answer(Call.checkMany(requests))
 
         /**
          * Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
          * have spent is refunded. Requests of several keys are refused.
          */
         @Throws(PolylimitException::class)
-        public fun checkTogether(requests: List<Request>): List<Decision> = native.checkTogether(requests)
+        public fun checkTogether(requests: List<Request>): List<Decision> = target.answer(Call.checkTogether(requests)).map { it.get() }
 
         /** Waits until the store answers, at most for that long. A service may call it when it starts. */
         @Throws(PolylimitException::class, InterruptedException::class)
-        public fun ready(timeout: Duration): Unit = runBlocking { asynchronous.ready(timeout) }
+        public fun ready(timeout: Duration): Unit = target.answerInterruptibly(Call.ready(timeout))
 
         /** Examines the store for an operator. */
         @Throws(PolylimitException::class, InterruptedException::class)
-        public fun doctor(): List<Finding> = runBlocking { asynchronous.doctor() }
+        public fun doctor(): List<Finding> = target.answerInterruptibly(Call.doctor())
 
         /** Registers a policy, or changes the numbers of the one of that name. The usage is kept. */
         @Throws(PolylimitException::class)

@@ -31,13 +31,6 @@ import java.nio.charset.CodingErrorAction
 import java.util.concurrent.atomic.AtomicLong
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicBoolean
-import kotlin.coroutines.resume
-import kotlinx.coroutines.CancellableContinuation
-import kotlinx.coroutines.DelicateCoroutinesApi
-import kotlinx.coroutines.GlobalScope
-import kotlinx.coroutines.Job
-import kotlinx.coroutines.launch
-import kotlinx.coroutines.suspendCancellableCoroutine
 
 // This is a helper for safely working with byte buffers returned from the Rust code.
 // A rust-owned buffer is represented by its capacity, its current length, and a
@@ -399,7 +392,7 @@ private fun findLibraryName(componentName: String): String {
     if (libOverride != null) {
         return libOverride
     }
-    return "polylimit_uniffi"
+    return libraryPath
 }
 
 // Define FFI callback types
@@ -712,49 +705,9 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_address(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_guard_applies_to(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_guard_decide(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_key_parts(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_finish(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_check(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_check_many(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_peek(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_ready(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_asynclimiter_take(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_address(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_charge(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_check(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_many(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_check_together(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_guard(
     ): Int
@@ -762,17 +715,11 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_keys(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_peek(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_policies(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_policy(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_policy_for(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_refund(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_reset(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_set_credentials(
     ): Int
@@ -781,8 +728,6 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_shut_down(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_stats(
-    ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_limiter_take(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_manualclock_advance(
     ): Int
@@ -862,46 +807,8 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_guard_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_guard_applies_to(`ptr`: Long,`method`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): Byte
-    external fun uniffi_polylimit_uniffi_fn_method_guard_decide(`ptr`: Long,`facts`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_guard_key_parts(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_clone_guardcheck(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_free_guardcheck(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
-    external fun uniffi_polylimit_uniffi_fn_method_guardcheck_finish(`ptr`: Long,`counts`: Byte,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(`ptr`: Long,`admit`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_clone_asynclimiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_free_asynclimiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_acquire(`ptr`: Long,`request`: RustBuffer.ByValue,`timeout`: Long,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_charge(`ptr`: Long,`request`: RustBuffer.ByValue,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_check(`ptr`: Long,`request`: RustBuffer.ByValue,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_check_many(`ptr`: Long,`requests`: RustBuffer.ByValue,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_doctor(`ptr`: Long,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_peek(`ptr`: Long,`request`: RustBuffer.ByValue,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_ready(`ptr`: Long,`timeout`: Long,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_refund(`ptr`: Long,`request`: RustBuffer.ByValue,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_reset(`ptr`: Long,`request`: RustBuffer.ByValue,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_asynclimiter_take(`ptr`: Long,`request`: RustBuffer.ByValue,
-    ): Long
     external fun uniffi_polylimit_uniffi_fn_clone_limiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_limiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -910,33 +817,17 @@ internal object UniffiLib {
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_asynchronous(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_charge(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_check(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_check_many(`ptr`: Long,`requests`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_check_together(`ptr`: Long,`requests`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_guard(`ptr`: Long,`options`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_keep_events(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_keys(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_peek(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_policies(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_policy(`ptr`: Long,`name`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_policy_for(`ptr`: Long,`policy`: RustBuffer.ByValue,`scope`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_refund(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_reset(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_set_credentials(`ptr`: Long,`username`: RustBuffer.ByValue,`password`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
@@ -945,8 +836,6 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_method_limiter_shut_down(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_limiter_stats(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_limiter_take(`ptr`: Long,`request`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_clone_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
@@ -960,12 +849,6 @@ internal object UniffiLib {
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_manualclock_set(`ptr`: Long,`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
-    external fun uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
-    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -1148,70 +1031,10 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_address() and 0xFFFF) != 28559) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_applies_to() and 0xFFFF) != 7024) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_decide() and 0xFFFF) != 27255) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_key_parts() and 0xFFFF) != 23092) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() and 0xFFFF) != 29820) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes() and 0xFFFF) != 47941) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() and 0xFFFF) != 23276) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() and 0xFFFF) != 21069) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge() and 0xFFFF) != 2628) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_check() and 0xFFFF) != 25295) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_check_many() and 0xFFFF) != 2861) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() and 0xFFFF) != 25517) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_peek() and 0xFFFF) != 32800) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_ready() and 0xFFFF) != 47123) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund() and 0xFFFF) != 10840) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() and 0xFFFF) != 25437) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() and 0xFFFF) != 34801) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_address() and 0xFFFF) != 531) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() and 0xFFFF) != 46398) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_charge() and 0xFFFF) != 14226) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check() and 0xFFFF) != 63639) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_many() and 0xFFFF) != 17481) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_check_together() and 0xFFFF) != 2411) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_guard() and 0xFFFF) != 22782) {
@@ -1223,9 +1046,6 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_keys() and 0xFFFF) != 50166) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_peek() and 0xFFFF) != 42177) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policies() and 0xFFFF) != 41588) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1233,12 +1053,6 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_policy_for() and 0xFFFF) != 15631) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_refund() and 0xFFFF) != 27633) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_reset() and 0xFFFF) != 63846) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_set_credentials() and 0xFFFF) != 14490) {
@@ -1251,9 +1065,6 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_stats() and 0xFFFF) != 38941) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_take() and 0xFFFF) != 37929) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_advance() and 0xFFFF) != 37402) {
@@ -1293,46 +1104,6 @@ public fun uniffiEnsureInitialized() {
 }
 
 // Async support
-// Async return type handlers
-
-internal const val UNIFFI_RUST_FUTURE_POLL_READY = 0.toByte()
-internal const val UNIFFI_RUST_FUTURE_POLL_WAKE = 1.toByte()
-
-internal val uniffiContinuationHandleMap = UniffiHandleMap<CancellableContinuation<Byte>>()
-
-// FFI type for Rust future continuations
-internal object uniffiRustFutureContinuationCallbackImpl: UniffiRustFutureContinuationCallback {
-    override fun callback(data: Long, pollResult: Byte) {
-        uniffiContinuationHandleMap.remove(data).resume(pollResult)
-    }
-}
-
-internal suspend fun<T, F, E: kotlin.Exception> uniffiRustCallAsync(
-    rustFuture: Long,
-    pollFunc: (Long, UniffiRustFutureContinuationCallback, Long) -> Unit,
-    completeFunc: (Long, UniffiRustCallStatus) -> F,
-    freeFunc: (Long) -> Unit,
-    liftFunc: (F) -> T,
-    errorHandler: UniffiRustCallStatusErrorHandler<E>
-): T {
-    try {
-        do {
-            val pollResult = suspendCancellableCoroutine<Byte> { continuation ->
-                pollFunc(
-                    rustFuture,
-                    uniffiRustFutureContinuationCallbackImpl,
-                    uniffiContinuationHandleMap.insert(continuation)
-                )
-            }
-        } while (pollResult != UNIFFI_RUST_FUTURE_POLL_READY);
-
-        return liftFunc(
-            uniffiRustCallWithError(errorHandler, { status -> completeFunc(rustFuture, status) })
-        )
-    } finally {
-        freeFunc(rustFuture)
-    }
-}
 
 // Public interface members begin here.
 
@@ -2642,654 +2413,6 @@ public object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRule
 
 
 /**
- * A limit on the requests of a web framework. It waits for the store on the caller's thread.
- */
-public interface GuardInterface {
-
-    /**
-     * Where the guard is for direct calls, as long as it exists.
-     */
-    fun `address`(): kotlin.Long
-
-    /**
-     * Whether requests of this method are limited.
-     */
-    fun `appliesTo`(`method`: kotlin.String): kotlin.Boolean
-
-    /**
-     * Decides about a request, and refunds what outer guards have spent when this one denies it.
-     */
-    fun `decide`(`facts`: GuardFacts): GuardAnswer
-
-    /**
-     * The parts of the key as text, with the names of headers in lower case.
-     */
-    fun `keyParts`(): List<kotlin.String>
-
-    companion object
-}
-
-/**
- * A limit on the requests of a web framework. It waits for the store on the caller's thread.
- */
-open class Guard: Disposable, AutoCloseable, GuardInterface
-{
-
-    @Suppress("UNUSED_PARAMETER")
-    /**
-     * @suppress
-     */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
-        this.handle = handle
-        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
-    }
-
-    /**
-     * @suppress
-     *
-     * This constructor can be used to instantiate a fake object. Only used for tests. Any
-     * attempt to actually use an object constructed this way will fail as there is no
-     * connected Rust object.
-     */
-    @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
-        this.handle = 0
-        this.cleanable = null
-    }
-
-    protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
-
-    private val wasDestroyed = AtomicBoolean(false)
-    private val callCounter = AtomicLong(1)
-
-    /**
-     * Whether the current object has been destroyed and its reference is gone in the Rust side.
-     */
-    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
-
-    override fun destroy() {
-        // Only allow a single call to this method.
-        // TODO: maybe we should log a warning if called more than once?
-        if (this.wasDestroyed.compareAndSet(false, true)) {
-            // This decrement always matches the initial count of 1 given at creation time.
-            if (this.callCounter.decrementAndGet() == 0L) {
-                cleanable?.clean()
-            }
-        }
-    }
-
-    @Synchronized
-    override fun close() {
-        this.destroy()
-    }
-
-    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
-        // Check and increment the call counter, to keep the object alive.
-        // This needs a compare-and-set retry loop in case of concurrent updates.
-        do {
-            val c = this.callCounter.get()
-            if (c == 0L) {
-                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
-            }
-            if (c == Long.MAX_VALUE) {
-                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
-            }
-        } while (! this.callCounter.compareAndSet(c, c + 1L))
-        // Now we can safely do the method call without the handle being freed concurrently.
-        try {
-            return block(this.uniffiCloneHandle())
-        } finally {
-            // This decrement always matches the increment we performed above.
-            if (this.callCounter.decrementAndGet() == 0L) {
-                cleanable?.clean()
-            }
-        }
-    }
-
-    // Use a static inner class instead of a closure so as not to accidentally
-    // capture `this` as part of the cleanable's action.
-    private class UniffiCleanAction(private val handle: Long) : Runnable {
-        override fun run() {
-            if (handle == 0.toLong()) {
-                // Fake object created with `NoHandle`, don't try to free.
-                return;
-            }
-            uniffiRustCall { status ->
-                UniffiLib.uniffi_polylimit_uniffi_fn_free_guard(handle, status)
-            }
-        }
-    }
-
-    /**
-     * @suppress
-     */
-    fun uniffiCloneHandle(): Long {
-        if (handle == 0.toLong()) {
-            throw InternalException("uniffiCloneHandle() called on NoHandle object");
-        }
-        return uniffiRustCall() { status ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_clone_guard(handle, status)
-        }
-    }
-
-    
-    /**
-     * Where the guard is for direct calls, as long as it exists.
-     */override fun `address`(): kotlin.Long {
-            return FfiConverterLong.lift(
-    callWithHandle {
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_address(
-        it,
-        _status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Whether requests of this method are limited.
-     */override fun `appliesTo`(`method`: kotlin.String): kotlin.Boolean {
-            return FfiConverterBoolean.lift(
-    callWithHandle {
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_applies_to(
-        it,
-
-        FfiConverterString.lower(`method`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Decides about a request, and refunds what outer guards have spent when this one denies it.
-     */
-    @Throws(PolylimitException::class)override fun `decide`(`facts`: GuardFacts): GuardAnswer {
-            return FfiConverterTypeGuardAnswer.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_decide(
-        it,
-
-        FfiConverterTypeGuardFacts.lower(`facts`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * The parts of the key as text, with the names of headers in lower case.
-     */override fun `keyParts`(): List<kotlin.String> {
-            return FfiConverterSequenceString.lift(
-    callWithHandle {
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_key_parts(
-        it,
-        _status)
-}
-    }
-    )
-    }
-
-
-    
-
-    
-
-
-    
-
-    /**
-     * @suppress
-     */
-    companion object
-
-}
-
-
-/**
- * @suppress
- */
-public object FfiConverterTypeGuard: FfiConverter<Guard, Long> {
-    override fun lower(value: Guard): Long {
-        return value.uniffiCloneHandle()
-    }
-
-    override fun lift(value: Long): Guard {
-        return Guard(UniffiWithHandle, value)
-    }
-
-    override fun read(buf: ByteBuffer): Guard {
-        return lift(buf.getLong())
-    }
-
-    override fun allocationSize(value: Guard) = 8UL
-
-    override fun write(value: Guard, buf: ByteBuffer) {
-        buf.putLong(lower(value))
-    }
-}
-
-
-// This template implements a class for working with a Rust struct via a handle
-// to the live Rust struct on the other side of the FFI.
-//
-// There's some subtlety here, because we have to be careful not to operate on a Rust
-// struct after it has been dropped, and because we must expose a public API for freeing
-// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
-//
-//   * Each instance holds an opaque handle to the underlying Rust struct.
-//     Method calls need to read this handle from the object's state and pass it in to
-//     the Rust FFI.
-//
-//   * When an instance is no longer needed, its handle should be passed to a
-//     special destructor function provided by the Rust FFI, which will drop the
-//     underlying Rust struct.
-//
-//   * Given an instance, calling code is expected to call the special
-//     `destroy` method in order to free it after use, either by calling it explicitly
-//     or by using a higher-level helper like the `use` method. Failing to do so risks
-//     leaking the underlying Rust struct.
-//
-//   * We can't assume that calling code will do the right thing, and must be prepared
-//     to handle Kotlin method calls executing concurrently with or even after a call to
-//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
-//
-//   * We must never allow Rust code to operate on the underlying Rust struct after
-//     the destructor has been called, and must never call the destructor more than once.
-//     Doing so may trigger memory unsafety.
-//
-//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
-//     is implemented to call the destructor when the Kotlin object becomes unreachable.
-//     This is done in a background thread. This is not a panacea, and client code should be aware that
-//      1. the thread may starve if some there are objects that have poorly performing
-//     `drop` methods or do significant work in their `drop` methods.
-//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
-//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
-//
-// If we try to implement this with mutual exclusion on access to the handle, there is the
-// possibility of a race between a method call and a concurrent call to `destroy`:
-//
-//    * Thread A starts a method call, reads the value of the handle, but is interrupted
-//      before it can pass the handle over the FFI to Rust.
-//    * Thread B calls `destroy` and frees the underlying Rust struct.
-//    * Thread A resumes, passing the already-read handle value to Rust and triggering
-//      a use-after-free.
-//
-// One possible solution would be to use a `ReadWriteLock`, with each method call taking
-// a read lock (and thus allowed to run concurrently) and the special `destroy` method
-// taking a write lock (and thus blocking on live method calls). However, we aim not to
-// generate methods with any hidden blocking semantics, and a `destroy` method that might
-// block if called incorrectly seems to meet that bar.
-//
-// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
-// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
-// has been called. These are updated according to the following rules:
-//
-//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
-//      The initial value for the flag is false.
-//
-//    * At the start of each method call, we atomically check the counter.
-//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
-//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
-//
-//    * At the end of each method call, we atomically decrement and check the counter.
-//      If it has reached zero then we destroy the underlying Rust struct.
-//
-//    * When `destroy` is called, we atomically flip the flag from false to true.
-//      If the flag was already true we silently fail.
-//      Otherwise we atomically decrement and check the counter.
-//      If it has reached zero then we destroy the underlying Rust struct.
-//
-// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
-// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
-//
-// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
-// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
-// of the underlying Rust code.
-//
-// This makes a cleaner a better alternative to _not_ calling `destroy()` as
-// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
-// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
-// thread may be starved, and the app will leak memory.
-//
-// In this case, `destroy`ing manually may be a better solution.
-//
-// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
-// with Rust peers are reclaimed:
-//
-// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
-// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
-// 3. The memory is reclaimed when the process terminates.
-//
-// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
-//
-
-
-/**
- * A guard's decision about one request.
- */
-public interface GuardCheckInterface {
-
-    /**
-     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
-     */
-    fun `finish`(`counts`: kotlin.Boolean): Map<kotlin.String, kotlin.String>
-
-    /**
-     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
-     * has not concluded, those of this guard.
-     */
-    fun `outcomes`(): List<Outcome>
-
-    /**
-     * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
-     */
-    fun `overrule`(`admit`: kotlin.Boolean? = null): GuardAnswer
-
-    companion object
-}
-
-/**
- * A guard's decision about one request.
- */
-open class GuardCheck: Disposable, AutoCloseable, GuardCheckInterface
-{
-
-    @Suppress("UNUSED_PARAMETER")
-    /**
-     * @suppress
-     */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
-        this.handle = handle
-        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
-    }
-
-    /**
-     * @suppress
-     *
-     * This constructor can be used to instantiate a fake object. Only used for tests. Any
-     * attempt to actually use an object constructed this way will fail as there is no
-     * connected Rust object.
-     */
-    @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
-        this.handle = 0
-        this.cleanable = null
-    }
-
-    protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
-
-    private val wasDestroyed = AtomicBoolean(false)
-    private val callCounter = AtomicLong(1)
-
-    /**
-     * Whether the current object has been destroyed and its reference is gone in the Rust side.
-     */
-    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
-
-    override fun destroy() {
-        // Only allow a single call to this method.
-        // TODO: maybe we should log a warning if called more than once?
-        if (this.wasDestroyed.compareAndSet(false, true)) {
-            // This decrement always matches the initial count of 1 given at creation time.
-            if (this.callCounter.decrementAndGet() == 0L) {
-                cleanable?.clean()
-            }
-        }
-    }
-
-    @Synchronized
-    override fun close() {
-        this.destroy()
-    }
-
-    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
-        // Check and increment the call counter, to keep the object alive.
-        // This needs a compare-and-set retry loop in case of concurrent updates.
-        do {
-            val c = this.callCounter.get()
-            if (c == 0L) {
-                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
-            }
-            if (c == Long.MAX_VALUE) {
-                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
-            }
-        } while (! this.callCounter.compareAndSet(c, c + 1L))
-        // Now we can safely do the method call without the handle being freed concurrently.
-        try {
-            return block(this.uniffiCloneHandle())
-        } finally {
-            // This decrement always matches the increment we performed above.
-            if (this.callCounter.decrementAndGet() == 0L) {
-                cleanable?.clean()
-            }
-        }
-    }
-
-    // Use a static inner class instead of a closure so as not to accidentally
-    // capture `this` as part of the cleanable's action.
-    private class UniffiCleanAction(private val handle: Long) : Runnable {
-        override fun run() {
-            if (handle == 0.toLong()) {
-                // Fake object created with `NoHandle`, don't try to free.
-                return;
-            }
-            uniffiRustCall { status ->
-                UniffiLib.uniffi_polylimit_uniffi_fn_free_guardcheck(handle, status)
-            }
-        }
-    }
-
-    /**
-     * @suppress
-     */
-    fun uniffiCloneHandle(): Long {
-        if (handle == 0.toLong()) {
-            throw InternalException("uniffiCloneHandle() called on NoHandle object");
-        }
-        return uniffiRustCall() { status ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_clone_guardcheck(handle, status)
-        }
-    }
-
-    
-    /**
-     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
-     */
-    @Throws(PolylimitException::class)override fun `finish`(`counts`: kotlin.Boolean): Map<kotlin.String, kotlin.String> {
-            return FfiConverterMapStringString.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_finish(
-        it,
-
-        FfiConverterBoolean.lower(`counts`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
-     * has not concluded, those of this guard.
-     */override fun `outcomes`(): List<Outcome> {
-            return FfiConverterSequenceTypeOutcome.lift(
-    callWithHandle {
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes(
-        it,
-        _status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Concludes an answer with an outage: the program admits the request, denies it, or leaves it to the outage policy.
-     */
-    @Throws(PolylimitException::class)override fun `overrule`(`admit`: kotlin.Boolean?): GuardAnswer {
-            return FfiConverterTypeGuardAnswer.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardcheck_overrule(
-        it,
-
-        FfiConverterOptionalBoolean.lower(`admit`),_status)
-}
-    }
-    )
-    }
-
-
-    
-
-    
-
-
-    
-
-    /**
-     * @suppress
-     */
-    companion object
-
-}
-
-
-/**
- * @suppress
- */
-public object FfiConverterTypeGuardCheck: FfiConverter<GuardCheck, Long> {
-    override fun lower(value: GuardCheck): Long {
-        return value.uniffiCloneHandle()
-    }
-
-    override fun lift(value: Long): GuardCheck {
-        return GuardCheck(UniffiWithHandle, value)
-    }
-
-    override fun read(buf: ByteBuffer): GuardCheck {
-        return lift(buf.getLong())
-    }
-
-    override fun allocationSize(value: GuardCheck) = 8UL
-
-    override fun write(value: GuardCheck, buf: ByteBuffer) {
-        buf.putLong(lower(value))
-    }
-}
-
-
-// This template implements a class for working with a Rust struct via a handle
-// to the live Rust struct on the other side of the FFI.
-//
-// There's some subtlety here, because we have to be careful not to operate on a Rust
-// struct after it has been dropped, and because we must expose a public API for freeing
-// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
-//
-//   * Each instance holds an opaque handle to the underlying Rust struct.
-//     Method calls need to read this handle from the object's state and pass it in to
-//     the Rust FFI.
-//
-//   * When an instance is no longer needed, its handle should be passed to a
-//     special destructor function provided by the Rust FFI, which will drop the
-//     underlying Rust struct.
-//
-//   * Given an instance, calling code is expected to call the special
-//     `destroy` method in order to free it after use, either by calling it explicitly
-//     or by using a higher-level helper like the `use` method. Failing to do so risks
-//     leaking the underlying Rust struct.
-//
-//   * We can't assume that calling code will do the right thing, and must be prepared
-//     to handle Kotlin method calls executing concurrently with or even after a call to
-//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
-//
-//   * We must never allow Rust code to operate on the underlying Rust struct after
-//     the destructor has been called, and must never call the destructor more than once.
-//     Doing so may trigger memory unsafety.
-//
-//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
-//     is implemented to call the destructor when the Kotlin object becomes unreachable.
-//     This is done in a background thread. This is not a panacea, and client code should be aware that
-//      1. the thread may starve if some there are objects that have poorly performing
-//     `drop` methods or do significant work in their `drop` methods.
-//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
-//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
-//
-// If we try to implement this with mutual exclusion on access to the handle, there is the
-// possibility of a race between a method call and a concurrent call to `destroy`:
-//
-//    * Thread A starts a method call, reads the value of the handle, but is interrupted
-//      before it can pass the handle over the FFI to Rust.
-//    * Thread B calls `destroy` and frees the underlying Rust struct.
-//    * Thread A resumes, passing the already-read handle value to Rust and triggering
-//      a use-after-free.
-//
-// One possible solution would be to use a `ReadWriteLock`, with each method call taking
-// a read lock (and thus allowed to run concurrently) and the special `destroy` method
-// taking a write lock (and thus blocking on live method calls). However, we aim not to
-// generate methods with any hidden blocking semantics, and a `destroy` method that might
-// block if called incorrectly seems to meet that bar.
-//
-// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
-// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
-// has been called. These are updated according to the following rules:
-//
-//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
-//      The initial value for the flag is false.
-//
-//    * At the start of each method call, we atomically check the counter.
-//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
-//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
-//
-//    * At the end of each method call, we atomically decrement and check the counter.
-//      If it has reached zero then we destroy the underlying Rust struct.
-//
-//    * When `destroy` is called, we atomically flip the flag from false to true.
-//      If the flag was already true we silently fail.
-//      Otherwise we atomically decrement and check the counter.
-//      If it has reached zero then we destroy the underlying Rust struct.
-//
-// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
-// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
-//
-// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
-// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
-// of the underlying Rust code.
-//
-// This makes a cleaner a better alternative to _not_ calling `destroy()` as
-// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
-// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
-// thread may be starved, and the app will leak memory.
-//
-// In this case, `destroy`ing manually may be a better solution.
-//
-// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
-// with Rust peers are reclaimed:
-//
-// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
-// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
-// 3. The memory is reclaimed when the process terminates.
-//
-// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
-//
-
-
-/**
  * A clock for tests: it stands still until it is set or advanced, and may go back.
  */
 public interface ManualClockInterface {
@@ -3613,69 +2736,27 @@ public object FfiConverterTypeManualClock: FfiConverter<ManualClock, Long> {
 
 
 /**
- * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
- * A call of `acquire` that is cancelled leaves the queue.
+ * A limit on the requests of a web framework. It waits for the store on the caller's thread.
  */
-public interface NativeAsyncLimiterInterface {
+public interface NativeGuardInterface {
 
     /**
-     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
+     * Where the guard is for direct calls, as long as it exists.
      */
-    suspend fun `acquire`(`request`: Request, `timeout`: Span): Decision
+    fun `address`(): kotlin.Long
 
     /**
-     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
+     * The parts of the key as text, with the names of headers in lower case.
      */
-    suspend fun `charge`(`request`: Request): Usage
-
-    /**
-     * Decides, and spends the cost from every quota of the policy when all admit it.
-     */
-    suspend fun `check`(`request`: Request): Decision
-
-    /**
-     * Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
-     */
-    suspend fun `checkMany`(`requests`: List<Request>): List<CheckResult>
-
-    /**
-     * Examines the store for an operator.
-     */
-    suspend fun `doctor`(): List<Finding>
-
-    /**
-     * The decision that a check would give now; changes no state.
-     */
-    suspend fun `peek`(`request`: Request): Decision
-
-    /**
-     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
-     */
-    suspend fun `ready`(`timeout`: Span)
-
-    /**
-     * Returns units, at most those that are used, the newest first.
-     */
-    suspend fun `refund`(`request`: Request): Usage
-
-    /**
-     * Removes the state of the key under its policy; the cost does not matter.
-     */
-    suspend fun `reset`(`request`: Request): Usage
-
-    /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
-     */
-    suspend fun `take`(`request`: Request): Usage
+    fun `keyParts`(): List<kotlin.String>
 
     companion object
 }
 
 /**
- * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
- * A call of `acquire` that is cancelled leaves the queue.
+ * A limit on the requests of a web framework. It waits for the store on the caller's thread.
  */
-open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInterface
+open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
 {
 
     @Suppress("UNUSED_PARAMETER")
@@ -3759,7 +2840,7 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
                 return;
             }
             uniffiRustCall { status ->
-                UniffiLib.uniffi_polylimit_uniffi_fn_free_asynclimiter(handle, status)
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_guard(handle, status)
             }
         }
     }
@@ -3772,260 +2853,41 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
             throw InternalException("uniffiCloneHandle() called on NoHandle object");
         }
         return uniffiRustCall() { status ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_clone_asynclimiter(handle, status)
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_guard(handle, status)
         }
     }
 
     
     /**
-     * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `acquire`(`request`: Request, `timeout`: Span) : Decision {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_acquire(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-        FfiConverterTypeSpan.lower(`timeout`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeDecision.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
+     * Where the guard is for direct calls, as long as it exists.
+     */override fun `address`(): kotlin.Long {
+            return FfiConverterLong.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_address(
+        it,
+        _status)
+}
+    }
     )
     }
+
 
     
     /**
-     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `charge`(`request`: Request) : Usage {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_charge(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeUsage.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
+     * The parts of the key as text, with the names of headers in lower case.
+     */override fun `keyParts`(): List<kotlin.String> {
+            return FfiConverterSequenceString.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_key_parts(
+        it,
+        _status)
+}
+    }
     )
     }
 
-    
-    /**
-     * Decides, and spends the cost from every quota of the policy when all admit it.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `check`(`request`: Request) : Decision {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_check(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeDecision.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `checkMany`(`requests`: List<Request>) : List<CheckResult> {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_check_many(
-                uniffiHandle,
-
-        FfiConverterSequenceTypeRequest.lower(`requests`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterSequenceTypeCheckResult.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * Examines the store for an operator.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `doctor`() : List<Finding> {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_doctor(
-                uniffiHandle,
-
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterSequenceTypeFinding.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * The decision that a check would give now; changes no state.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `peek`(`request`: Request) : Decision {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_peek(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeDecision.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * Waits until the store answers, at most for `timeout`. A service may call it when it starts.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `ready`(`timeout`: Span) {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_ready(
-                uniffiHandle,
-
-        FfiConverterTypeSpan.lower(`timeout`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_void(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_void(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_void(future) },
-        // lift function
-        { },
-
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * Returns units, at most those that are used, the newest first.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `refund`(`request`: Request) : Usage {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_refund(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeUsage.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * Removes the state of the key under its policy; the cost does not matter.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `reset`(`request`: Request) : Usage {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_reset(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeUsage.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
-
-    
-    /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
-     */
-    @Throws(PolylimitException::class)
-    @Suppress("ASSIGNED_BUT_NEVER_ACCESSED_VARIABLE")
-    override suspend fun `take`(`request`: Request) : Usage {
-        return uniffiRustCallAsync(
-        callWithHandle { uniffiHandle ->
-            UniffiLib.uniffi_polylimit_uniffi_fn_method_asynclimiter_take(
-                uniffiHandle,
-
-        FfiConverterTypeRequest.lower(`request`),
-            )
-        },
-        { future, callback, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_poll_rust_buffer(future, callback, continuation) },
-        { future, continuation -> UniffiLib.ffi_polylimit_uniffi_rust_future_complete_rust_buffer(future, continuation) },
-        { future -> UniffiLib.ffi_polylimit_uniffi_rust_future_free_rust_buffer(future) },
-        // lift function
-        { FfiConverterTypeUsage.lift(it) },
-        // Error FFI converter
-        PolylimitException.ErrorHandler,
-    )
-    }
 
     
 
@@ -4045,22 +2907,22 @@ open class NativeAsyncLimiter: Disposable, AutoCloseable, NativeAsyncLimiterInte
 /**
  * @suppress
  */
-public object FfiConverterTypeNativeAsyncLimiter: FfiConverter<NativeAsyncLimiter, Long> {
-    override fun lower(value: NativeAsyncLimiter): Long {
+public object FfiConverterTypeNativeGuard: FfiConverter<NativeGuard, Long> {
+    override fun lower(value: NativeGuard): Long {
         return value.uniffiCloneHandle()
     }
 
-    override fun lift(value: Long): NativeAsyncLimiter {
-        return NativeAsyncLimiter(UniffiWithHandle, value)
+    override fun lift(value: Long): NativeGuard {
+        return NativeGuard(UniffiWithHandle, value)
     }
 
-    override fun read(buf: ByteBuffer): NativeAsyncLimiter {
+    override fun read(buf: ByteBuffer): NativeGuard {
         return lift(buf.getLong())
     }
 
-    override fun allocationSize(value: NativeAsyncLimiter) = 8UL
+    override fun allocationSize(value: NativeGuard) = 8UL
 
-    override fun write(value: NativeAsyncLimiter, buf: ByteBuffer) {
+    override fun write(value: NativeGuard, buf: ByteBuffer) {
         buf.putLong(lower(value))
     }
 }
@@ -4172,35 +3034,9 @@ public interface NativeLimiterInterface {
     fun `address`(): kotlin.Long
 
     /**
-     * The asynchronous face of the same limiter.
-     */
-    fun `asynchronous`(): NativeAsyncLimiter
-
-    /**
-     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
-     */
-    fun `charge`(`request`: Request): Usage
-
-    /**
-     * Decides, and spends the cost from every quota of the policy when all admit it.
-     */
-    fun `check`(`request`: Request): Decision
-
-    /**
-     * Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
-     */
-    fun `checkMany`(`requests`: List<Request>): List<CheckResult>
-
-    /**
-     * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is refunded. Requests of several keys are refused.
-     */
-    fun `checkTogether`(`requests`: List<Request>): List<Decision>
-
-    /**
      * Makes a guard, which limits the requests of a web framework.
      */
-    fun `guard`(`options`: GuardOptions): Guard
+    fun `guard`(`options`: GuardOptions): NativeGuard
 
     /**
      * Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
@@ -4211,11 +3047,6 @@ public interface NativeLimiterInterface {
      * How many keys the memory store or the local one holds a state for; nothing for a store elsewhere.
      */
     fun `keys`(): kotlin.Long?
-
-    /**
-     * The decision that a check would give now; changes no state.
-     */
-    fun `peek`(`request`: Request): Decision
 
     /**
      * All policies, in the order in which they were registered, those made of quotas in requests included.
@@ -4233,16 +3064,6 @@ public interface NativeLimiterInterface {
      * scopes.
      */
     fun `policyFor`(`policy`: kotlin.String? = null, `scope`: kotlin.String? = null): Policy
-
-    /**
-     * Returns units, at most those that are used, the newest first.
-     */
-    fun `refund`(`request`: Request): Usage
-
-    /**
-     * Removes the state of the key under its policy; the cost does not matter.
-     */
-    fun `reset`(`request`: Request): Usage
 
     /**
      * Authenticates new connections with another password, and user name if there is one, from now on.
@@ -4263,11 +3084,6 @@ public interface NativeLimiterInterface {
      * Counters of the operations so far, by name.
      */
     fun `stats`(): Map<kotlin.String, kotlin.Long>
-
-    /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
-     */
-    fun `take`(`request`: Request): Usage
 
     companion object
 }
@@ -4406,99 +3222,10 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
     
     /**
-     * The asynchronous face of the same limiter.
-     */override fun `asynchronous`(): NativeAsyncLimiter {
-            return FfiConverterTypeNativeAsyncLimiter.lift(
-    callWithHandle {
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_asynchronous(
-        it,
-        _status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
-     */
-    @Throws(PolylimitException::class)override fun `charge`(`request`: Request): Usage {
-            return FfiConverterTypeUsage.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_charge(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Decides, and spends the cost from every quota of the policy when all admit it.
-     */
-    @Throws(PolylimitException::class)override fun `check`(`request`: Request): Decision {
-            return FfiConverterTypeDecision.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_check(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
-     */
-    @Throws(PolylimitException::class)override fun `checkMany`(`requests`: List<Request>): List<CheckResult> {
-            return FfiConverterSequenceTypeCheckResult.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_check_many(
-        it,
-
-        FfiConverterSequenceTypeRequest.lower(`requests`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is refunded. Requests of several keys are refused.
-     */
-    @Throws(PolylimitException::class)override fun `checkTogether`(`requests`: List<Request>): List<Decision> {
-            return FfiConverterSequenceTypeDecision.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_check_together(
-        it,
-
-        FfiConverterSequenceTypeRequest.lower(`requests`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
      * Makes a guard, which limits the requests of a web framework.
      */
-    @Throws(PolylimitException::class)override fun `guard`(`options`: GuardOptions): Guard {
-            return FfiConverterTypeGuard.lift(
+    @Throws(PolylimitException::class)override fun `guard`(`options`: GuardOptions): NativeGuard {
+            return FfiConverterTypeNativeGuard.lift(
     callWithHandle {
     uniffiRustCallWithError(PolylimitException) { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_guard(
@@ -4537,24 +3264,6 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
     UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_keys(
         it,
         _status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * The decision that a check would give now; changes no state.
-     */
-    @Throws(PolylimitException::class)override fun `peek`(`request`: Request): Decision {
-            return FfiConverterTypeDecision.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_peek(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),_status)
 }
     }
     )
@@ -4609,42 +3318,6 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 
         FfiConverterOptionalString.lower(`policy`),
         FfiConverterOptionalString.lower(`scope`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Returns units, at most those that are used, the newest first.
-     */
-    @Throws(PolylimitException::class)override fun `refund`(`request`: Request): Usage {
-            return FfiConverterTypeUsage.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_refund(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),_status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Removes the state of the key under its policy; the cost does not matter.
-     */
-    @Throws(PolylimitException::class)override fun `reset`(`request`: Request): Usage {
-            return FfiConverterTypeUsage.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_reset(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),_status)
 }
     }
     )
@@ -4713,24 +3386,6 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
     UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_stats(
         it,
         _status)
-}
-    }
-    )
-    }
-
-
-    
-    /**
-     * Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
-     */
-    @Throws(PolylimitException::class)override fun `take`(`request`: Request): Usage {
-            return FfiConverterTypeUsage.lift(
-    callWithHandle {
-    uniffiRustCallWithError(PolylimitException) { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_take(
-        it,
-
-        FfiConverterTypeRequest.lower(`request`),_status)
 }
     }
     )
@@ -5119,165 +3774,6 @@ public object FfiConverterTypeAttemptStep: FfiConverterRustBuffer<AttemptStep> {
 
 
 /**
- * The result of one of several checks: a decision or an error.
- */
-data class CheckResult (
-    /**
-     * The decision.
-     */
-    val `decision`: Decision?
-    ,
-    /**
-     * The code of the error, such as `store_unavailable`.
-     */
-    val `errorCode`: kotlin.String?
-    ,
-    /**
-     * The error's message.
-     */
-    val `errorMessage`: kotlin.String?
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeCheckResult: FfiConverterRustBuffer<CheckResult> {
-    override fun read(buf: ByteBuffer): CheckResult {
-        return CheckResult(
-            FfiConverterOptionalTypeDecision.read(buf),
-            FfiConverterOptionalString.read(buf),
-            FfiConverterOptionalString.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: CheckResult) = (
-            FfiConverterOptionalTypeDecision.allocationSize(value.`decision`) +
-            FfiConverterOptionalString.allocationSize(value.`errorCode`) +
-            FfiConverterOptionalString.allocationSize(value.`errorMessage`)
-    )
-
-    override fun write(value: CheckResult, buf: ByteBuffer) {
-            FfiConverterOptionalTypeDecision.write(value.`decision`, buf)
-            FfiConverterOptionalString.write(value.`errorCode`, buf)
-            FfiConverterOptionalString.write(value.`errorMessage`, buf)
-    }
-}
-
-
-
-/**
- * The answer to a check, a peek or an acquire.
- */
-data class Decision (
-    /**
-     * Whether every quota of the policy admits the request.
-     */
-    val `allowed`: kotlin.Boolean
-    ,
-    /**
-     * Whole units that can still be spent right now, after this decision: the least over the quotas.
-     */
-    val `remaining`: kotlin.Long
-    ,
-    /**
-     * How long until the same request, alone, would be admitted. 0 when allowed; nothing is never: the cost exceeds
-     * what a quota can ever admit.
-     */
-    val `retryAfter`: Span?
-    ,
-    /**
-     * How long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
-     */
-    val `resetAfter`: Span
-    ,
-    /**
-     * How long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
-     */
-    val `delay`: Span
-    ,
-    /**
-     * The source of the answer, such as `store`.
-     */
-    val `source`: kotlin.String
-    ,
-    /**
-     * Whether the outage policy answered, since the store was unavailable.
-     */
-    val `isOutage`: kotlin.Boolean
-    ,
-    /**
-     * Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
-     */
-    val `degraded`: kotlin.String?
-    ,
-    /**
-     * The state under each quota, in the order of the policy.
-     */
-    val `quotas`: List<QuotaUsage>
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeDecision: FfiConverterRustBuffer<Decision> {
-    override fun read(buf: ByteBuffer): Decision {
-        return Decision(
-            FfiConverterBoolean.read(buf),
-            FfiConverterLong.read(buf),
-            FfiConverterOptionalTypeSpan.read(buf),
-            FfiConverterTypeSpan.read(buf),
-            FfiConverterTypeSpan.read(buf),
-            FfiConverterString.read(buf),
-            FfiConverterBoolean.read(buf),
-            FfiConverterOptionalString.read(buf),
-            FfiConverterSequenceTypeQuotaUsage.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: Decision) = (
-            FfiConverterBoolean.allocationSize(value.`allowed`) +
-            FfiConverterLong.allocationSize(value.`remaining`) +
-            FfiConverterOptionalTypeSpan.allocationSize(value.`retryAfter`) +
-            FfiConverterTypeSpan.allocationSize(value.`resetAfter`) +
-            FfiConverterTypeSpan.allocationSize(value.`delay`) +
-            FfiConverterString.allocationSize(value.`source`) +
-            FfiConverterBoolean.allocationSize(value.`isOutage`) +
-            FfiConverterOptionalString.allocationSize(value.`degraded`) +
-            FfiConverterSequenceTypeQuotaUsage.allocationSize(value.`quotas`)
-    )
-
-    override fun write(value: Decision, buf: ByteBuffer) {
-            FfiConverterBoolean.write(value.`allowed`, buf)
-            FfiConverterLong.write(value.`remaining`, buf)
-            FfiConverterOptionalTypeSpan.write(value.`retryAfter`, buf)
-            FfiConverterTypeSpan.write(value.`resetAfter`, buf)
-            FfiConverterTypeSpan.write(value.`delay`, buf)
-            FfiConverterString.write(value.`source`, buf)
-            FfiConverterBoolean.write(value.`isOutage`, buf)
-            FfiConverterOptionalString.write(value.`degraded`, buf)
-            FfiConverterSequenceTypeQuotaUsage.write(value.`quotas`, buf)
-    }
-}
-
-
-
-/**
  * An event for operators: the limiter decides without its store, or with it again, or the doctor has a finding.
  */
 data class DegradedEvent (
@@ -5475,199 +3971,6 @@ public object FfiConverterTypeFinding: FfiConverterRustBuffer<Finding> {
 
 
 /**
- * What happens with a request: without a `problem` it proceeds.
- */
-data class GuardAnswer (
-    /**
-     * The fields of the response, for all guards of the request so far: values by names in lower case.
-     */
-    val `fields`: Map<kotlin.String, kotlin.String>
-    ,
-    /**
-     * The response to a request that does not proceed.
-     */
-    val `problem`: Problem?
-    ,
-    /**
-     * The outage that the program has to hear of before there is an answer.
-     */
-    val `outage`: GuardOutage?
-    ,
-    /**
-     * What inner guards and the end of the request refer to, with the decisions.
-     */
-    val `check`: GuardCheck
-
-): Disposable{
-
-
-    
-
-    
-    @Suppress("UNNECESSARY_SAFE_CALL") // codegen is much simpler if we unconditionally emit safe calls here
-    override fun destroy() {
-
-    Disposable.destroy(
-        this.`fields`,
-        this.`problem`,
-        this.`outage`,
-        this.`check`
-    )
-    }
-
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeGuardAnswer: FfiConverterRustBuffer<GuardAnswer> {
-    override fun read(buf: ByteBuffer): GuardAnswer {
-        return GuardAnswer(
-            FfiConverterMapStringString.read(buf),
-            FfiConverterOptionalTypeProblem.read(buf),
-            FfiConverterOptionalTypeGuardOutage.read(buf),
-            FfiConverterTypeGuardCheck.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: GuardAnswer) = (
-            FfiConverterMapStringString.allocationSize(value.`fields`) +
-            FfiConverterOptionalTypeProblem.allocationSize(value.`problem`) +
-            FfiConverterOptionalTypeGuardOutage.allocationSize(value.`outage`) +
-            FfiConverterTypeGuardCheck.allocationSize(value.`check`)
-    )
-
-    override fun write(value: GuardAnswer, buf: ByteBuffer) {
-            FfiConverterMapStringString.write(value.`fields`, buf)
-            FfiConverterOptionalTypeProblem.write(value.`problem`, buf)
-            FfiConverterOptionalTypeGuardOutage.write(value.`outage`, buf)
-            FfiConverterTypeGuardCheck.write(value.`check`, buf)
-    }
-}
-
-
-
-/**
- * What is known about a request.
- */
-data class GuardFacts (
-    /**
-     * The key, where the program finds it.
-     */
-    val `key`: kotlin.ByteArray? = null
-    ,
-    /**
-     * The values of the parts of the key, in order; the value of the address is not read.
-     */
-    val `parts`: List<kotlin.ByteArray?> = listOf()
-    ,
-    /**
-     * The other end of the socket.
-     */
-    val `peer`: kotlin.String
-    ,
-    /**
-     * The values of all lines of the header that `ClientAddressRules` name, in the order they were received.
-     */
-    val `forwarded`: List<kotlin.String> = listOf()
-    ,
-    /**
-     * The units that the request spends, where they are not the guard's.
-     */
-    val `cost`: kotlin.Long? = null
-    ,
-    /**
-     * The policies of this request, in place of the guard's; with none in the list the request is not limited.
-     */
-    val `policies`: List<kotlin.String>? = null
-    ,
-    /**
-     * The request's `accept` field.
-     */
-    val `accept`: kotlin.String? = null
-    ,
-    /**
-     * The check of the guard around this one, on the same request.
-     */
-    val `outer`: GuardCheck? = null
-
-): Disposable{
-
-
-    
-
-    // The local Rust `Display`/`Debug` implementation.
-    override fun toString(): String {
-        return FfiConverterString.lift(
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_guardfacts_uniffi_trait_debug(FfiConverterTypeGuardFacts.lower(this),
-        _status)
-}
-    )
-    }
-
-    @Suppress("UNNECESSARY_SAFE_CALL") // codegen is much simpler if we unconditionally emit safe calls here
-    override fun destroy() {
-
-    Disposable.destroy(
-        this.`key`,
-        this.`parts`,
-        this.`peer`,
-        this.`forwarded`,
-        this.`cost`,
-        this.`policies`,
-        this.`accept`,
-        this.`outer`
-    )
-    }
-
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeGuardFacts: FfiConverterRustBuffer<GuardFacts> {
-    override fun read(buf: ByteBuffer): GuardFacts {
-        return GuardFacts(
-            FfiConverterOptionalByteArray.read(buf),
-            FfiConverterSequenceOptionalByteArray.read(buf),
-            FfiConverterString.read(buf),
-            FfiConverterSequenceString.read(buf),
-            FfiConverterOptionalLong.read(buf),
-            FfiConverterOptionalSequenceString.read(buf),
-            FfiConverterOptionalString.read(buf),
-            FfiConverterOptionalTypeGuardCheck.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: GuardFacts) = (
-            FfiConverterOptionalByteArray.allocationSize(value.`key`) +
-            FfiConverterSequenceOptionalByteArray.allocationSize(value.`parts`) +
-            FfiConverterString.allocationSize(value.`peer`) +
-            FfiConverterSequenceString.allocationSize(value.`forwarded`) +
-            FfiConverterOptionalLong.allocationSize(value.`cost`) +
-            FfiConverterOptionalSequenceString.allocationSize(value.`policies`) +
-            FfiConverterOptionalString.allocationSize(value.`accept`) +
-            FfiConverterOptionalTypeGuardCheck.allocationSize(value.`outer`)
-    )
-
-    override fun write(value: GuardFacts, buf: ByteBuffer) {
-            FfiConverterOptionalByteArray.write(value.`key`, buf)
-            FfiConverterSequenceOptionalByteArray.write(value.`parts`, buf)
-            FfiConverterString.write(value.`peer`, buf)
-            FfiConverterSequenceString.write(value.`forwarded`, buf)
-            FfiConverterOptionalLong.write(value.`cost`, buf)
-            FfiConverterOptionalSequenceString.write(value.`policies`, buf)
-            FfiConverterOptionalString.write(value.`accept`, buf)
-            FfiConverterOptionalTypeGuardCheck.write(value.`outer`, buf)
-    }
-}
-
-
-
-/**
  * The options of a guard; those that are left out have the same defaults in every language.
  */
 data class GuardOptions (
@@ -5841,100 +4144,6 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
 
 
 /**
- * An outage of the store: the outage policy decided, or nothing could because of an error.
- */
-data class GuardOutage (
-    /**
-     * The code of the error, such as `store_failed`.
-     */
-    val `errorCode`: kotlin.String?
-    ,
-    /**
-     * The error's message.
-     */
-    val `errorMessage`: kotlin.String?
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeGuardOutage: FfiConverterRustBuffer<GuardOutage> {
-    override fun read(buf: ByteBuffer): GuardOutage {
-        return GuardOutage(
-            FfiConverterOptionalString.read(buf),
-            FfiConverterOptionalString.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: GuardOutage) = (
-            FfiConverterOptionalString.allocationSize(value.`errorCode`) +
-            FfiConverterOptionalString.allocationSize(value.`errorMessage`)
-    )
-
-    override fun write(value: GuardOutage, buf: ByteBuffer) {
-            FfiConverterOptionalString.write(value.`errorCode`, buf)
-            FfiConverterOptionalString.write(value.`errorMessage`, buf)
-    }
-}
-
-
-
-/**
- * A policy, and what it decided about a request. Where several are applied to one request they have different names.
- */
-data class Outcome (
-    /**
-     * The policy.
-     */
-    val `policy`: Policy
-    ,
-    /**
-     * Its decision.
-     */
-    val `decision`: Decision
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeOutcome: FfiConverterRustBuffer<Outcome> {
-    override fun read(buf: ByteBuffer): Outcome {
-        return Outcome(
-            FfiConverterTypePolicy.read(buf),
-            FfiConverterTypeDecision.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: Outcome) = (
-            FfiConverterTypePolicy.allocationSize(value.`policy`) +
-            FfiConverterTypeDecision.allocationSize(value.`decision`)
-    )
-
-    override fun write(value: Outcome, buf: ByteBuffer) {
-            FfiConverterTypePolicy.write(value.`policy`, buf)
-            FfiConverterTypeDecision.write(value.`decision`, buf)
-    }
-}
-
-
-
-/**
  * A named list of quotas: a request is admitted by all of them, or nothing is taken from any.
  */
 data class Policy (
@@ -5993,78 +4202,6 @@ public object FfiConverterTypePolicy: FfiConverterRustBuffer<Policy> {
             FfiConverterString.write(value.`quotas`, buf)
             FfiConverterOptionalString.write(value.`outage`, buf)
             FfiConverterOptionalString.write(value.`lease`, buf)
-    }
-}
-
-
-
-/**
- * The response to a request that does not proceed, besides the fields of its limits.
- */
-data class Problem (
-    /**
-     * The status of the response: 429 or the guard's own for a request over its limit, 503 for an outage, 400 for a request
-     * without a key.
-     */
-    val `status`: kotlin.Int
-    ,
-    /**
-     * One sentence for a person about this denial.
-     */
-    val `detail`: kotlin.String
-    ,
-    /**
-     * The quotas that were exceeded, by their names in `ratelimit-policy`.
-     */
-    val `violated`: List<kotlin.String>
-    ,
-    /**
-     * The fields `content-type` and `vary`.
-     */
-    val `fields`: Map<kotlin.String, kotlin.String>
-    ,
-    /**
-     * The body: a problem document (RFC 9457), or text for clients that prefer it.
-     */
-    val `body`: kotlin.String
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeProblem: FfiConverterRustBuffer<Problem> {
-    override fun read(buf: ByteBuffer): Problem {
-        return Problem(
-            FfiConverterInt.read(buf),
-            FfiConverterString.read(buf),
-            FfiConverterSequenceString.read(buf),
-            FfiConverterMapStringString.read(buf),
-            FfiConverterString.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: Problem) = (
-            FfiConverterInt.allocationSize(value.`status`) +
-            FfiConverterString.allocationSize(value.`detail`) +
-            FfiConverterSequenceString.allocationSize(value.`violated`) +
-            FfiConverterMapStringString.allocationSize(value.`fields`) +
-            FfiConverterString.allocationSize(value.`body`)
-    )
-
-    override fun write(value: Problem, buf: ByteBuffer) {
-            FfiConverterInt.write(value.`status`, buf)
-            FfiConverterString.write(value.`detail`, buf)
-            FfiConverterSequenceString.write(value.`violated`, buf)
-            FfiConverterMapStringString.write(value.`fields`, buf)
-            FfiConverterString.write(value.`body`, buf)
     }
 }
 
@@ -6160,125 +4297,6 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
             FfiConverterOptionalLong.write(value.`buckets`, buf)
             FfiConverterOptionalBoolean.write(value.`aligned`, buf)
             FfiConverterOptionalBoolean.write(value.`countDenied`, buf)
-    }
-}
-
-
-
-/**
- * The state of a key under one quota, after the operation.
- */
-data class QuotaUsage (
-    /**
-     * The quota's limit, in units per period.
-     */
-    val `limit`: kotlin.Long
-    ,
-    /**
-     * Whole units that this quota would still admit right now.
-     */
-    val `remaining`: kotlin.Long
-    ,
-    /**
-     * How long until nothing counts as used under this quota if nothing else arrives.
-     */
-    val `resetAfter`: Span
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeQuotaUsage: FfiConverterRustBuffer<QuotaUsage> {
-    override fun read(buf: ByteBuffer): QuotaUsage {
-        return QuotaUsage(
-            FfiConverterLong.read(buf),
-            FfiConverterLong.read(buf),
-            FfiConverterTypeSpan.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: QuotaUsage) = (
-            FfiConverterLong.allocationSize(value.`limit`) +
-            FfiConverterLong.allocationSize(value.`remaining`) +
-            FfiConverterTypeSpan.allocationSize(value.`resetAfter`)
-    )
-
-    override fun write(value: QuotaUsage, buf: ByteBuffer) {
-            FfiConverterLong.write(value.`limit`, buf)
-            FfiConverterLong.write(value.`remaining`, buf)
-            FfiConverterTypeSpan.write(value.`resetAfter`, buf)
-    }
-}
-
-
-
-/**
- * A key, the policy that is applied to it, and the units that the request spends. Its text form omits the key.
- */
-data class Request (
-    /**
-     * The key, such as a user or an address: up to 1 MiB.
-     */
-    val `key`: kotlin.ByteArray
-    ,
-    /**
-     * A policy's name, or quotas such as `100/minute`; it may be left out where the limiter has only one policy.
-     */
-    val `policy`: kotlin.String? = null
-    ,
-    /**
-     * The units that the request spends, 0 to 10^12; 1 by default.
-     */
-    val `cost`: kotlin.Long? = null
-
-){
-
-
-    
-
-    // The local Rust `Display`/`Debug` implementation.
-    override fun toString(): String {
-        return FfiConverterString.lift(
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_request_uniffi_trait_display(FfiConverterTypeRequest.lower(this),
-        _status)
-}
-    )
-    }
-
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeRequest: FfiConverterRustBuffer<Request> {
-    override fun read(buf: ByteBuffer): Request {
-        return Request(
-            FfiConverterByteArray.read(buf),
-            FfiConverterOptionalString.read(buf),
-            FfiConverterOptionalLong.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: Request) = (
-            FfiConverterByteArray.allocationSize(value.`key`) +
-            FfiConverterOptionalString.allocationSize(value.`policy`) +
-            FfiConverterOptionalLong.allocationSize(value.`cost`)
-    )
-
-    override fun write(value: Request, buf: ByteBuffer) {
-            FfiConverterByteArray.write(value.`key`, buf)
-            FfiConverterOptionalString.write(value.`policy`, buf)
-            FfiConverterOptionalLong.write(value.`cost`, buf)
     }
 }
 
@@ -6433,93 +4451,6 @@ public object FfiConverterTypeStoreOption: FfiConverterRustBuffer<StoreOption> {
             FfiConverterString.write(value.`about`, buf)
             FfiConverterString.write(value.`allowed`, buf)
             FfiConverterOptionalString.write(value.`defaultValue`, buf)
-    }
-}
-
-
-
-/**
- * The answer to a take, a charge, a refund or a reset.
- */
-data class Usage (
-    /**
-     * Whole units that can still be spent right now: the least over the quotas.
-     */
-    val `remaining`: kotlin.Long
-    ,
-    /**
-     * How long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
-     */
-    val `resetAfter`: Span
-    ,
-    /**
-     * The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
-     */
-    val `taken`: kotlin.Long
-    ,
-    /**
-     * The source of the answer, such as `store`.
-     */
-    val `source`: kotlin.String
-    ,
-    /**
-     * Whether the outage policy answered, since the store was unavailable.
-     */
-    val `isOutage`: kotlin.Boolean
-    ,
-    /**
-     * Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
-     */
-    val `degraded`: kotlin.String?
-    ,
-    /**
-     * The state under each quota, in the order of the policy.
-     */
-    val `quotas`: List<QuotaUsage>
-
-){
-
-
-    
-
-    
-    companion object
-}
-
-/**
- * @suppress
- */
-public object FfiConverterTypeUsage: FfiConverterRustBuffer<Usage> {
-    override fun read(buf: ByteBuffer): Usage {
-        return Usage(
-            FfiConverterLong.read(buf),
-            FfiConverterTypeSpan.read(buf),
-            FfiConverterLong.read(buf),
-            FfiConverterString.read(buf),
-            FfiConverterBoolean.read(buf),
-            FfiConverterOptionalString.read(buf),
-            FfiConverterSequenceTypeQuotaUsage.read(buf),
-        )
-    }
-
-    override fun allocationSize(value: Usage) = (
-            FfiConverterLong.allocationSize(value.`remaining`) +
-            FfiConverterTypeSpan.allocationSize(value.`resetAfter`) +
-            FfiConverterLong.allocationSize(value.`taken`) +
-            FfiConverterString.allocationSize(value.`source`) +
-            FfiConverterBoolean.allocationSize(value.`isOutage`) +
-            FfiConverterOptionalString.allocationSize(value.`degraded`) +
-            FfiConverterSequenceTypeQuotaUsage.allocationSize(value.`quotas`)
-    )
-
-    override fun write(value: Usage, buf: ByteBuffer) {
-            FfiConverterLong.write(value.`remaining`, buf)
-            FfiConverterTypeSpan.write(value.`resetAfter`, buf)
-            FfiConverterLong.write(value.`taken`, buf)
-            FfiConverterString.write(value.`source`, buf)
-            FfiConverterBoolean.write(value.`isOutage`, buf)
-            FfiConverterOptionalString.write(value.`degraded`, buf)
-            FfiConverterSequenceTypeQuotaUsage.write(value.`quotas`, buf)
     }
 }
 
@@ -6841,38 +4772,6 @@ public object FfiConverterOptionalTypeClientAddressRules: FfiConverterRustBuffer
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeGuardCheck: FfiConverterRustBuffer<GuardCheck?> {
-    override fun read(buf: ByteBuffer): GuardCheck? {
-        if (buf.get().toInt() == 0) {
-            return null
-        }
-        return FfiConverterTypeGuardCheck.read(buf)
-    }
-
-    override fun allocationSize(value: GuardCheck?): ULong {
-        if (value == null) {
-            return 1UL
-        } else {
-            return 1UL + FfiConverterTypeGuardCheck.allocationSize(value)
-        }
-    }
-
-    override fun write(value: GuardCheck?, buf: ByteBuffer) {
-        if (value == null) {
-            buf.put(0)
-        } else {
-            buf.put(1)
-            FfiConverterTypeGuardCheck.write(value, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
 public object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<ManualClock?> {
     override fun read(buf: ByteBuffer): ManualClock? {
         if (buf.get().toInt() == 0) {
@@ -6895,38 +4794,6 @@ public object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<Manual
         } else {
             buf.put(1)
             FfiConverterTypeManualClock.write(value, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
-public object FfiConverterOptionalTypeDecision: FfiConverterRustBuffer<Decision?> {
-    override fun read(buf: ByteBuffer): Decision? {
-        if (buf.get().toInt() == 0) {
-            return null
-        }
-        return FfiConverterTypeDecision.read(buf)
-    }
-
-    override fun allocationSize(value: Decision?): ULong {
-        if (value == null) {
-            return 1UL
-        } else {
-            return 1UL + FfiConverterTypeDecision.allocationSize(value)
-        }
-    }
-
-    override fun write(value: Decision?, buf: ByteBuffer) {
-        if (value == null) {
-            buf.put(0)
-        } else {
-            buf.put(1)
-            FfiConverterTypeDecision.write(value, buf)
         }
     }
 }
@@ -6969,38 +4836,6 @@ public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> 
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeGuardOutage: FfiConverterRustBuffer<GuardOutage?> {
-    override fun read(buf: ByteBuffer): GuardOutage? {
-        if (buf.get().toInt() == 0) {
-            return null
-        }
-        return FfiConverterTypeGuardOutage.read(buf)
-    }
-
-    override fun allocationSize(value: GuardOutage?): ULong {
-        if (value == null) {
-            return 1UL
-        } else {
-            return 1UL + FfiConverterTypeGuardOutage.allocationSize(value)
-        }
-    }
-
-    override fun write(value: GuardOutage?, buf: ByteBuffer) {
-        if (value == null) {
-            buf.put(0)
-        } else {
-            buf.put(1)
-            FfiConverterTypeGuardOutage.write(value, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
 public object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
     override fun read(buf: ByteBuffer): Policy? {
         if (buf.get().toInt() == 0) {
@@ -7023,38 +4858,6 @@ public object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
         } else {
             buf.put(1)
             FfiConverterTypePolicy.write(value, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
-public object FfiConverterOptionalTypeProblem: FfiConverterRustBuffer<Problem?> {
-    override fun read(buf: ByteBuffer): Problem? {
-        if (buf.get().toInt() == 0) {
-            return null
-        }
-        return FfiConverterTypeProblem.read(buf)
-    }
-
-    override fun allocationSize(value: Problem?): ULong {
-        if (value == null) {
-            return 1UL
-        } else {
-            return 1UL + FfiConverterTypeProblem.allocationSize(value)
-        }
-    }
-
-    override fun write(value: Problem?, buf: ByteBuffer) {
-        if (value == null) {
-            buf.put(0)
-        } else {
-            buf.put(1)
-            FfiConverterTypeProblem.write(value, buf)
         }
     }
 }
@@ -7157,62 +4960,6 @@ public object FfiConverterSequenceString: FfiConverterRustBuffer<List<kotlin.Str
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeCheckResult: FfiConverterRustBuffer<List<CheckResult>> {
-    override fun read(buf: ByteBuffer): List<CheckResult> {
-        val len = buf.getInt()
-        return List<CheckResult>(len) {
-            FfiConverterTypeCheckResult.read(buf)
-        }
-    }
-
-    override fun allocationSize(value: List<CheckResult>): ULong {
-        val sizeForLength = 4UL
-        val sizeForItems = value.map { FfiConverterTypeCheckResult.allocationSize(it) }.sum()
-        return sizeForLength + sizeForItems
-    }
-
-    override fun write(value: List<CheckResult>, buf: ByteBuffer) {
-        buf.putInt(value.size)
-        value.iterator().forEach {
-            FfiConverterTypeCheckResult.write(it, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
-public object FfiConverterSequenceTypeDecision: FfiConverterRustBuffer<List<Decision>> {
-    override fun read(buf: ByteBuffer): List<Decision> {
-        val len = buf.getInt()
-        return List<Decision>(len) {
-            FfiConverterTypeDecision.read(buf)
-        }
-    }
-
-    override fun allocationSize(value: List<Decision>): ULong {
-        val sizeForLength = 4UL
-        val sizeForItems = value.map { FfiConverterTypeDecision.allocationSize(it) }.sum()
-        return sizeForLength + sizeForItems
-    }
-
-    override fun write(value: List<Decision>, buf: ByteBuffer) {
-        buf.putInt(value.size)
-        value.iterator().forEach {
-            FfiConverterTypeDecision.write(it, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
 public object FfiConverterSequenceTypeDegradedEvent: FfiConverterRustBuffer<List<DegradedEvent>> {
     override fun read(buf: ByteBuffer): List<DegradedEvent> {
         val len = buf.getInt()
@@ -7297,34 +5044,6 @@ public object FfiConverterSequenceTypeFinding: FfiConverterRustBuffer<List<Findi
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeOutcome: FfiConverterRustBuffer<List<Outcome>> {
-    override fun read(buf: ByteBuffer): List<Outcome> {
-        val len = buf.getInt()
-        return List<Outcome>(len) {
-            FfiConverterTypeOutcome.read(buf)
-        }
-    }
-
-    override fun allocationSize(value: List<Outcome>): ULong {
-        val sizeForLength = 4UL
-        val sizeForItems = value.map { FfiConverterTypeOutcome.allocationSize(it) }.sum()
-        return sizeForLength + sizeForItems
-    }
-
-    override fun write(value: List<Outcome>, buf: ByteBuffer) {
-        buf.putInt(value.size)
-        value.iterator().forEach {
-            FfiConverterTypeOutcome.write(it, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
 public object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy>> {
     override fun read(buf: ByteBuffer): List<Policy> {
         val len = buf.getInt()
@@ -7343,62 +5062,6 @@ public object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy
         buf.putInt(value.size)
         value.iterator().forEach {
             FfiConverterTypePolicy.write(it, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
-public object FfiConverterSequenceTypeQuotaUsage: FfiConverterRustBuffer<List<QuotaUsage>> {
-    override fun read(buf: ByteBuffer): List<QuotaUsage> {
-        val len = buf.getInt()
-        return List<QuotaUsage>(len) {
-            FfiConverterTypeQuotaUsage.read(buf)
-        }
-    }
-
-    override fun allocationSize(value: List<QuotaUsage>): ULong {
-        val sizeForLength = 4UL
-        val sizeForItems = value.map { FfiConverterTypeQuotaUsage.allocationSize(it) }.sum()
-        return sizeForLength + sizeForItems
-    }
-
-    override fun write(value: List<QuotaUsage>, buf: ByteBuffer) {
-        buf.putInt(value.size)
-        value.iterator().forEach {
-            FfiConverterTypeQuotaUsage.write(it, buf)
-        }
-    }
-}
-
-
-
-
-/**
- * @suppress
- */
-public object FfiConverterSequenceTypeRequest: FfiConverterRustBuffer<List<Request>> {
-    override fun read(buf: ByteBuffer): List<Request> {
-        val len = buf.getInt()
-        return List<Request>(len) {
-            FfiConverterTypeRequest.read(buf)
-        }
-    }
-
-    override fun allocationSize(value: List<Request>): ULong {
-        val sizeForLength = 4UL
-        val sizeForItems = value.map { FfiConverterTypeRequest.allocationSize(it) }.sum()
-        return sizeForLength + sizeForItems
-    }
-
-    override fun write(value: List<Request>, buf: ByteBuffer) {
-        buf.putInt(value.size)
-        value.iterator().forEach {
-            FfiConverterTypeRequest.write(it, buf)
         }
     }
 }
@@ -7572,14 +5235,6 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
         FfiConverterLong.write(builtinValue, buf)
     }
 }
-
-
-
-
-
-
-
-
         /**
          * How long a response asks its client to wait, counted from now; nothing if it does not say. `retry_after` is the value of the
          * field `Retry-After`, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of

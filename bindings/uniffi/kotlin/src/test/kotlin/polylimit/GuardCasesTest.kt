@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Assertions.assertThrows
 import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.DynamicTest
 import org.junit.jupiter.api.TestFactory
-import polylimit.servlet.KeyPart
+import polylimit.http.KeyPart
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
 import java.io.File

@@ -9,12 +9,11 @@ import jakarta.servlet.ServletRequest
 import jakarta.servlet.ServletResponse
 import jakarta.servlet.http.HttpServletRequest
 import jakarta.servlet.http.HttpServletResponse
-import polylimit.GuardAnswer
 import polylimit.GuardCheck
-import polylimit.GuardFacts
-import polylimit.GuardOutage
 import polylimit.PolylimitException
-import polylimit.errorOf
+import polylimit.http.Denial
+import polylimit.http.RateLimit
+import polylimit.http.RequestLimit
 
 /**
  * Limits the requests that pass through it, in any servlet container and in Spring Boot.
@@ -27,68 +26,37 @@ import polylimit.errorOf
 public class RateLimitFilter
     @Throws(PolylimitException::class)
     constructor(
-        private val options: RateLimitOptions,
+        options: RateLimitOptions,
     ) : Filter {
-        private val guard = options.guard()
-        private val key = RequestKey(options, guard.keyParts())
-        private val forwarded = options.clientAddress?.header()
+        private val limit = RequestLimit(options, ServletReader)
 
         override fun doFilter(
             request: ServletRequest,
             response: ServletResponse,
             chain: FilterChain,
         ) {
-            if (request !is HttpServletRequest || response !is HttpServletResponse || !options.applyTo(request)) {
-                return chain.doFilter(request, response)
-            }
-            val policies = options.policyFunction?.let { it.apply(request).orEmpty() }
-            if (policies?.isEmpty() == true) return chain.doFilter(request, response)
+            if (request !is HttpServletRequest || response !is HttpServletResponse) return chain.doFilter(request, response)
             val outer = request.getAttribute(CHECK) as? GuardCheck
-            val answer = decide(request, policies, outer)
+            val answer =
+                try {
+                    limit.decide(request, outer)
+                } catch (error: PolylimitException) {
+                    throw ServletException(error)
+                } ?: return chain.doFilter(request, response)
             val rateLimit = RateLimit(answer.check)
             request.setAttribute(ATTRIBUTE, rateLimit)
             write(answer.fields, request, response)
-            answer.problem?.let { return deny(Denial(rateLimit, it), request, response) }
+            answer.problem?.let { problem -> return answer.check.use { deny(Denial(rateLimit, problem), request, response) } }
             request.setAttribute(CHECK, answer.check)
             try {
                 proceed(answer.check, isInner = outer != null, request, response, chain)
             } finally {
                 // Later filters are not nested in this one, unless the request continues asynchronously.
-                if (!request.isAsyncStarted) request.setAttribute(CHECK, outer)
+                if (!request.isAsyncStarted) {
+                    request.setAttribute(CHECK, outer)
+                    answer.check.close()
+                }
             }
-        }
-
-        private fun decide(
-            request: HttpServletRequest,
-            policies: List<String>?,
-            outer: GuardCheck?,
-        ): GuardAnswer =
-            try {
-                val facts =
-                    GuardFacts(
-                        key = key.of(request),
-                        parts = key.values(request),
-                        peer = request.remoteAddr.orEmpty().ifEmpty { THIS_HOST },
-                        forwarded = forwarded?.let { request.getHeaders(it).toList() }.orEmpty(),
-                        cost = options.cost?.applyAsLong(request),
-                        policies = policies,
-                        accept = request.getHeader("Accept"),
-                        outer = outer,
-                    )
-                val answer = guard.decide(facts)
-                answer.outage?.let { overrule(answer.check, it, request) } ?: answer
-            } catch (error: PolylimitException) {
-                throw ServletException(error)
-            }
-
-        private fun overrule(
-            check: GuardCheck,
-            outage: GuardOutage,
-            request: HttpServletRequest,
-        ): GuardAnswer {
-            val error = outage.errorCode?.let { errorOf(it, outage.errorMessage.orEmpty()) }
-            val rateLimit = if (error == null) RateLimit(check.outcomes()) else null
-            return check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, error)))
         }
 
         private fun proceed(
@@ -98,7 +66,7 @@ public class RateLimitFilter
             response: HttpServletResponse,
             chain: FilterChain,
         ) {
-            if (options.count == null && !isInner) return chain.doFilter(request, response)
+            if (!limit.counts && !isInner) return chain.doFilter(request, response)
             try {
                 chain.doFilter(request, response)
             } catch (failure: Throwable) {
@@ -121,7 +89,7 @@ public class RateLimitFilter
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
-            val fields = check.finish(options.count?.test(request, response) ?: true)
+            val fields = limit.finish(check, request, response)
             if (!response.isCommitted) write(fields, request, response)
         }
 
@@ -148,7 +116,7 @@ public class RateLimitFilter
         ) {
             val problem = denial.problem
             response.status = problem.status
-            options.onDenied?.let { return it.answer(denial, request, response) }
+            limit.onDenied?.let { return it.answer(denial, request, response) }
             for ((name, value) in problem.fields) response.addHeader(name, value)
             response.outputStream.write(problem.body.encodeToByteArray())
         }
@@ -174,9 +142,6 @@ public class RateLimitFilter
 
             /** The fields that the filters have written, so that fields of the application are left alone. */
             private const val FIELDS = "polylimit.fields"
-
-            /** The peer of a Unix socket. */
-            private const val THIS_HOST = "127.0.0.1"
         }
     }
 

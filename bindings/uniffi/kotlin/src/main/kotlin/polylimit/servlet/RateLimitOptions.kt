@@ -2,195 +2,37 @@ package polylimit.servlet
 
 import jakarta.servlet.http.HttpServletRequest
 import jakarta.servlet.http.HttpServletResponse
-import polylimit.ClientAddressRules
-import polylimit.Decision
-import polylimit.Guard
-import polylimit.GuardCheck
-import polylimit.GuardOptions
 import polylimit.Limiter
-import polylimit.Outcome
-import polylimit.Problem
-import java.util.function.BiPredicate
-import java.util.function.Function
-import java.util.function.Predicate
-import java.util.function.ToLongFunction
+import polylimit.http.LimitOptions
+import polylimit.http.RequestReader
 
-/** The decisions about a request so far. */
-public class RateLimit internal constructor(
-    outcomes: Lazy<List<Outcome>>,
-) {
-    internal constructor(check: GuardCheck) : this(lazy { check.outcomes() })
-
-    public constructor(outcomes: List<Outcome>) : this(lazyOf(outcomes))
-
-    /** Each policy with its newest decision, in order, as they are when this is first read. */
-    public val outcomes: List<Outcome> by outcomes
-
-    /** The first denial, or else the decision that has the least left; null when there is none. */
-    public val decision: Decision?
-        get() = (outcomes.firstOrNull { !it.decision.allowed } ?: outcomes.minByOrNull { it.decision.remaining })?.decision
-}
-
-/** A request that does not proceed, and the default response. The response already has its header fields. */
-public class Denial(
-    public val rateLimit: RateLimit,
-    public val problem: Problem,
-)
-
-/** A request that the store did not decide. The outage policy did in [rateLimit], or none could because of [error]. */
-public class OutageEvent(
-    public val request: HttpServletRequest,
-    public val rateLimit: RateLimit?,
-    public val error: Exception?,
-)
-
-/** Answers a request that does not proceed. */
-public fun interface DenialHandler {
-    @Throws(java.io.IOException::class)
-    public fun answer(
-        denial: Denial,
-        request: HttpServletRequest,
-        response: HttpServletResponse,
-    )
-}
-
-/** The options of the filter. Each setter documents its default. */
+/** The options of the filter. */
 public class RateLimitOptions(
-    private val limiter: Limiter,
-) {
-    private var native = GuardOptions()
-    private var skip: Predicate<HttpServletRequest>? = null
-    private var methods: List<String> = emptyList()
-    internal var policyFunction: Function<HttpServletRequest, List<String>?>? = null
-    internal var key: Function<HttpServletRequest, String?>? = null
-    internal var pathParameters: Function<HttpServletRequest, Map<String, String>?> = Function(::springParameters)
-    internal var cost: ToLongFunction<HttpServletRequest>? = null
-    internal var count: BiPredicate<HttpServletRequest, HttpServletResponse>? = null
-    internal var onDenied: DenialHandler? = null
-    internal var onOutage: Function<OutageEvent, Boolean?>? = null
-    internal val clientAddress: ClientAddressRules? get() = native.clientAddress
+    limiter: Limiter,
+) : LimitOptions<HttpServletRequest, HttpServletResponse, RateLimitOptions>(limiter)
 
-    /** Whether the filter limits a request. */
-    internal fun applyTo(request: HttpServletRequest): Boolean =
-        (methods.isEmpty() || methods.any { it.equals(request.method, ignoreCase = true) }) && skip?.test(request) != true
+internal object ServletReader : RequestReader<HttpServletRequest> {
+    private const val SPRING_PARAMETERS = "org.springframework.web.servlet.HandlerMapping.uriTemplateVariables"
 
-    internal fun guard(): Guard = limiter.guard(native.copy(perRequest = policyFunction != null, hearsOutages = onOutage != null))
+    override fun method(request: HttpServletRequest): String = request.method
 
-    /**
-     * Policies by name, or quotas such as `100/minute`, which are decided together: a request that one of them denies
-     * spends nothing from any. One or more, none twice. The limiter's only policy by default.
-     */
-    public fun policy(vararg policies: String): RateLimitOptions =
-        apply {
-            native = native.copy(policies = policies.toList())
-            policyFunction = null
-        }
+    override fun peer(request: HttpServletRequest): String? = request.remoteAddr
 
-    /**
-     * The policies of each request. A request for which the function returns an empty list or `null` is not limited. The texts
-     * must come from the program and never from its users, because the limiter keeps each of them.
-     */
-    public fun policy(policies: Function<HttpServletRequest, List<String>?>): RateLimitOptions =
-        apply {
-            native = native.copy(policies = null)
-            policyFunction = policies
-        }
+    override fun lines(
+        request: HttpServletRequest,
+        header: String,
+    ): List<String> = request.getHeaders(header).asSequence().toList()
 
-    /**
-     * Gives quotas without a name states of their own, shared by all filters of this scope: 1 to 256 bytes of text. Without
-     * one, all filters with the same quotas share theirs. A policy that has a name is shared in any case.
-     */
-    public fun scope(scope: String): RateLimitOptions = apply { native = native.copy(scope = scope) }
+    override fun cookie(
+        request: HttpServletRequest,
+        name: String,
+    ): String? = request.cookies?.firstOrNull { it.name == name }?.value
 
-    /** The key of a request; the client's address by default. */
-    public fun key(key: Function<HttpServletRequest, String?>): RateLimitOptions =
-        apply {
-            native = native.copy(keyParts = emptyList())
-            this.key = key
-        }
+    override fun user(request: HttpServletRequest): String? = request.remoteUser
 
-    /** The parts of the key of a request. */
-    public fun key(vararg parts: KeyPart): RateLimitOptions =
-        apply {
-            native = native.copy(keyParts = parts.map(KeyPart::toString))
-            key = null
-        }
-
-    /**
-     * How a request counts whose key is `null` or lacks a part: by its client's `address`, the default; `share`, with all
-     * others that have no key; or `refuse`, not at all, and it is answered by 400.
-     */
-    public fun missingKey(missingKey: String): RateLimitOptions = apply { native = native.copy(missingKey = missingKey) }
-
-    /**
-     * The path parameters of a request, for [KeyPart.path]. Servlets have none; by default those that Spring has set for
-     * its handler count, which are there for filters that run after its dispatch.
-     */
-    public fun pathParameters(parameters: Function<HttpServletRequest, Map<String, String>?>): RateLimitOptions =
-        apply { pathParameters = parameters }
-
-    /** The units that each request spends, 0 to 10^12; 1 by default. */
-    public fun cost(units: Long): RateLimitOptions =
-        apply {
-            native = native.copy(cost = units)
-            cost = null
-        }
-
-    /** The units that a request spends. */
-    public fun cost(cost: ToLongFunction<HttpServletRequest>): RateLimitOptions = apply { this.cost = cost }
-
-    /**
-     * Which requests count, by their response; all by default. The cost of a request is spent
-     * before it is handled, and refunded when its response does not count. If the handler throws, the response
-     * has the status 500 meanwhile, unless it was sent before. The fields
-     * then tell what is left after the refund, unless the response is committed by then: flushed, larger than its buffer, or
-     * answered by `sendError`.
-     */
-    public fun count(count: BiPredicate<HttpServletRequest, HttpServletResponse>): RateLimitOptions = apply { this.count = count }
-
-    /** Requests that are let through without a decision. */
-    public fun skip(skip: Predicate<HttpServletRequest>): RateLimitOptions = apply { this.skip = skip }
-
-    /** Limits only requests of these methods; by default those of all. */
-    public fun methods(vararg methods: String): RateLimitOptions = apply { this.methods = methods.toList() }
-
-    /** Decides, spends and reports without ever denying. */
-    public fun dryRun(dryRun: Boolean): RateLimitOptions = apply { native = native.copy(dryRun = dryRun) }
-
-    /** The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage keep 503. */
-    public fun status(status: Int): RateLimitOptions = apply { native = native.copy(status = status) }
-
-    /** The sentence in the body of a request that is over its limit, in place of the wait. */
-    public fun message(message: String): RateLimitOptions = apply { native = native.copy(message = message) }
-
-    /** Answers a request that does not proceed (429, 503 or 400) in place of the problem document. */
-    public fun onDenied(onDenied: DenialHandler): RateLimitOptions = apply { this.onDenied = onDenied }
-
-    /**
-     * Called for each request that the store did not decide: `true` admits the request, unless the store itself has denied it
-     * under another policy; `false` denies it; `null` leaves it to the outage policy, and without one it is answered by 503.
-     */
-    public fun onOutage(onOutage: Function<OutageEvent, Boolean?>): RateLimitOptions = apply { this.onOutage = onOutage }
-
-    /** Which fields the response has: `ietf`, `legacy`, `both` or `none`. */
-    public fun headers(style: String): RateLimitOptions = apply { native = native.copy(headers = style) }
-
-    /** Other names of fields by their default names, such as `x-ratelimit-limit`; an empty name turns a field off. */
-    public fun headerNames(names: Map<String, String>): RateLimitOptions = apply { native = native.copy(headerNames = names) }
-
-    /** The form of `x-ratelimit-reset`: `seconds` or `epoch`. */
-    public fun resetForm(form: String): RateLimitOptions = apply { native = native.copy(resetForm = form) }
-
-    /** The proxies that may name the client's address; none by default. */
-    public fun clientAddress(rules: ClientAddressRules): RateLimitOptions = apply { native = native.copy(clientAddress = rules) }
-
-    private companion object {
-        private const val SPRING_PARAMETERS = "org.springframework.web.servlet.HandlerMapping.uriTemplateVariables"
-
-        private fun springParameters(request: HttpServletRequest): Map<String, String> =
-            (request.getAttribute(SPRING_PARAMETERS) as? Map<*, *>)
-                .orEmpty()
-                .entries
-                .associate { (name, value) -> "$name" to "$value" }
-    }
+    /** Servlets have none. Spring sets some for its handler, for filters that run after its dispatch. */
+    override fun pathParameters(request: HttpServletRequest): Map<String, String>? =
+        (request.getAttribute(SPRING_PARAMETERS) as? Map<*, *>)
+            ?.entries
+            ?.associate { (name, value) -> "$name" to "$value" }
 }

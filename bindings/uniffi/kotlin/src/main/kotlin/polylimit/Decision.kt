@@ -1,0 +1,148 @@
+package polylimit
+
+import java.time.Duration
+
+/**
+ * The state of a key under one quota, after the operation.
+ *
+ * @property limit the quota's limit, in units per period.
+ * @property remaining whole units that this quota would still admit right now, 0 or more.
+ * @property resetAfter how long until nothing counts as used under this quota if nothing else arrives, to the microsecond.
+ */
+public data class QuotaUsage(
+    val limit: Long,
+    val remaining: Long,
+    val resetAfter: Duration,
+)
+
+/**
+ * The answer to a check, a peek or an acquire. Durations are exact to the microsecond.
+ *
+ * @property allowed whether every quota of the policy admits the request.
+ * @property remaining whole units that can still be spent right now, after this decision: the least over the quotas.
+ * @property retryAfter how long until the same request, alone, would be admitted: zero when it is allowed, and null for never,
+ *   because the cost exceeds what a quota can ever admit.
+ * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+ * @property delay how long this admitted request has to wait for its turn: leaky bucket only, otherwise zero.
+ * @property source the source of the answer: `store`, `denial_cache` or `lease`, or the outage policy `fallback`, `allow` or
+ *   `deny`.
+ * @property isOutage whether the outage policy answered, since the store was unavailable.
+ * @property degraded why this is not what a healthy store would have answered for this key alone, such as `timeout`; null
+ *   otherwise.
+ * @property quotas the state under each quota, in the order of the policy.
+ */
+public data class Decision(
+    val allowed: Boolean,
+    val remaining: Long,
+    val retryAfter: Duration?,
+    val resetAfter: Duration,
+    val delay: Duration,
+    val source: String,
+    val isOutage: Boolean,
+    val degraded: String?,
+    val quotas: List<QuotaUsage>,
+)
+
+/**
+ * The answer to a take, a charge, a refund or a reset. Durations are exact to the microsecond.
+ *
+ * @property remaining whole units that can still be spent right now: the least over the quotas.
+ * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
+ * @property taken the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+ * @property source the source of the answer, such as `store`.
+ * @property isOutage whether the outage policy answered, since the store was unavailable.
+ * @property degraded why this is not what a healthy store would have answered for this key alone, such as `timeout`; null
+ *   otherwise.
+ * @property quotas the state under each quota, in the order of the policy.
+ */
+public data class Usage(
+    val remaining: Long,
+    val resetAfter: Duration,
+    val taken: Long,
+    val source: String,
+    val isOutage: Boolean,
+    val degraded: String?,
+    val quotas: List<QuotaUsage>,
+)
+
+/**
+ * The result of one of several checks: a decision or an error.
+ *
+ * @property decision the decision; null when there is an error.
+ * @property errorCode the code of the error, such as `store_unavailable`; null when there is a decision.
+ * @property errorMessage the error's message; null when there is a decision.
+ */
+public data class CheckResult(
+    val decision: Decision?,
+    val errorCode: String?,
+    val errorMessage: String?,
+)
+
+private val SOURCES = sourceNames()
+private val DEGRADATIONS = degradationNames()
+
+private const val ALLOWED = 1
+private const val IS_OUTAGE = 2
+
+/** The answer in the buffer: a decision, a usage, a list of check results or of findings, or Unit. An error is thrown. */
+internal fun CallBuffer.answer(): Any =
+    when (val kind = byte()) {
+        0 -> throw error()
+        1 -> decision()
+        2 -> usage()
+        3 -> list(::checkResult)
+        4 -> Unit
+        5 -> list { Finding(text(), text(), text()) }
+        else -> throw PolylimitException.Internal("an answer of kind $kind is not known")
+    }
+
+internal fun CallBuffer.error(): PolylimitException = errorOf(byte(), text())
+
+private fun CallBuffer.checkResult(): CheckResult {
+    if (byte() == 1) return CheckResult(decision(), null, null)
+    val error = error()
+    return CheckResult(null, error.code, error.message)
+}
+
+internal fun CallBuffer.decision(): Decision {
+    val (flags, source, degraded) = Triple(byte(), byte(), byte())
+    val remaining = long()
+    val retryAfter = long()
+    return Decision(
+        allowed = flags and ALLOWED != 0,
+        remaining = remaining,
+        retryAfter = if (retryAfter < 0) null else durationOf(retryAfter),
+        resetAfter = durationOf(long()),
+        delay = durationOf(long()),
+        source = SOURCES[source],
+        isOutage = flags and IS_OUTAGE != 0,
+        degraded = if (degraded == 0) null else DEGRADATIONS[degraded - 1],
+        quotas = list { QuotaUsage(long(), long(), durationOf(long())) },
+    )
+}
+
+/** Writes a decision as it was read. */
+internal fun CallBuffer.putDecision(decision: Decision) {
+    putByte((if (decision.allowed) ALLOWED else 0) or if (decision.isOutage) IS_OUTAGE else 0)
+    putByte(SOURCES.indexOf(decision.source)).putByte(1 + DEGRADATIONS.indexOf(decision.degraded))
+    putLong(decision.remaining).putLong(decision.retryAfter?.let(::microsecondsOf) ?: -1)
+    putLong(microsecondsOf(decision.resetAfter)).putLong(microsecondsOf(decision.delay))
+    putInt(decision.quotas.size)
+    for (quota in decision.quotas) putLong(quota.limit).putLong(quota.remaining).putLong(microsecondsOf(quota.resetAfter))
+}
+
+private fun CallBuffer.usage(): Usage {
+    val (flags, source, degraded) = Triple(byte(), byte(), byte())
+    val remaining = long()
+    long()
+    val resetAfter = durationOf(long())
+    return Usage(
+        remaining = remaining,
+        resetAfter = resetAfter,
+        taken = long(),
+        source = SOURCES[source],
+        isOutage = flags and IS_OUTAGE != 0,
+        degraded = if (degraded == 0) null else DEGRADATIONS[degraded - 1],
+        quotas = list { QuotaUsage(long(), long(), durationOf(long())) },
+    )
+}

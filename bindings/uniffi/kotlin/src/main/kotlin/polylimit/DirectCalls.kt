@@ -1,0 +1,67 @@
+package polylimit
+
+import com.sun.jna.Native
+import com.sun.jna.NativeLibrary
+import java.io.File
+import java.io.IOException
+
+/** The native function of direct calls; `bindings/uniffi/src/direct.rs` describes it and its operations. */
+internal object DirectCalls {
+    const val CHECK = 1
+    const val PEEK = 2
+    const val TAKE = 3
+    const val CHARGE = 4
+    const val REFUND = 5
+    const val RESET = 6
+    const val ACQUIRE = 7
+    const val CHECK_MANY = 8
+    const val CHECK_TOGETHER = 9
+    const val READY = 10
+    const val DOCTOR = 11
+    const val DECIDE = 32
+    const val OVERRULE = 34
+    const val FINISH = 35
+    const val OUTCOMES = 36
+    const val RELEASE = 37
+    const val APPLIES_TO = 38
+    const val OPEN_QUEUE = 64
+    const val TAKE_ANSWERS = 65
+    const val CANCEL = 66
+    const val FETCH = 68
+
+    /** How a call waits: not at all, on this thread, or in a queue. */
+    const val TRY = 1
+    const val WAIT = 2
+    const val SUBMIT = 4
+
+    const val PENDING = -1
+    const val TOO_LARGE = -2
+    const val HAS_TO_WAIT = -3
+
+    init {
+        System.load(libraryPath)
+    }
+
+    /** The length of the answer in the buffer, or one of the negative numbers above. */
+    @JvmStatic
+    external fun call(
+        target: Long,
+        buffer: Long,
+        capacity: Int,
+    ): Int
+}
+
+/**
+ * The path of the native library, which the JVM and JNA load from the same file, because only then is it there once. It is the
+ * one in the jar, or else where JNA finds one.
+ */
+internal val libraryPath: String by lazy {
+    System.getProperty("uniffi.component.polylimit_native.libraryOverride")?.let { File(it).absolutePath }
+        ?: try {
+            Native.extractFromResourcePath(LIBRARY, DirectCalls::class.java.classLoader).absolutePath
+        } catch (_: IOException) {
+            NativeLibrary.getInstance(LIBRARY).file.absolutePath
+        }
+}
+
+private const val LIBRARY = "polylimit_uniffi"

@@ -1,0 +1,324 @@
+package polylimit
+
+import java.lang.ref.Cleaner
+import java.lang.ref.Reference
+
+/**
+ * What is known about a request.
+ *
+ * @property key the key, where the program finds it: up to 1 MiB.
+ * @property parts the values of [Guard.keyParts], in order; that of the address is not read.
+ * @property peer the other end of the socket.
+ * @property forwarded the values of all lines of the header that [ClientAddressRules] name, in the order they were received.
+ * @property cost the units that the request spends, 0 to 10^12, where they are not the guard's.
+ * @property policies the policies of this request, in place of the guard's; with none in the list it is not limited.
+ * @property accept the request's `accept` field.
+ * @property outer the check of the guard around this one, on the same request.
+ */
+public class GuardFacts(
+    public val key: ByteArray? = null,
+    public val parts: List<ByteArray?> = emptyList(),
+    public val peer: String,
+    public val forwarded: List<String> = emptyList(),
+    public val cost: Long? = null,
+    public val policies: List<String>? = null,
+    public val accept: String? = null,
+    public val outer: GuardCheck? = null,
+) {
+    /** Shows no key. */
+    override fun toString(): String = "GuardFacts(cost=$cost, policies=$policies)"
+
+    internal fun write(
+        buffer: CallBuffer,
+        guard: Long,
+    ) {
+        buffer.putLong(guard).put(cost != null).putLong(cost ?: 0)
+        buffer.putBytes(key).putText(peer).putText(accept)
+        buffer.putInt(parts.size)
+        for (part in parts) buffer.putBytes(part)
+        buffer.putTexts(forwarded)
+        buffer.put(policies != null).putTexts(policies.orEmpty())
+    }
+}
+
+/** A policy, and what it decided about a request. */
+public data class Outcome(
+    val policy: Policy,
+    val decision: Decision,
+)
+
+/**
+ * The response to a request that does not proceed, besides the fields of its limits.
+ *
+ * @property status the status: 429 or the guard's own for a request over its limit, 503 for an outage, 400 for a request without
+ *   a key.
+ * @property detail one sentence for a person about this denial.
+ * @property violated the quotas that were exceeded, by their names in `ratelimit-policy`.
+ * @property fields the fields `content-type` and `vary`.
+ * @property body a problem document (RFC 9457), or text for clients that prefer it.
+ */
+public data class Problem(
+    val status: Int,
+    val detail: String,
+    val violated: List<String>,
+    val fields: Map<String, String>,
+    val body: String,
+)
+
+/**
+ * An outage of the store: the outage policy decided, or nothing could because of an error.
+ *
+ * @property error why nothing could decide; null when the outage policy decided.
+ */
+public data class GuardOutage(
+    val error: PolylimitException?,
+)
+
+/**
+ * What happens with a request: without a [problem] it proceeds.
+ *
+ * @property fields the fields of the response, for all guards of the request so far: values by names in lower case.
+ * @property problem the response to a request that does not proceed; null otherwise.
+ * @property outage the outage that the program has to hear of before there is an answer: see [GuardCheck.overrule].
+ * @property check what inner guards and the end of the request refer to, with the decisions.
+ */
+public class GuardAnswer internal constructor(
+    public val fields: Map<String, String>,
+    public val problem: Problem?,
+    public val outage: GuardOutage?,
+    public val check: GuardCheck,
+)
+
+/**
+ * A limit on the requests of a web framework, made by [Limiter.guard]. It decides in one native call, and waits for the store on the
+ * caller's thread.
+ */
+public class Guard internal constructor(
+    private val native: NativeGuard,
+) {
+    private val address = native.address()
+
+    /** The parts of the key as text, with the names of headers in lower case. */
+    public fun keyParts(): List<String> = native.keyParts()
+
+    /** Whether requests of this method are limited. */
+    public fun appliesTo(method: String): Boolean =
+        CallBuffer.use { buffer ->
+            perform(buffer.begin(DirectCalls.APPLIES_TO).putText(method), address)
+            buffer.byte() != 0
+        }
+
+    /**
+     * Decides about a request, and refunds what outer guards have spent when this one denies it.
+     *
+     * @throws PolylimitException for an argument that is not allowed, and when the limiter is closed. An outage is no exception.
+     */
+    @Throws(PolylimitException::class)
+    public fun decide(facts: GuardFacts): GuardAnswer {
+        val outer = facts.outer ?: return decide(facts) { it.putByte(0) }
+        // Nothing ends the outer check meanwhile.
+        return synchronized(outer) { decide(facts, outer::writeAsOuter) }
+    }
+
+    private inline fun decide(
+        facts: GuardFacts,
+        writeOuter: (CallBuffer) -> Unit,
+    ): GuardAnswer =
+        CallBuffer.use { buffer ->
+            write(facts, buffer.begin(DirectCalls.DECIDE))
+            writeOuter(buffer)
+            perform(buffer, 0)
+            buffer.reply(facts.outer, GuardCheck(this, facts))
+        }
+
+    internal fun write(
+        facts: GuardFacts,
+        buffer: CallBuffer,
+    ): Unit = facts.write(buffer, address)
+
+    internal fun perform(
+        buffer: CallBuffer,
+        target: Long,
+    ) {
+        try {
+            buffer.perform(target)
+        } finally {
+            // Its native object must not be freed before.
+            Reference.reachabilityFence(this)
+        }
+    }
+}
+
+/**
+ * A guard's decision about one request. Any thread may use it. When several guards decide about a request, their checks hold native
+ * memory until [finish] or [close], or else until the garbage collector finds them.
+ */
+public class GuardCheck internal constructor(
+    private val guard: Guard,
+    private val facts: GuardFacts,
+) : AutoCloseable {
+    /** The decisions of this guard alone; together with the facts they stand for the check, in place of a native object. */
+    private var own: List<Decision> = emptyList()
+    private var fields: Map<String, String> = emptyMap()
+    private var known: List<Outcome>? = null
+    private var isPending = false
+
+    /** The native check, while there is one: guards of a request share their charges, or an outage is not concluded. */
+    private var kept: KeptCheck? = null
+
+    /**
+     * The policies that were applied to the request so far, each with its newest decision; during an outage that the program has
+     * not concluded, those of this guard.
+     */
+    @Synchronized
+    public fun outcomes(): List<Outcome> = known ?: read(DirectCalls.OUTCOMES) {}.second
+
+    /** The decisions of [outcomes], in their order. */
+    @Synchronized
+    public fun decisions(): List<Decision> = if (kept == null && known == null) own else outcomes().map { it.decision }
+
+    /**
+     * Concludes an answer with an outage: the program admits the request, denies it, or, with null, leaves it to the outage policy.
+     *
+     * @throws PolylimitException if there is no such outage, and if the limiter is closed.
+     */
+    @Synchronized
+    @JvmOverloads
+    @Throws(PolylimitException::class)
+    public fun overrule(admit: Boolean? = null): GuardAnswer {
+        val address = kept?.address
+        if (!isPending || address == null) throw PolylimitException.InvalidArgument("the check is concluded: only an outage is overruled")
+        isPending = false
+        return CallBuffer.use { buffer ->
+            buffer.begin(DirectCalls.OVERRULE).putByte(if (admit == null) 2 else if (admit) 1 else 0)
+            guard.perform(buffer, address)
+            buffer.reply(null, this)
+        }
+    }
+
+    /**
+     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields of the
+     * response after that. Later calls change nothing.
+     */
+    @Synchronized
+    public fun finish(counts: Boolean): Map<String, String> {
+        // Without other guards nothing changes for a response that counts.
+        val isChanged = kept != null || (!counts && own.isNotEmpty())
+        if (known == null && isChanged) {
+            val (left, outcomes) = read(DirectCalls.FINISH) { it.put(counts) }
+            fields = left
+            known = outcomes
+            kept?.isReleased()
+            kept = null
+        }
+        return fields
+    }
+
+    /** Releases what the check shares with other guards, and ends nothing. The decisions can still be read. */
+    @Synchronized
+    override fun close() {
+        val address = kept?.address ?: return
+        known = read(DirectCalls.OUTCOMES) {}.second
+        CallBuffer.use { it.begin(DirectCalls.RELEASE).perform(address) }
+        kept?.isReleased()
+        kept = null
+    }
+
+    internal fun decided(
+        own: List<Decision>,
+        fields: Map<String, String>,
+        isPending: Boolean,
+    ) {
+        this.own = own
+        this.fields = fields
+        this.isPending = isPending
+    }
+
+    /** Owns the native check from here on. */
+    internal fun keep(address: Long) {
+        if (address != 0L) kept = KeptCheck(this, address)
+    }
+
+    internal fun writeAsOuter(buffer: CallBuffer) {
+        val address = kept?.address
+        if (address != null) buffer.putByte(1).putLong(address) else write(buffer.putByte(2))
+    }
+
+    private fun write(buffer: CallBuffer) {
+        guard.write(facts, buffer)
+        buffer.putInt(own.size)
+        for (decision in own) buffer.putDecision(decision)
+    }
+
+    private inline fun read(
+        operation: Int,
+        arguments: (CallBuffer) -> Unit,
+    ): Pair<Map<String, String>, List<Outcome>> =
+        CallBuffer.use { buffer ->
+            val address = kept?.address ?: 0
+            arguments(buffer.begin(operation))
+            if (address == 0L) write(buffer)
+            guard.perform(buffer, address)
+            buffer.outcomes()
+        }
+}
+
+/** A native check, which is released when the check ends, or else when the garbage collector finds its owner. */
+private class KeptCheck(
+    owner: GuardCheck,
+    val address: Long,
+) {
+    private val release = Release(address)
+    private val cleanable = CLEANER.register(owner, release)
+
+    /** Native code has released it. */
+    fun isReleased() {
+        release.address = 0
+        cleanable.clean()
+    }
+
+    private class Release(
+        @Volatile var address: Long,
+    ) : Runnable {
+        override fun run() {
+            if (address != 0L) CallBuffer.use { it.begin(DirectCalls.RELEASE).perform(address) }
+        }
+    }
+
+    private companion object {
+        val CLEANER: Cleaner = Cleaner.create()
+    }
+}
+
+private const val DENIED = 1
+private const val OUTAGE = 2
+
+/** The reply of a guard about this check. */
+private fun CallBuffer.reply(
+    outer: GuardCheck?,
+    check: GuardCheck,
+): GuardAnswer {
+    if (byte() == 0) throw error()
+    val step = byte()
+    check.keep(long())
+    // An outer check that was restored is a native object from here on.
+    long().let { outer?.keep(it) }
+    val decisions = list(::decision)
+    val fields = fields()
+    check.decided(decisions, fields, isPending = step == OUTAGE)
+    val problem = if (step == DENIED) Problem(int(), text(), list(::text), fields(), text()) else null
+    val outage = if (step == OUTAGE) GuardOutage(list { errorOf(text(), text()) }.firstOrNull()) else null
+    return GuardAnswer(fields, problem, outage, check)
+}
+
+private fun CallBuffer.outcomes(): Pair<Map<String, String>, List<Outcome>> {
+    if (byte() == 0) throw error()
+    return fields() to list { Outcome(Policy(text(), text()), decision()) }
+}
+
+private fun CallBuffer.fields(): Map<String, String> {
+    val count = int()
+    val fields = LinkedHashMap<String, String>(2 * count)
+    repeat(count) { fields[text()] = text() }
+    return fields
+}

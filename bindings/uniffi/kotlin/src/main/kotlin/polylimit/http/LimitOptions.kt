@@ -1,0 +1,196 @@
+package polylimit.http
+
+import polylimit.ClientAddressRules
+import polylimit.Decision
+import polylimit.GuardCheck
+import polylimit.GuardOptions
+import polylimit.Limiter
+import polylimit.Outcome
+import polylimit.Problem
+import java.util.function.BiPredicate
+import java.util.function.Function
+import java.util.function.Predicate
+import java.util.function.ToLongFunction
+
+/** The decisions about a request so far. */
+public class RateLimit internal constructor(
+    private val check: GuardCheck,
+) {
+    /** Each policy with its newest decision, in order, as they are when this is first read. */
+    public val outcomes: List<Outcome> by lazy(check::outcomes)
+
+    /** The first denial, or else the decision that has the least left; null when there is none. */
+    public val decision: Decision? by lazy {
+        val decisions = check.decisions()
+        decisions.firstOrNull { !it.allowed } ?: decisions.minByOrNull { it.remaining }
+    }
+}
+
+/**
+ * A request that does not proceed, and the default response. The response already has its header fields.
+ *
+ * @property rateLimit the decisions.
+ * @property problem the response that is sent without `onDenied`.
+ */
+public class Denial(
+    public val rateLimit: RateLimit,
+    public val problem: Problem,
+)
+
+/**
+ * A request that the store did not decide. The outage policy did in [rateLimit], or none could because of [error].
+ *
+ * @property request the request of the framework.
+ * @property rateLimit the decisions of the outage policy; null when there is an error.
+ * @property error why no decision could be made; null when the outage policy decided.
+ */
+public class OutageEvent<Q>(
+    public val request: Q,
+    public val rateLimit: RateLimit?,
+    public val error: Exception?,
+)
+
+/** Answers a request that does not proceed. */
+public fun interface DenialHandler<Q, R> {
+    @Throws(java.io.IOException::class)
+    public fun answer(
+        denial: Denial,
+        request: Q,
+        response: R,
+    )
+}
+
+/**
+ * The options of a limit on the requests [Q] of a web framework with the responses [R]. Each setter documents its default, and returns
+ * the options. A value that is not allowed is a `PolylimitException.InvalidArgument` when the limit is made.
+ */
+public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
+    private val limiter: Limiter,
+) {
+    private var native = GuardOptions()
+    internal var skip: Predicate<Q>? = null
+    internal var policyFunction: Function<Q, List<String>?>? = null
+    internal var key: Function<Q, String?>? = null
+    internal var pathParameters: Function<Q, Map<String, String>?>? = null
+    internal var cost: ToLongFunction<Q>? = null
+    internal var count: BiPredicate<Q, R>? = null
+    internal var onDenied: DenialHandler<Q, R>? = null
+    internal var onOutage: Function<OutageEvent<Q>, Boolean?>? = null
+    internal val clientAddress: ClientAddressRules? get() = native.clientAddress
+    internal val hasMethods: Boolean get() = native.methods.isNotEmpty()
+
+    internal fun guard() = limiter.guard(native.copy(perRequest = policyFunction != null, hearsOutages = onOutage != null))
+
+    @Suppress("UNCHECKED_CAST")
+    private inline fun change(change: () -> Unit): S {
+        change()
+        return this as S
+    }
+
+    /**
+     * Policies by name, or quotas such as `100/minute`, which are decided together: a request that one of them denies
+     * spends nothing from any. One or more, none twice. The limiter's only policy by default.
+     */
+    public fun policy(vararg policies: String): S =
+        change {
+            native = native.copy(policies = policies.toList())
+            policyFunction = null
+        }
+
+    /**
+     * The policies of each request. A request for which the function returns an empty list or `null` is not limited. The texts
+     * must come from the program and never from its users, because the limiter keeps each of them.
+     */
+    public fun policy(policies: Function<Q, List<String>?>): S =
+        change {
+            native = native.copy(policies = null)
+            policyFunction = policies
+        }
+
+    /**
+     * Gives quotas without a name states of their own, shared by all filters of this scope: 1 to 256 bytes of text. Without
+     * one, all filters with the same quotas share theirs. A policy that has a name is shared in any case.
+     */
+    public fun scope(scope: String): S = change { native = native.copy(scope = scope) }
+
+    /** The key of a request; the client's address by default. */
+    public fun key(key: Function<Q, String?>): S =
+        change {
+            native = native.copy(keyParts = emptyList())
+            this.key = key
+        }
+
+    /** The parts of the key of a request. */
+    public fun key(vararg parts: KeyPart): S =
+        change {
+            native = native.copy(keyParts = parts.map(KeyPart::toString))
+            key = null
+        }
+
+    /**
+     * How a request counts whose key is `null` or lacks a part: by its client's `address`, the default; `share`, with all
+     * others that have no key; or `refuse`, not at all, and it is answered by 400.
+     */
+    public fun missingKey(missingKey: String): S = change { native = native.copy(missingKey = missingKey) }
+
+    /**
+     * The path parameters of a request, for [KeyPart.path]. By default those of the framework, if it has some.
+     */
+    public fun pathParameters(parameters: Function<Q, Map<String, String>?>): S =
+        change { pathParameters = parameters }
+
+    /** The units that each request spends, 0 to 10^12; 1 by default. */
+    public fun cost(units: Long): S =
+        change {
+            native = native.copy(cost = units)
+            cost = null
+        }
+
+    /** The units that a request spends. */
+    public fun cost(cost: ToLongFunction<Q>): S = change { this.cost = cost }
+
+    /**
+     * Which requests count, by their response; all by default. The cost of a request is spent
+     * before it is handled, and refunded when its response does not count. If the handler throws, the response
+     * has the status 500 meanwhile, unless it was sent before. The fields
+     * then tell what is left after the refund, unless the response is committed by then: flushed, larger than its buffer, or
+     * answered by `sendError`.
+     */
+    public fun count(count: BiPredicate<Q, R>): S = change { this.count = count }
+
+    /** Requests that are let through without a decision. */
+    public fun skip(skip: Predicate<Q>): S = change { this.skip = skip }
+
+    /** Limits only requests of these methods; by default those of all. */
+    public fun methods(vararg methods: String): S = change { native = native.copy(methods = methods.toList()) }
+
+    /** Decides, spends and reports without ever denying. */
+    public fun dryRun(dryRun: Boolean): S = change { native = native.copy(dryRun = dryRun) }
+
+    /** The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage keep 503. */
+    public fun status(status: Int): S = change { native = native.copy(status = status) }
+
+    /** The sentence in the body of a request that is over its limit, in place of the wait. */
+    public fun message(message: String): S = change { native = native.copy(message = message) }
+
+    /** Answers a request that does not proceed (429, 503 or 400) in place of the problem document. */
+    public fun onDenied(onDenied: DenialHandler<Q, R>): S = change { this.onDenied = onDenied }
+
+    /**
+     * Called for each request that the store did not decide: `true` admits the request, unless the store itself has denied it
+     * under another policy; `false` denies it; `null` leaves it to the outage policy, and without one it is answered by 503.
+     */
+    public fun onOutage(onOutage: Function<OutageEvent<Q>, Boolean?>): S = change { this.onOutage = onOutage }
+
+    /** Which fields the response has: `ietf`, `legacy`, `both` or `none`. */
+    public fun headers(style: String): S = change { native = native.copy(headers = style) }
+
+    /** Other names of fields by their default names, such as `x-ratelimit-limit`; an empty name turns a field off. */
+    public fun headerNames(names: Map<String, String>): S = change { native = native.copy(headerNames = names) }
+
+    /** The form of `x-ratelimit-reset`: `seconds` or `epoch`. */
+    public fun resetForm(form: String): S = change { native = native.copy(resetForm = form) }
+
+    /** The proxies that may name the client's address; none by default. */
+    public fun clientAddress(rules: ClientAddressRules): S = change { native = native.copy(clientAddress = rules) }
+}

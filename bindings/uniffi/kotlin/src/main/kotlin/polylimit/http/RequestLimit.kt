@@ -1,0 +1,110 @@
+package polylimit.http
+
+import polylimit.GuardAnswer
+import polylimit.GuardCheck
+import polylimit.GuardFacts
+import polylimit.PolylimitException
+
+/** What a limit reads of the requests of a web framework. */
+public interface RequestReader<Q> {
+    /** The method, such as `GET`. */
+    public fun method(request: Q): String
+
+    /** The address at the other end of the socket; null or empty for a Unix socket. */
+    public fun peer(request: Q): String?
+
+    /** The values of all lines of a header, in the order they were received. */
+    public fun lines(
+        request: Q,
+        header: String,
+    ): List<String>
+
+    /** The value of a cookie. */
+    public fun cookie(
+        request: Q,
+        name: String,
+    ): String?
+
+    /** The authenticated user. */
+    public fun user(request: Q): String?
+
+    /** The path parameters that the framework has found. */
+    public fun pathParameters(request: Q): Map<String, String>?
+}
+
+/** A limit on the requests of a web framework: an adapter asks it and writes the responses. */
+public class RequestLimit<Q, R>
+    @Throws(PolylimitException::class)
+    constructor(
+        private val options: LimitOptions<Q, R, *>,
+        private val reader: RequestReader<Q>,
+    ) {
+        private val guard = options.guard()
+        private val parts = guard.keyParts().map { it.substringBefore(':') to it.substringAfter(':', "") }
+        private val forwarded = options.clientAddress?.header()
+
+        /** Whether requests change after their response is known, so that [finish] has to be called. */
+        public val counts: Boolean get() = options.count != null
+
+        /** Makes the response of a request that does not proceed, if the program wants to: otherwise the adapter does. */
+        public val onDenied: DenialHandler<Q, R>? get() = options.onDenied
+
+        /**
+         * Decides about a request, and lets the program overrule an outage; null if the request is not limited.
+         *
+         * @param outer the check of the limit around this one on the same request.
+         * @throws PolylimitException for an argument that is not allowed, and when the limiter is closed.
+         */
+        @Throws(PolylimitException::class)
+        public fun decide(
+            request: Q,
+            outer: GuardCheck?,
+        ): GuardAnswer? {
+            if (options.hasMethods && !guard.appliesTo(reader.method(request))) return null
+            if (options.skip?.test(request) == true) return null
+            val policies = options.policyFunction?.let { it.apply(request).orEmpty() }
+            if (policies?.isEmpty() == true) return null
+            val answer =
+                guard.decide(
+                    GuardFacts(
+                        key = options.key?.apply(request)?.encodeToByteArray(),
+                        parts = if (parts.isEmpty()) emptyList() else parts.map { (kind, name) -> part(request, kind, name)?.encodeToByteArray() },
+                        peer = reader.peer(request).orEmpty().ifEmpty { THIS_HOST },
+                        forwarded = forwarded?.let { reader.lines(request, it) }.orEmpty(),
+                        cost = options.cost?.applyAsLong(request),
+                        policies = policies,
+                        accept = reader.lines(request, "Accept").firstOrNull(),
+                        outer = outer,
+                    ),
+                )
+            val outage = answer.outage ?: return answer
+            val rateLimit = if (outage.error == null) RateLimit(answer.check).also { it.outcomes } else null
+            return answer.check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, outage.error)))
+        }
+
+        /** The fields of the response to a request that is answered, after what does not count is given back. */
+        public fun finish(
+            check: GuardCheck,
+            request: Q,
+            response: R,
+        ): Map<String, String> = check.finish(options.count?.test(request, response) ?: true)
+
+        /** The value of a part of the key. The guard finds the address. */
+        private fun part(
+            request: Q,
+            kind: String,
+            name: String,
+        ): String? =
+            when (kind) {
+                "user" -> reader.user(request)
+                "header" -> reader.lines(request, name).ifEmpty { null }?.joinToString(", ")
+                "cookie" -> reader.cookie(request, name)
+                "path" -> (options.pathParameters?.apply(request) ?: reader.pathParameters(request))?.get(name)
+                else -> null
+            }
+
+        private companion object {
+            /** The peer of a Unix socket. */
+            const val THIS_HOST = "127.0.0.1"
+        }
+    }

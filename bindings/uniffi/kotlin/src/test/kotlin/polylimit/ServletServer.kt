@@ -1,0 +1,70 @@
+package polylimit
+
+import jakarta.servlet.DispatcherType
+import jakarta.servlet.Filter
+import jakarta.servlet.http.HttpServlet
+import jakarta.servlet.http.HttpServletRequest
+import jakarta.servlet.http.HttpServletResponse
+import org.eclipse.jetty.ee10.servlet.FilterHolder
+import org.eclipse.jetty.ee10.servlet.ServletContextHandler
+import org.eclipse.jetty.ee10.servlet.ServletHolder
+import org.eclipse.jetty.server.Server
+import org.eclipse.jetty.server.ServerConnector
+import polylimit.http.RateLimit
+import polylimit.servlet.RateLimitFilter
+import polylimit.servlet.RateLimitOptions
+import java.net.URI
+import java.net.http.HttpClient
+import java.net.http.HttpRequest
+import java.net.http.HttpResponse
+import java.util.EnumSet
+
+/** Answers with what is left, and with the status that the path ends with; or throws where the path says so. */
+private class Left : HttpServlet() {
+    override fun doGet(
+        request: HttpServletRequest,
+        response: HttpServletResponse,
+    ) {
+        check(request.pathInfo != "/throws") { "broken" }
+        response.status = request.pathInfo.substringAfterLast('/').toIntOrNull() ?: 200
+        val decided = request.getAttribute(RateLimitFilter.ATTRIBUTE) as RateLimit?
+        response.writer.write("${decided?.decision?.remaining}")
+    }
+}
+
+/** Serves filters in Jetty, with the servlet [Left] behind them. */
+abstract class ServletServer {
+    private val client = HttpClient.newHttpClient()
+
+    protected fun serve(
+        vararg all: RateLimitOptions,
+        requests: (get: (String, List<Pair<String, String>>) -> HttpResponse<String>) -> Unit,
+    ) = serveFilters(*Array(all.size) { RateLimitFilter(all[it]) }, requests = requests)
+
+    protected fun serveFilters(
+        vararg all: Filter,
+        requests: (get: (String, List<Pair<String, String>>) -> HttpResponse<String>) -> Unit,
+    ) {
+        val server = Server()
+        val connector = ServerConnector(server).apply { host = "127.0.0.1" }
+        server.addConnector(connector)
+        val context = ServletContextHandler()
+        context.addServlet(ServletHolder(Left()).apply { isAsyncSupported = true }, "/*")
+        for (filter in all) context.addFilter(FilterHolder(filter).apply { isAsyncSupported = true }, "/*", EnumSet.of(DispatcherType.REQUEST))
+        server.handler = context
+        server.start()
+        try {
+            requests { path, fields -> client.send(get(connector.localPort, path, fields), HttpResponse.BodyHandlers.ofString()) }
+        } finally {
+            server.stop()
+        }
+    }
+
+    private fun get(
+        port: Int,
+        path: String,
+        fields: List<Pair<String, String>>,
+    ) = HttpRequest.newBuilder(URI("http://127.0.0.1:$port$path")).apply { fields.forEach { header(it.first, it.second) } }.build()
+
+    protected fun HttpResponse<*>.field(name: String) = headers().firstValue(name).orElse(null)
+}
