@@ -2,12 +2,12 @@
 //!
 //! An integration reads the request of its framework and calls [`PyGuard::enter`] or [`PyGuard::start`]. A request that the
 //! store admits at once needs no other call before its response; any other gets a [`PyGuardCheck`], which the Python
-//! code takes through the remaining steps. `request_limits.rs` has what a request's guards share.
+//! code takes through the remaining steps (`guard_check.rs`). `request_limits.rs` has what a request's guards share.
 
 use std::sync::Arc;
 
-use polylimit::guard::{Guard, GuardBuilder, GuardCheck, RequestFacts, Verdict};
-use polylimit::{Answer, Call, ClientAddressRules, Limiter};
+use polylimit::guard::{Guard, GuardBuilder, RequestFacts, Verdict};
+use polylimit::{ClientAddressRules, Limiter};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -15,9 +15,10 @@ use crate::call::PolicyArgument;
 use crate::convert::{Key, Utf8Text, read_cost, read_integer};
 use crate::error::{call_core, to_exception};
 use crate::events;
+use crate::guard_check::PyGuardCheck;
 use crate::http::PyClientAddressRules;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
-use crate::request_limits::{GuardParts, PyGuardCheck, PyRequestLimits, decisions_of};
+use crate::request_limits::{GuardParts, PyRequestLimits};
 
 /// The address of the peer of a Unix socket.
 const LOCAL_HOST: &str = "127.0.0.1";
@@ -155,6 +156,18 @@ impl PyGuard {
         }
         self.run(py, limits, &facts)
     }
+
+    /// Lets the store decide for this guard in the call of a guard that the request meets earlier.
+    fn ask_ahead(&self, earlier: &PyGuardCheck, key: Option<Key>, route: Option<&str>) {
+        let mut facts = RequestFacts::new();
+        if let Some(key) = &key {
+            facts = facts.key(key.as_bytes());
+        }
+        if let Some(route) = route {
+            facts = facts.route(route);
+        }
+        earlier.ask_ahead(&self.parts.guard, &facts);
+    }
 }
 
 impl PyGuard {
@@ -167,7 +180,7 @@ impl PyGuard {
     ) -> PyResult<Option<PyGuardCheck>> {
         let (check, is_answered, verdict) = call_core(py, || {
             let mut check = self.parts.guard.start(limits.core(), facts)?;
-            let is_answered = try_ask(self.parts.guard.limiter(), &mut check);
+            let is_answered = check.try_ask();
             let is_decided = is_answered && check.outage().is_none();
             let verdict = is_decided.then(|| check.conclude());
             Ok((check, is_answered, verdict))
@@ -184,20 +197,6 @@ impl PyGuard {
         };
         Ok(Some(PyGuardCheck::new(&self.parts, check, denial, is_answered)))
     }
-}
-
-/// Lets the limiter decide where that needs no waiting.
-fn try_ask(limiter: &Limiter, check: &mut GuardCheck) -> bool {
-    let answer = match &check.requests()[..] {
-        [] => Some(Ok(Answer::Decisions(Vec::new()))),
-        [request] => limiter.try_call(&Call::Check(*request)),
-        requests => limiter.try_call(&Call::CheckTogether(requests)),
-    };
-    let is_answered = answer.is_some();
-    if let Some(answer) = answer {
-        check.answer(decisions_of(answer));
-    }
-    is_answered
 }
 
 fn core_limiter(limiter: &Bound<'_, PyAny>) -> PyResult<Limiter> {

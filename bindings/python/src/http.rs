@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use polylimit::headers::{self, HeaderSettings, HeaderStyle, Problem, ResetForm};
-use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
+use polylimit::{ClientAddress, ClientAddressRules, Decision, ForwardingHeader, Policy};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -118,6 +118,13 @@ impl PyClientAddress {
     fn __repr__(&self) -> String {
         format!("ClientAddress(key='{}')", self.0.key())
     }
+}
+
+/// A list of pairs of a policy and its decision.
+pub(crate) type PyOutcomes = Vec<(PyPolicy, PyDecision)>;
+
+pub(crate) fn outcomes_to_python(outcomes: Vec<(Policy, Decision)>) -> PyOutcomes {
+    outcomes.into_iter().map(|(policy, decision)| (PyPolicy(policy), PyDecision(decision))).collect()
 }
 
 type Outcomes<'py> = Vec<(Bound<'py, PyPolicy>, Bound<'py, PyDecision>)>;

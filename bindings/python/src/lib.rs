@@ -17,7 +17,9 @@ mod decision;
 mod error;
 mod events;
 mod fastcall;
+mod field_cache;
 mod guard;
+mod guard_check;
 mod http;
 mod limiter;
 mod limiter_classes;
@@ -29,6 +31,7 @@ mod options;
 mod policy;
 mod request_limits;
 mod response_sender;
+mod store_call;
 mod waiting;
 mod wake_up;
 
@@ -47,6 +50,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<events::PyDegradedEvent>()?;
     module.add_class::<events::PyFinding>()?;
     module.add_class::<guard::PyGuard>()?;
+    module.add_class::<guard_check::PyGuardCheck>()?;
     module.add_class::<http::PyClientAddress>()?;
     module.add_class::<http::PyClientAddressRules>()?;
     module.add_class::<http::PyProblem>()?;
@@ -57,8 +61,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::PyPolicy>()?;
     module.add_class::<policy::PyQuota>()?;
     module.add_class::<request_limits::PyRequestLimits>()?;
-    module.add_class::<request_limits::PyGuardCheck>()?;
     module.add_class::<response_sender::ResponseSender>()?;
+    module.add_class::<store_call::StoreCall>()?;
     module.add_function(wrap_pyfunction!(client::server_wait, module)?)?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;

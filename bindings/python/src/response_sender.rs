@@ -40,7 +40,7 @@ impl ResponseSender {
         }
         self.has_started.store(true, Ordering::Relaxed);
         let limits = self.limits.get();
-        if limits.has_count() {
+        if limits.must_finish() {
             return self.start.call1(py, (&self.limits, &self.send, message));
         }
         limits.finish_counted();

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import flask
 import pytest
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from flask_login import LoginManager, UserMixin
 from polylimit import AsyncLimiter, Limiter, StoreFailedError, keys
@@ -108,6 +108,66 @@ def test_flask_view_reads_limits_of_request():
 
     app, _ = flask_app(lambda _limiter: view)
     assert app.test_client().get("/").text == "api 1"
+
+
+def fastapi_app(*, has_middleware, **default):
+    """An application with the limit `api`, two routers in it, and routes that override its limit or are exempt."""
+    limiter = AsyncLimiter(policies=POLICIES)
+
+    def limit(policy, **options):
+        return Depends(of_fastapi.RateLimit(limiter, policy, **options))
+
+    async def view():
+        return "view"
+
+    exempt = Depends(of_fastapi.exempt)
+    app = FastAPI(dependencies=[limit("api", **default)])
+    if has_middleware:
+        app.add_middleware(of_fastapi.RateLimitMiddleware)
+    own = limit("write", override=True)
+    posts = limit("write", override=True, methods=["POST"])
+    router = APIRouter(prefix="/part", dependencies=[limit("5/day", scope="part")])
+    for routes in (app, router):
+        routes.get("/default")(view)
+        routes.get("/own", dependencies=[own])(view)
+        routes.api_route("/posts", methods=["GET", "POST"], dependencies=[posts])(view)
+        routes.get("/exempt", dependencies=[exempt])(view)
+        routes.get("/exempt/but", dependencies=[exempt, limit("write")])(view)
+        routes.get("/both", dependencies=[limit("write")])(view)
+
+        @routes.get("/signature")
+        async def signature(_own: None = own):
+            return "signature"
+
+    app.include_router(router, prefix="/v1")
+    return TestClient(app, client=("127.0.0.1", 1)), limiter.blocking
+
+
+@pytest.mark.parametrize("part", ["", "/v1/part"])
+@pytest.mark.parametrize("has_middleware", [True, False])
+def test_fastapi_route_overrides_limits_of_application_and_router_or_is_exempt(has_middleware, part):
+    def left(path, *methods):
+        client, limiter = fastapi_app(has_middleware=has_middleware)
+        answered = [client.request(method, part + path).status_code for method in methods or ["GET", "GET"]]
+        names = [*POLICIES, limiter.policy_for("5/day", "part").name]
+        return answered, [limiter.peek("127.0.0.1", name).remaining for name in names]
+
+    of_part = [5, 4, 3] if part else [5, 5, 5]
+    assert left("/default") == ([200, 200], [0, 1, of_part[2]])
+    for overriding in ("/own", "/signature"):
+        assert left(overriding) == ([200, 429], [2, 0, 5])
+    assert left("/posts", "POST", "POST", "GET") == ([200, 429, 200], [1, 0, of_part[1]])
+    assert left("/exempt") == ([200, 200], [2, 1, 5])
+    assert left("/exempt/but") == ([200, 429], [2, 0, 5])
+    assert left("/both") == ([200, 429], [1, 0, of_part[1]])
+
+
+def test_fastapi_limit_of_application_has_one_budget_in_a_scope():
+    app = FastAPI(dependencies=[Depends(of_fastapi.RateLimit(AsyncLimiter(), "2/day", scope="all"))])
+    for path in ("/one", "/two"):
+        app.get(path)(lambda: "view")
+    client = TestClient(app, client=("127.0.0.1", 1))
+    assert [client.get(path).status_code for path in ("/one", "/two", "/one")] == [200, 200, 429]
 
 
 def test_fastapi_route_reads_limits_of_request_and_has_policies_of_its_function():

@@ -11,6 +11,9 @@
 //!   any. Equal quotas are one policy, however they are written, and a list has each policy once.
 //! - **One charge.** Several guards of one request that have the same policy of the same limiter and the same key charge it
 //!   once, with the highest of their costs.
+//! - **Asking ahead.** A guard may have the store decide for later guards of the request in the same round trip. A later guard
+//!   takes its decision when the request gets there, and what none has taken by the response is refunded, so that the
+//!   meaning is that of asking one after the other.
 //! - **Refunds.** A limit that admitted a request keeps its units, unless a later limit of the same request denies it or
 //!   cannot decide because of the store, or `count` says that the response does not count. Where the framework may attempt
 //!   a request again, the last attempt decides. Units that an outage policy admitted are not refunded: the store does not

@@ -30,6 +30,7 @@ __all__ = [
     "Request",
     "RequestLimits",
     "ResponseSender",
+    "StoreCall",
     "StoreFailedError",
     "StoreUnavailableError",
     "Throttle",
@@ -1213,29 +1214,37 @@ class CoreGuard:
         policies: Sequence[str | Quota] | None = None,
     ) -> GuardCheck | None:
         """Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted."""
+    def ask_ahead(self, earlier: GuardCheck, key: str | bytes | int | None, route: str | None) -> None:
+        """."""
 
 @final
 class GuardCheck:
-    """The decision of a guard on a request that is not admitted yet, or whose units have to be refunded."""
+    """The decision of a guard on a request that is not admitted yet."""
     @property
     def is_denied(self) -> bool:
         """Whether the check is concluded: the request is denied."""
-    def ask_async(self) -> Coroutine[Any, Any, None] | None:
-        """An operation that asks the store when it is awaited; ``None`` when nothing has to be asked."""
-    def ask(self) -> None:
-        """Asks the store and waits on this thread."""
+    @property
+    def is_asking(self) -> bool:
+        """Whether the store has to decide."""
+    def ask(self) -> StoreCall | None:
+        """The call that asks the store; ``None`` when nothing has to be asked."""
     def outage(self) -> tuple[PolylimitError | None, list[tuple[Policy, Decision]]] | None:
         """What ``on_outage`` hears: the error, if no decision could be made, and the policies with their decisions. ``None`` when
         the store decided.
         """
     def overrule(self, admit: bool) -> None:
         """Takes what ``on_outage`` returned."""
-    def conclude(self, limits: RequestLimits) -> Problem | None:
-        """Returns ``None`` when the request is admitted, and otherwise the default response."""
-    def refund_async(self) -> list[Coroutine[Any, Any, None]]:
-        """The operations that refund, all of which have to be awaited."""
-    def refund(self) -> None:
-        """Refunds and waits on this thread."""
+    def conclude(self, limits: RequestLimits) -> tuple[Problem, list[StoreCall]] | None:
+        """Returns ``None`` when the request is admitted, and otherwise the default response and the calls that refund, all of which
+        have to be made.
+        """
+
+@final
+class StoreCall:
+    """A call to the store on behalf of a guard. It is made once: awaited in an event loop, or by ``wait``."""
+    def wait(self) -> None:
+        """Makes the call and waits on this thread."""
+    def __await__(self) -> Operation: ...
 
 @final
 class RequestLimits:
@@ -1246,12 +1255,12 @@ class RequestLimits:
         """Each policy that was applied, with its newest decision. After a refund a decision shows what is left."""
     def fields(self) -> list[tuple[str, str]]:
         """The fields of the response, as pairs of a lower-case name and a value."""
-    def finish(self, response: Any) -> tuple[list[GuardCheck], BaseException | None]:
-        """Ends the guards of a request with this response, the innermost first. Returns the checks whose units have to be refunded,
-        and the first exception that a ``count`` raised, which keeps its units.
+    def finish(self, response: Any) -> tuple[list[StoreCall], BaseException | None]:
+        """Ends the guards of a request with this response, the innermost first. Returns the calls that refund, all of which have to be
+        made, and the first exception that a ``count`` raised, which keeps its units.
         """
     @property
-    def has_count(self) -> bool:
+    def must_finish(self) -> bool:
         """Whether ``finish`` has to be called with the response."""
     def add_to(self, headers: Any) -> None:
         """Ends the guards and sets the fields in the headers of a Werkzeug response."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, cast
 
 from polylimit._core import RequestLimits, ResponseSender
-from polylimit.decide import conclude, decide, drive_async, finish, resolve
+from polylimit.decide import decide, drive_async, finish
 from polylimit.guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 
 if TYPE_CHECKING:
@@ -49,8 +49,14 @@ def request_limits(scope: Scope) -> RequestLimits | None:
 class ScopeInfo:
     """Reads a request from its ASGI scope."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
         self._scope = scope
+        self._receive = receive
+
+    @property
+    def request(self) -> Any:
+        """The argument of functions of the request."""
+        return self._scope
 
     def method(self) -> str:
         """Return the request's method."""
@@ -100,6 +106,17 @@ class ScopeInfo:
         mounted_at = root[len(self._scope.get("app_root_path", root)) :]
         return f"{','.join(sorted(getattr(route, 'methods', None) or ()))} {mounted_at}{path}"
 
+    def response(self, status: int, fields: list[tuple[str, str]], body: str) -> App:
+        """Return a response, which is an ASGI application."""
+        content = body.encode()
+        headers = encoded([*fields, ("content-length", str(len(content)))])
+
+        async def respond(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": content})
+
+        return respond
+
 
 class RateLimitMiddleware:
     """Limits every request of an ASGI application.
@@ -128,6 +145,9 @@ class RateLimitMiddleware:
 
     """
 
+    #: Reads the requests.
+    _info: type[ScopeInfo] = ScopeInfo
+
     def __init__(
         self,
         app: App,
@@ -142,72 +162,43 @@ class RateLimitMiddleware:
             if policy is not None:
                 raise TypeError("policy needs a limiter: without one nothing would be limited")
             refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
-        self._needs_only_peer = self._guard is not None and self._guard.needs_only_peer
-
-    def request_of(self, scope: Scope, receive: Receive) -> Any:  # noqa: ARG002
-        """Return the argument of functions of the request."""
-        return scope
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; other protocols than HTTP pass through."""
-        guard = self._guard
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        app, guard, sender, check = self.app, self._guard, None, None
         limits: RequestLimits | None = scope.get(LIMITS)
-        sender = check = None
         if limits is None:
-            if guard is not None and self._needs_only_peer:
+            if guard is not None and guard.needs_only_peer:
                 client = scope.get("client")
                 limits, check = guard.core.enter(client[0] if client else None)
+                # Without a check the request is admitted.
                 guard = None if check is None else guard
             else:
                 limits = RequestLimits()
             scope[LIMITS] = limits
             # The outermost middleware adds the fields of all guards.
             send = sender = ResponseSender(limits, send, start_response)
-        app = self.app
         try:
             if guard is not None:
-                request = self.request_of(scope, receive)
-                if check is None:
-                    steps = decide(guard, request, ScopeInfo(scope), limits, is_async=True)
-                else:
-                    steps = conclude(guard, request, limits, check, is_async=True)
-                denial = await drive_async(steps)
-                if denial is not None:
-                    app = await denial_response(guard, request, denial, scope)
+                denied = await drive_async(decide(guard, self._info(scope, receive), limits, check=check))
+                app = app if denied is None else denied[1]
             await app(scope, receive, send)
         finally:
             if sender is not None and not sender.has_started:
                 # Under anyio a cancelled task is cancelled again at every await.
-                await drive_async(finish(limits, ResponseStart(_INTERNAL_SERVER_ERROR, []), is_async=True))
+                await drive_async(finish(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [])))
 
 
 async def start_response(limits: RequestLimits, send: Send, message: Message) -> None:
     """Refund what does not count, and send the start of the response with the header fields."""
     headers = list(message.get("headers", ()))
-    await drive_async(finish(limits, ResponseStart(message["status"], headers), is_async=True))
+    await drive_async(finish(limits, ResponseStart(message["status"], headers)))
     await send({**message, "headers": headers + encoded(limits.fields())})
 
 
 def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     """Return header fields in the form of ASGI."""
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields]
-
-
-async def denial_response(guard: Guard, request: Any, denial: Denial, scope: Scope) -> App:
-    """Return the response to a denial, which is an ASGI application."""
-    if guard.on_denied is not None:
-        response: App = await resolve(guard.on_denied(request, denial))
-        return response
-    accept = b", ".join(ScopeInfo(scope).header("accept")).decode("latin-1")
-    status, fields, body = denial.problem.response(accept or None)
-    content = body.encode()
-    headers = encoded([*fields, ("content-length", str(len(content)))])
-
-    async def respond(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-    return respond

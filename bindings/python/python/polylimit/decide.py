@@ -8,81 +8,108 @@ from __future__ import annotations
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
+from polylimit._core import StoreCall
 from polylimit.guard import Denial, Outage, policy_list
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable, Sequence
+
+    from typing_extensions import TypeAlias
 
     from polylimit import keys
     from polylimit._core import GuardCheck, RequestLimits
     from polylimit.guard import Guard
 
 T = TypeVar("T")
+#: The steps of a decision; they return the denial and the response to it, if the request is denied.
+Steps: TypeAlias = "Generator[Any, Any, tuple[Denial, Any] | None]"
 
 
 def decide(
-    guard: Guard, request: Any, info: keys.RequestInfo, limits: RequestLimits, *, is_async: bool
-) -> Generator[Any, Any, Denial | None]:
-    """Decide about a request; return the denial, if it is denied."""
+    guard: Guard,
+    info: keys.RequestInfo,
+    limits: RequestLimits,
+    later: Sequence[Guard] = (),
+    check: GuardCheck | None = None,
+) -> Steps:
+    """Decide about a request; return the denial and the response to it, if it is denied.
+
+    ``later`` are guards that the request meets afterwards, unless something between denies it. ``check`` is a check
+    that has begun already.
+    """
+    if check is not None:
+        return (yield from _conclude(guard, info, limits, check, later))
     core = guard.core
     if guard.has_methods and not core.applies_to(info.method()):
         return None
-    if guard.skip is not None and (yield guard.skip(request)):
+    if guard.skip is not None and (yield guard.skip(info.request)):
         return None
-    policies = None if guard.policy is None else policy_list((yield guard.policy(request)))
-    key = guard.key_of_parts(info) if guard.key is None else (yield guard.key(request))
-    if key is None and guard.uses_address:
-        key = guard.address(info)
-    cost = None if guard.cost is None else (yield guard.cost(request))
+    policies = None if guard.policy is None else policy_list((yield guard.policy(info.request)))
+    if guard.key is None:
+        key: Any = guard.key_of_parts(info, (yield info.user()) if guard.has_user else None)
+    else:
+        key = yield guard.key(info.request)
+        if key is None:
+            key = guard.key_without(info)
+    cost = None if guard.cost is None else (yield guard.cost(info.request))
     route = info.route() if core.is_per_route else None
     check = core.start(limits, key, cost=cost, route=route, policies=policies)
-    return None if check is None else (yield from conclude(guard, request, limits, check, is_async=is_async))
+    return None if check is None else (yield from _conclude(guard, info, limits, check, later))
 
 
-def conclude(
-    guard: Guard, request: Any, limits: RequestLimits, check: GuardCheck, *, is_async: bool
-) -> Generator[Any, Any, Denial | None]:
-    """Take a check to its end; return the denial, if the request is denied."""
+def _conclude(
+    guard: Guard, info: keys.RequestInfo, limits: RequestLimits, check: GuardCheck, later: Sequence[Guard]
+) -> Steps:
     if not check.is_denied:
-        if is_async:
-            yield check.ask_async()
-        else:
-            check.ask()
-        outage = None if guard.on_outage is None else check.outage()
-        if guard.on_outage is not None and outage is not None:
-            admit = yield guard.on_outage(request, Outage(*outage))
-            if admit is not None:
-                if not isinstance(admit, bool):
-                    raise TypeError(f"on_outage returned a {type(admit).__name__}: allowed are True, False and None")
-                check.overrule(admit)
-    problem = check.conclude(limits)
-    if problem is None:
+        yield from _ask(guard, info, check, later)
+    denied = check.conclude(limits)
+    if denied is None:
         return None
-    yield from _refund(check, is_async=is_async)
-    return Denial(limits.outcomes, problem)
+    problem, refunds = denied
+    yield from _make_all(refunds)
+    denial = Denial(limits.outcomes, problem)
+    if guard.on_denied is None:
+        accept = b", ".join(info.header("accept")).decode("latin-1")
+        return denial, info.response(*problem.response(accept or None))
+    response = yield guard.on_denied(info.request, denial)
+    if response is None:
+        # A framework may take it for a request that proceeds.
+        raise TypeError("on_denied makes the response to a denial: None is no response")
+    return denial, response
 
 
-def finish(limits: RequestLimits, response: Any, *, is_async: bool) -> Generator[Any, Any, None]:
-    """Refund the units of guards whose ``count`` is false for the response."""
-    checks, raised = limits.finish(response)
-    for check in checks:
+def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequence[Guard]) -> Generator[Any, Any, None]:
+    """Let the store decide, and ``on_outage`` if it could not."""
+    for one in later if check.is_asking else ():
+        if one.is_known_early and one.core.applies_to(info.method()):
+            route = info.route() if one.core.is_per_route else None
+            one.core.ask_ahead(check, one.key_of_parts(info, None), route)
+    call = check.ask()
+    if call is not None:
+        yield call
+    outage = None if guard.on_outage is None else check.outage()
+    if guard.on_outage is not None and outage is not None:
+        admit = yield guard.on_outage(info.request, Outage(*outage))
+        if admit is not None:
+            if not isinstance(admit, bool):
+                raise TypeError(f"on_outage returned a {type(admit).__name__}: allowed are True, False and None")
+            check.overrule(admit)
+
+
+def finish(limits: RequestLimits, response: Any) -> Generator[Any, Any, None]:
+    """End the guards of a request with its response: refund the units of those whose ``count`` is false for it."""
+    refunds, raised = limits.finish(response)
+    yield from _make_all(refunds, raised)
+
+
+def _make_all(calls: Iterable[StoreCall], raised: BaseException | None = None) -> Generator[Any, Any, None]:
+    """Make every call, and then raise what was raised first.
+
+    Under anyio a cancelled task is cancelled again at every await: each call is sent before its await yields.
+    """
+    for call in calls:
         try:
-            yield from _refund(check, is_async=is_async)
-        except BaseException as error:  # noqa: BLE001, PERF203
-            raised = raised or error
-    if raised is not None:
-        raise raised
-
-
-def _refund(check: GuardCheck, *, is_async: bool) -> Generator[Any, Any, None]:
-    if not is_async:
-        check.refund()
-        return
-    # Under anyio a cancelled task is cancelled again at every await: each refund is sent before its await yields.
-    raised: BaseException | None = None
-    for operation in check.refund_async():
-        try:
-            yield operation
+            yield call
         except BaseException as error:  # noqa: BLE001, PERF203
             raised = raised or error
     if raised is not None:
@@ -90,13 +117,20 @@ def _refund(check: GuardCheck, *, is_async: bool) -> Generator[Any, Any, None]:
 
 
 def drive(steps: Generator[Any, Any, T], wait: Callable[[Any], Any]) -> T:
-    """Run steps on this thread; ``wait`` gives the result of an awaitable."""
-    value = None
+    """Run steps on this thread; ``wait`` waits for the result of an asynchronous function."""
     try:
+        value = steps.send(None)
         while True:
-            value = steps.send(value)
-            if value is not None and isawaitable(value):
-                value = wait(value)
+            try:
+                if isinstance(value, StoreCall):
+                    value.wait()
+                    value = None
+                elif value is not None and isawaitable(value):
+                    value = wait(value)
+            except BaseException as error:  # noqa: BLE001, PERF203
+                value = steps.throw(error)
+            else:
+                value = steps.send(value)
     except StopIteration as stop:
         result: T = stop.value
         return result

@@ -1,19 +1,26 @@
-"""Limits for FastAPI and Starlette: a middleware for an application, and a dependency for single routes.
+"""Limits for FastAPI and Starlette: a middleware for an application, and a dependency for routers and single routes.
 
 >>> from fastapi import Depends, FastAPI
 >>> from polylimit import AsyncLimiter
->>> from polylimit.fastapi import RateLimit, RateLimitMiddleware
+>>> from polylimit.fastapi import RateLimit, RateLimitMiddleware, exempt
 >>> limiter = AsyncLimiter(policies={"api": "100/minute", "login": "5/15m sliding_log"})
->>> app = FastAPI()
->>> app.add_middleware(RateLimitMiddleware, limiter=limiter, policy="api")
->>> @app.post("/login", dependencies=[Depends(RateLimit(limiter, "login"))])
+>>> app = FastAPI(dependencies=[Depends(RateLimit(limiter, "api"))])
+>>> app.add_middleware(RateLimitMiddleware)
+>>> @app.post("/login", dependencies=[Depends(RateLimit(limiter, "login", override=True))])
 ... async def login() -> str:
 ...     return "welcome"
+>>> @app.get("/health", dependencies=[Depends(exempt)])
+... async def health() -> str:
+...     return "well"
+
+The middleware with a limiter limits every request of an application, also for unknown paths. It runs before the
+routing, so no route overrides it. The limits that routes override are dependencies of the application or of a router.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
@@ -24,13 +31,25 @@ from polylimit._core import RequestLimits
 from polylimit.asgi import Receive, ResponseStart, Scope, ScopeInfo
 from polylimit.decide import decide, drive_async
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
+from polylimit.views import NO_LIMITS, ViewLimit, ViewLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
 
-__all__ = ["Denial", "DeniedError", "Outage", "RateLimit", "RateLimitMiddleware", "ResponseStart", "request_limits"]
+__all__ = [
+    "Denial",
+    "DeniedError",
+    "Outage",
+    "RateLimit",
+    "RateLimitMiddleware",
+    "ResponseStart",
+    "exempt",
+    "request_limits",
+]
 
 #: The key in the ASGI scope of the limits of a request that passed no middleware.
 _OWN_LIMITS = "polylimit.fastapi.limits"
@@ -41,15 +60,19 @@ def request_limits(request: HTTPConnection) -> RequestLimits | None:
     return asgi.request_limits(request.scope) or request.scope.get(_OWN_LIMITS)
 
 
+class _Info(ScopeInfo):
+    @cached_property
+    def request(self) -> Any:
+        return Request(self._scope, self._receive)
+
+
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
     """Limits every request of an application; see :class:`polylimit.asgi.RateLimitMiddleware` for the options.
 
     Functions of the request get a Starlette ``Request``; ``on_denied`` returns a ``Response``.
     """
 
-    def request_of(self, scope: Scope, receive: Receive) -> Request:
-        """Return the argument of functions of the request."""
-        return Request(scope, receive)
+    _info = _Info
 
 
 class DeniedError(HTTPException):
@@ -68,32 +91,76 @@ class RateLimit:
     name have a budget for each route, such as ``"GET /users/{id}"``, unless a scope is given. ``count`` needs that
     middleware on the application, with or without a limiter; so do the header fields of responses that a route creates
     itself.
+
+    With ``override`` it takes the place of the limits before it, for the requests that it applies to: those of the
+    application and of its routers, and those before it in the route's own list. :func:`exempt` does so without a limit.
     """
 
-    def __init__(self, limiter: AsyncLimiter | Limiter, policy: Policies = None, **options: Unpack[Options]) -> None:
+    def __init__(
+        self,
+        limiter: AsyncLimiter | Limiter,
+        policy: Policies = None,
+        *,
+        override: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
         self._guard = Guard(limiter, policy, per_route=True, **options)
+        self.limit = ViewLimit(self._guard, override)
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:
         """Decide about a request; websockets pass through."""
         scope, guard = request.scope, self._guard
         if scope["type"] != "http":
             return
+        after = _limits_after(self, scope.get("route"))
+        if after.override(scope["method"]):
+            return
+        info = _Info(scope, cast("Request", request).receive)
+        info.request = request
         limits = asgi.request_limits(scope)
-        has_middleware = limits is not None
-        if limits is None:
+        if limits is not None:
+            # The middleware refunds what the store admits ahead for limits that the request never meets.
+            denied = await drive_async(decide(guard, info, limits, after.guards))
+            fields = {}
+        else:
             if guard.count is not None:
                 raise RuntimeError("count needs polylimit.fastapi.RateLimitMiddleware on the application")
             limits = scope.setdefault(_OWN_LIMITS, RequestLimits())
-        denial = await drive_async(decide(guard, request, ScopeInfo(scope), limits, is_async=True))
-        # The middleware adds the fields to responses of all kinds.
-        fields = {} if has_middleware else dict(limits.fields())
-        if denial is None:
+            denied = await drive_async(decide(guard, info, limits))
+            # The middleware would add the fields to responses of all kinds.
+            fields = dict(limits.fields())
+        if denied is None:
             response.headers.update(fields)
             return
         handlers = scope.get("starlette.exception_handlers")
         if handlers is not None:
             handlers[0].setdefault(DeniedError, _respond)
-        raise DeniedError(denial, await asgi.denial_response(guard, request, denial, scope), fields)
+        raise DeniedError(*denied, fields)
+
+
+async def exempt() -> None:
+    """Exempt a route from the limits before it: ``dependencies=[Depends(exempt)]``."""
+
+
+def _limits_after(limit: RateLimit, route: Any) -> ViewLimits:
+    """Return the limits that a route has after this one, or all of them if this one is not the route's."""
+    if not hasattr(route, "dependant"):
+        return NO_LIMITS
+    known: dict[RateLimit, ViewLimits] = vars(route).setdefault("_polylimit_limits", {})
+    after = known.get(limit)
+    if after is None:
+        own = [one for one in _calls(route.dependant) if one is exempt or isinstance(one, RateLimit)]
+        later = own[own.index(limit) + 1 :] if limit in own else own
+        limits = [one.limit if isinstance(one, RateLimit) else ViewLimit(None) for one in later]
+        after = known[limit] = ViewLimits(limits)
+    return after
+
+
+def _calls(dependant: Any) -> Iterator[Any]:
+    """Return the dependencies in the order in which FastAPI calls them."""
+    for one in dependant.dependencies:
+        yield from _calls(one)
+        yield one.call
 
 
 async def _respond(_request: Request, error: Exception) -> Response:

@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from functools import partial, wraps
-from inspect import isawaitable
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import flask
@@ -18,44 +17,46 @@ from flask.globals import request_ctx
 
 from polylimit import Limiter
 from polylimit._core import RequestLimits
-from polylimit.decide import conclude, decide, drive, finish, resolve
+from polylimit.decide import decide, drive, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
+from polylimit.views import NO_LIMITS, ViewLimit, limits_of, set_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Unpack
+
 
 __all__ = ["Denial", "Outage", "RateLimit", "exempt", "limit", "request_limits"]
 
 View = TypeVar("View", bound=Callable[..., Any])
 
-#: The attribute of a view with the guards that are used in place of the application's; ``None`` among them is for none.
-_OVERRIDES = "_polylimit_overrides"
 #: The key in the WSGI environment under which a request keeps its limits.
 _LIMITS = "polylimit.limits"
-#: The attribute of the request context that holds the same until ``count`` has been called.
-_UNCOUNTED = "_polylimit_uncounted"
+#: The attribute of the request context that holds the same until the response is finished.
+_UNFINISHED = "_polylimit_unfinished"
 
 _INTERNAL_SERVER_ERROR = 500
 
 
 class _Info:
     def __init__(self, request: flask.Request) -> None:
-        self._request = request
+        self.request = request
 
     def method(self) -> str:
-        return self._request.method
+        return self.request.method
 
     def peer(self) -> str | None:
-        return self._request.environ.get("REMOTE_ADDR") or None
+        return self.request.environ.get("REMOTE_ADDR") or None
 
     def header(self, name: str) -> list[bytes]:
-        return [line.encode("latin-1") for line in self._request.headers.getlist(name)]
+        return [line.encode("latin-1") for line in self.request.headers.getlist(name)]
 
     def cookie(self, name: str) -> str | None:
-        return self._request.cookies.get(name)
+        return self.request.cookies.get(name)
 
     def path(self, name: str) -> str | None:
-        value = (self._request.view_args or {}).get(name)
+        value = (self.request.view_args or {}).get(name)
         return None if value is None else str(value)
 
     def user(self) -> str | None:
@@ -63,10 +64,13 @@ class _Info:
             from flask_login import current_user
 
             return str(current_user.get_id()) if current_user.is_authenticated else None
-        return self._request.remote_user
+        return self.request.remote_user
 
     def route(self) -> str | None:
-        return self._request.endpoint
+        return self.request.endpoint
+
+    def response(self, status: int, fields: list[tuple[str, str]], body: str) -> flask.Response:
+        return flask.Response(body, status, fields)
 
 
 class RateLimit:
@@ -108,7 +112,6 @@ class RateLimit:
         # Raises for invalid options now and not at the first request.
         self._guard = self._make_guard()
         self._has_scope = options.get("scope") is not None
-        _connect_teardown(self._guard)
         if app is not None:
             self.init_app(app)
 
@@ -116,32 +119,16 @@ class RateLimit:
         """Limit the requests of an application or a blueprint."""
         known_app = app if isinstance(app, flask.Flask) else None
         guard = self._guard if known_app or self._has_scope else self._make_guard(scope=app.name)
-        enter = guard.core.enter if guard.needs_only_peer else None
 
         # Flask recognizes a plain function as synchronous faster than any other callable.
         def before() -> Any:
             request = _request()
-            if request.url_rule is not None:
-                view = (known_app or flask.current_app).view_functions.get(request.url_rule.endpoint)
-                overrides = getattr(view, _OVERRIDES, None)
-                if overrides is not None and any(
-                    one is None or one.core.applies_to(request.method) for one in overrides
-                ):
-                    return None
-            if enter is None or _LIMITS in request.environ:
-                return _decide(request, guard)
-            limits, check = enter(request.environ.get("REMOTE_ADDR"))
-            _attach(request, limits)
-            if check is None:
-                return None
-            denial = drive(conclude(guard, request, limits, check, is_async=False), _wait)
-            return None if denial is None else _denial_response(guard, request, denial)
+            rule = request.url_rule
+            views = (known_app or flask.current_app).view_functions
+            limits = NO_LIMITS if rule is None else limits_of(views.get(rule.endpoint))
+            return None if limits.override(request.method) else _decide(request, guard, limits.guards)
 
         app.before_request(before)
-
-
-def _is_overridden(overrides: list[Guard | None], method: str) -> bool:
-    return any(one is None or one.core.applies_to(method) for one in overrides)
 
 
 def limit(
@@ -153,18 +140,18 @@ def limit(
     application and of its blueprints do not apply to the view's requests that this limit applies to.
     """
     guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options)
-    _connect_teardown(guard)
 
     def decorate(view: View) -> View:
+        later = limits_of(view).guards
+
         @wraps(view)
         def limited(*args: Any, **kwargs: Any) -> Any:
-            denied = _decide(_request(), guard)
+            denied = _decide(_request(), guard, later)
             if denied is not None:
                 return denied
             return flask.current_app.ensure_sync(view)(*args, **kwargs)
 
-        if override:
-            setattr(limited, _OVERRIDES, [guard, *getattr(view, _OVERRIDES, [])])
+        set_limits(limited, view, ViewLimit(guard, override))
         return limited  # type: ignore[return-value]
 
     return decorate
@@ -177,7 +164,7 @@ def exempt(view: View) -> View:
     def exempted(*args: Any, **kwargs: Any) -> Any:
         return flask.current_app.ensure_sync(view)(*args, **kwargs)
 
-    setattr(exempted, _OVERRIDES, [None])
+    set_limits(exempted, view, ViewLimit(None))
     return exempted  # type: ignore[return-value]
 
 
@@ -193,30 +180,38 @@ _request: Callable[[], flask.Request] = flask.request._get_current_object  # typ
 _context: Callable[[], object] = request_ctx._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
 
 
+def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard]) -> Any:
+    """Decide about a request; return the response if it is denied."""
+    limits: RequestLimits | None = request.environ.get(_LIMITS)
+    check, is_admitted = None, False
+    if limits is None:
+        if guard.needs_only_peer:
+            limits, check = guard.core.enter(request.environ.get("REMOTE_ADDR"))
+            is_admitted = check is None
+        else:
+            limits = RequestLimits()
+        _attach(request, limits)
+    if guard.count is not None or later:
+        # The context belongs to this request: a nested application and a copy for another thread have others.
+        setattr(_context(), _UNFINISHED, limits)
+        _connect_teardown()
+    if is_admitted:
+        return None
+    denied = drive(decide(guard, _Info(request), limits, later, check), _wait)
+    return None if denied is None else flask.current_app.make_response(denied[1])
+
+
 def _attach(request: flask.Request, limits: RequestLimits) -> None:
     """Let the response have the fields of a request's limits."""
     request.environ[_LIMITS] = limits
 
     def finish_response(response: flask.Response) -> flask.Response:
-        if limits.has_count:
-            drive(finish(limits, response, is_async=False), _wait)
+        if limits.must_finish:
+            drive(finish(limits, response), _wait)
         limits.add_to(response.headers)
         return response
 
     flask.after_this_request(finish_response)
-
-
-def _decide(request: flask.Request, guard: Guard) -> Any:
-    """Decide about a request; return the response if it is denied."""
-    limits: RequestLimits | None = request.environ.get(_LIMITS)
-    if limits is None:
-        limits = RequestLimits()
-        _attach(request, limits)
-    if guard.count is not None:
-        # The context belongs to this request: a nested application and a copy for another thread have others.
-        setattr(_context(), _UNCOUNTED, limits)
-    denial = drive(decide(guard, request, _Info(request), limits, is_async=False), _wait)
-    return None if denial is None else _denial_response(guard, request, denial)
 
 
 def _wait(value: Any) -> Any:
@@ -224,18 +219,10 @@ def _wait(value: Any) -> Any:
     return flask.current_app.async_to_sync(resolve)(value)
 
 
-def _denial_response(guard: Guard, request: flask.Request, denial: Denial) -> Any:
-    if guard.on_denied is not None:
-        response = guard.on_denied(request, denial)
-        return flask.current_app.make_response(_wait(response) if isawaitable(response) else response)
-    status, fields, body = denial.problem.response(request.headers.get("Accept"))
-    return flask.Response(body, status, fields)
-
-
-def _connect_teardown(guard: Guard) -> None:
-    """Call :func:`_tear_down` at the end of requests, which ``count`` needs for those without a response."""
-    if guard.count is not None:
-        flask.request_tearing_down.connect(_tear_down)
+@cache
+def _connect_teardown() -> None:
+    """Call :func:`_tear_down` at the end of requests, for those without a response."""
+    flask.request_tearing_down.connect(_tear_down)
 
 
 def _tear_down(app: flask.Flask, **_details: Any) -> None:
@@ -244,7 +231,7 @@ def _tear_down(app: flask.Flask, **_details: Any) -> None:
     Flask creates no response for an exception that it propagates, as with ``TESTING`` and ``PROPAGATE_EXCEPTIONS``.
     """
     context = _context()
-    limits: RequestLimits | None = getattr(context, _UNCOUNTED, None)
-    if limits is not None:
-        setattr(context, _UNCOUNTED, None)
-        drive(finish(limits, app.response_class(status=_INTERNAL_SERVER_ERROR), is_async=False), _wait)
+    limits: RequestLimits | None = getattr(context, _UNFINISHED, None)
+    if limits is not None and limits.must_finish:
+        setattr(context, _UNFINISHED, None)
+        drive(finish(limits, app.response_class(status=_INTERNAL_SERVER_ERROR)), _wait)

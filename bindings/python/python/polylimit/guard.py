@@ -161,7 +161,7 @@ class Guard:
         self.on_denied = on_denied
         self.on_outage = on_outage
         self.has_methods = bool(methods)
-        self.uses_address = missing_key == "address"
+        self._uses_address = missing_key == "address"
         self.core = CoreGuard(
             limiter,
             None if policy is None or callable(policy) else policy_list(policy),
@@ -182,7 +182,11 @@ class Guard:
             count=count,
         )
         self.key_parts = self.core.key_parts
-        is_same_for_all = not (callable(cost) or callable(policy) or skip or methods or self.core.is_per_route)
+        #: Whether a part of the key is the user, which may have to be awaited.
+        self.has_user = ("user", "") in self.key_parts
+        #: Whether all that a decision needs is known before the request reaches this limit, without calling a function.
+        self.is_known_early = not (callable(key) or callable(cost) or callable(policy) or skip or self.has_user)
+        is_same_for_all = self.is_known_early and not (methods or self.core.is_per_route)
         #: Whether ``core.enter`` decides about a request: by nothing but the peer of its socket.
         self.needs_only_peer = (
             is_same_for_all and [kind for kind, _ in self.key_parts] == ["address"] and self.rules.header is None
@@ -195,19 +199,24 @@ class Guard:
         header = self.rules.header
         return self.rules.key(peer) if header is None else self.rules.key(peer, info.header(header))
 
-    def key_of_parts(self, info: keys.RequestInfo) -> bytes | None:
-        """Return the key that is made of parts; ``None`` when one is missing."""
+    def key_without(self, info: keys.RequestInfo) -> str | None:
+        """Return the key of a request that has none."""
+        return self.address(info) if self._uses_address else None
+
+    def key_of_parts(self, info: keys.RequestInfo, user: str | None) -> bytes | str | None:
+        """Return the key that is made of parts; when one is missing, that of a request without a key."""
         values: list[str | bytes | None] = []
         for kind, name in self.key_parts:
             if kind == "address":
                 values.append(self.address(info))
             elif kind == "user":
-                values.append(info.user())
+                values.append(user)
             elif kind == "header":
                 values.append(b", ".join(info.header(name)) or None)
             else:
                 values.append(info.cookie(name) if kind == "cookie" else info.path(name))
-        return self.core.join_key(values)
+        key = self.core.join_key(values)
+        return self.key_without(info) if key is None else key
 
 
 def policy_list(given: Any) -> list[Any]:

@@ -6,16 +6,20 @@ A key is one of them, or several: ``key=keys.join(keys.header("x-tenant"), keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from polylimit._core import ClientAddressRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
 
 class RequestInfo(Protocol):
-    """What an integration reads from its framework's request."""
+    """What an integration reads from its framework's request, and the response that it makes to a denial."""
+
+    @property
+    def request(self) -> Any:
+        """The argument of functions of the request."""
 
     def method(self) -> str:
         """Return the request's method."""
@@ -32,11 +36,14 @@ class RequestInfo(Protocol):
     def path(self, name: str) -> str | None:
         """Return the value of a parameter of the route's path, if there is one."""
 
-    def user(self) -> str | None:
+    def user(self) -> Awaitable[str | None] | str | None:
         """Return the identity of the authenticated user, if there is one."""
 
     def route(self) -> str | None:
         """Return the framework's name of the route, which is the same in every process."""
+
+    def response(self, status: int, fields: list[tuple[str, str]], body: str) -> Any:
+        """Return a response in the form of the framework."""
 
 
 class KeyPart:

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind};
-use crate::http::guard::Guard;
 use crate::http::guard::ledger::{Charge, Ledger, Refund, Report, RequestLimits};
+use crate::http::guard::{Guard, RequestFacts};
 use crate::http::headers::{HeaderField, Problem, problem};
+use crate::limiter::call::{Answer, Call};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
 use crate::rules::request::Request;
 
 /// The decision of a [`Guard`] on one request.
@@ -27,6 +29,8 @@ pub struct GuardCheck {
     cost: u64,
     /// The policies, in order, each with what an earlier guard has decided.
     policies: SmallVec<[Applied; 1]>,
+    /// What the store decides in the same call for guards that the request meets later.
+    ahead: Vec<Ahead>,
     /// Why the guard decides nothing: the request has no key.
     is_refused: bool,
     error: Option<Error>,
@@ -40,9 +44,17 @@ struct Applied {
     policy: Policy,
     /// The units that the store has to decide; 0 when an earlier guard's decision holds.
     units: u64,
-    /// Whether the store has to decide.
+    /// Whether the store's decision counts, and not that of an earlier guard.
     is_asked: bool,
+    /// Whether the store has decided already, when an earlier guard asked.
+    is_decided: bool,
     decision: Option<Decision>,
+}
+
+struct Ahead {
+    policy: Policy,
+    key: Arc<[u8]>,
+    cost: u64,
 }
 
 /// What `on_outage` hears: decisions that were made without the store, or that none could be made.
@@ -80,35 +92,83 @@ impl GuardCheck {
         let key = Arc::from(key);
         let mut ledger = limits.lock();
         let apply = |policy: &Policy| {
-            let earlier = ledger.admitted(Charge { limiter: guard.limiter(), policy, key: &key });
-            let (is_asked, units, decision) = match earlier {
-                None => (true, cost, None),
-                Some((decision, admitted)) => {
-                    (cost > admitted, cost.saturating_sub(admitted), Some(decision))
-                }
-            };
-            Applied { policy: policy.clone(), units, is_asked, decision }
+            let charge = Charge { limiter: guard.limiter(), policy, key: &key };
+            let earlier = ledger.admitted(charge);
+            let admitted = earlier.as_ref().map_or(0, |(_, admitted)| *admitted);
+            let (is_asked, units) = (earlier.is_none() || cost > admitted, cost.saturating_sub(admitted));
+            let ahead = if is_asked { ledger.decided_ahead(charge, units) } else { None };
+            let is_decided = ahead.is_some();
+            let decision = ahead.or_else(|| earlier.map(|(decision, _)| decision));
+            Applied { policy: policy.clone(), units, is_asked, is_decided, decision }
         };
         let policies = policies.iter().map(apply).collect();
         let number = ledger.add_guard();
         drop(ledger);
-        let refunds = Vec::new();
-        Self { guard, limits, key, cost, policies, is_refused, error: None, overruled: None, number, refunds }
+        let (ahead, refunds) = (Vec::new(), Vec::new());
+        let (error, overruled) = (None, None);
+        Self { guard, limits, key, cost, policies, ahead, is_refused, error, overruled, number, refunds }
     }
 
-    /// What the limiter has to decide, together; empty when earlier guards have decided everything.
+    /// What the limiter has to decide, together; empty when earlier guards have decided everything. After
+    /// [`ask_ahead`](Self::ask_ahead) each of them is decided by itself, as `check_many` does, and
+    /// [`answer_each`](Self::answer_each) takes the decisions.
     pub fn requests(&self) -> Vec<Request<'_>> {
-        self.asked().collect()
+        let ahead = self.ahead.iter();
+        let ahead = ahead.map(|one| Request::new(&one.key).policy(one.policy.name()).cost(one.cost));
+        self.asked().chain(ahead).collect()
     }
 
     fn asked(&self) -> impl Iterator<Item = Request<'_>> {
-        let asked = self.policies.iter().filter(|one| one.is_asked);
+        let asked = self.policies.iter().filter(|one| one.has_to_be_asked());
         asked.map(|one| Request::new(&self.key).policy(one.policy.name()).cost(one.units))
     }
 
     /// The request of a guard with one policy that has to be decided.
     fn only_request(&self) -> Option<Request<'_>> {
-        if self.policies.len() == 1 { self.asked().next() } else { None }
+        if self.policies.len() == 1 && self.ahead.is_empty() { self.asked().next() } else { None }
+    }
+
+    /// Lets the store decide for a later guard of the request in the same call, so that both need one round trip. The facts are those
+    /// with which that guard will be started; they must be known without calling functions of the program, because the request may never
+    /// reach that guard. Does nothing where that could change a decision, and where this guard asks nothing.
+    pub fn ask_ahead(&mut self, later: &Guard, facts: &RequestFacts<'_>) {
+        let is_dry_run = self.guard.shared.options.is_dry_run || later.shared.options.is_dry_run;
+        let is_elsewhere = !later.limiter().is_clone_of(self.guard.limiter());
+        if is_dry_run || is_elsewhere || self.asked().next().is_none() {
+            return;
+        }
+        // The later guard reports what is wrong with its facts.
+        let Ok(check) = later.start(&self.limits, facts) else { return };
+        let mut ahead = Vec::new();
+        for one in check.policies.iter().filter(|one| one.has_to_be_asked()) {
+            let own = self
+                .policies
+                .iter()
+                .find(|own| own.policy.name() == one.policy.name() && self.key == check.key);
+            let known = own.map(|own| own.units).or_else(|| self.cost_ahead(&one.policy, &check.key));
+            match known {
+                Some(units) if one.units <= units => {}
+                // The later guard asks for the rest, and then for all of its policies. A denial that is counted cannot be taken back.
+                Some(_) => return,
+                None if one.policy.quotas().iter().any(Quota::count_denied) => return,
+                None => ahead.push(Ahead {
+                    policy: one.policy.clone(),
+                    key: Arc::clone(&check.key),
+                    cost: one.units,
+                }),
+            }
+        }
+        self.ahead.append(&mut ahead);
+    }
+
+    /// Whether it asks for later guards as well, so that [`answer_each`](Self::answer_each) takes the decisions.
+    pub fn asks_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    fn cost_ahead(&self, policy: &Policy, key: &Arc<[u8]>) -> Option<u64> {
+        let found = self.ahead.iter().find(|one| one.policy.name() == policy.name() && one.key == *key);
+        found.map(|one| one.cost)
     }
 
     /// Takes the limiter's decisions, in the order of [`requests`](Self::requests), or its error.
@@ -128,11 +188,37 @@ impl GuardCheck {
         }
     }
 
+    /// Takes what the limiter decided for each of [`requests`](Self::requests) by itself, after
+    /// [`ask_ahead`](Self::ask_ahead). The store holds what it admitted until a guard claims it.
+    pub fn answer_each(&mut self, answers: Vec<Result<Decision, Error>>) {
+        let mut answers = answers.into_iter();
+        let mut ledger = self.limits.lock();
+        let limiter = self.guard.limiter();
+        for one in self.policies.iter_mut().filter(|one| one.has_to_be_asked()) {
+            match answers.next() {
+                Some(Ok(decision)) => {
+                    let charge = Charge { limiter, policy: &one.policy, key: &self.key };
+                    ledger.hold(charge, self.number, one.units, decision.clone());
+                    one.decision = Some(decision);
+                }
+                Some(Err(error)) => self.error = self.error.take().or(Some(error)),
+                None => self.error = Some(no_decision()),
+            }
+        }
+        for (one, answer) in self.ahead.drain(..).zip(answers) {
+            // A later guard whose decision is missing asks for itself.
+            if let Ok(decision) = answer {
+                let charge = Charge { limiter, policy: &one.policy, key: &one.key };
+                ledger.hold(charge, self.number, one.cost, decision);
+            }
+        }
+    }
+
     fn take(&mut self, mut decisions: impl Iterator<Item = Decision>) {
-        for one in self.policies.iter_mut().filter(|one| one.is_asked) {
+        for one in self.policies.iter_mut().filter(|one| one.has_to_be_asked()) {
             one.decision = decisions.next();
             if one.decision.is_none() {
-                self.error = Some(Error::new(ErrorKind::Internal, "a limit got no decision"));
+                self.error = Some(no_decision());
             }
         }
     }
@@ -150,6 +236,10 @@ impl GuardCheck {
             let answer = self.guard.limiter().check(request).await;
             return self.answer_one(answer);
         }
+        if !self.ahead.is_empty() {
+            let answers = self.guard.limiter().check_many(self.requests()).await;
+            return self.answer_each(answers);
+        }
         let answer = match &self.requests()[..] {
             [] => Ok(Vec::new()),
             requests => self.guard.limiter().check_together(requests).await,
@@ -163,11 +253,40 @@ impl GuardCheck {
         if let Some(request) = self.only_request() {
             return self.answer_one(limiter.check(request));
         }
+        if !self.ahead.is_empty() {
+            let answers = limiter.check_many(self.requests());
+            return self.answer_each(answers);
+        }
         let answer = match &self.requests()[..] {
             [] => Ok(Vec::new()),
             requests => limiter.check_together(requests),
         };
         self.answer(answer);
+    }
+
+    /// Lets the limiter decide where that needs no waiting, as [`Limiter::try_call`](crate::Limiter::try_call) does, and takes its answer. Returns whether
+    /// it has decided; otherwise nothing was done.
+    pub fn try_ask(&mut self) -> bool {
+        if let Some(request) = self.only_request() {
+            let Some(answer) = self.guard.limiter().try_call(&Call::Check(request)) else { return false };
+            self.answer_one(match answer {
+                Ok(Answer::Decision(decision)) => Ok(decision),
+                Ok(_) => Err(no_decision()),
+                Err(error) => Err(error),
+            });
+            return true;
+        }
+        let answer = match &self.requests()[..] {
+            [] => return true,
+            requests => self.guard.limiter().try_call(&Call::CheckTogether(requests)),
+        };
+        let Some(answer) = answer else { return false };
+        self.answer(match answer {
+            Ok(Answer::Decisions(decisions)) => decisions.into_iter().collect(),
+            Ok(_) => Err(no_decision()),
+            Err(error) => Err(error),
+        });
+        true
     }
 
     /// What `on_outage` hears; `None` when the store decided, and when the error is not the store's.
@@ -356,6 +475,16 @@ impl GuardCheck {
     fn charge<'a>(&'a self, policy: &'a Policy) -> Charge<'a> {
         Charge { limiter: self.guard.limiter(), policy, key: &self.key }
     }
+}
+
+impl Applied {
+    fn has_to_be_asked(&self) -> bool {
+        self.is_asked && !self.is_decided
+    }
+}
+
+fn no_decision() -> Error {
+    Error::new(ErrorKind::Internal, "a limit got no decision")
 }
 
 fn request_of(refund: &Refund) -> Request<'_> {

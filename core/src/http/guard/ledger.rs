@@ -26,6 +26,9 @@ type Few<T> = SmallVec<[T; 1]>;
 #[derive(Default)]
 pub(super) struct Ledger {
     entries: Few<Entry>,
+    /// What the store has decided and no guard has claimed: other policies of the same list, and those of guards that
+    /// the request meets later.
+    unclaimed: Vec<Unclaimed>,
     /// How many guards have decided.
     guards: u32,
     /// Whether a denial may be followed by another attempt; see [`RequestLimits::with_attempts`].
@@ -56,6 +59,17 @@ struct Entry {
     is_dry_run: bool,
 }
 
+/// A decision that no guard relies on yet. Its units are refunded when the guard that asked for it ends.
+struct Unclaimed {
+    /// The number of the guard that asked.
+    asked_by: u32,
+    limiter: Limiter,
+    policy: Policy,
+    key: Arc<[u8]>,
+    units: u64,
+    decision: Decision,
+}
+
 /// A policy that a guard applies to a request, before its decision.
 #[derive(Clone, Copy)]
 pub(super) struct Charge<'a> {
@@ -66,7 +80,6 @@ pub(super) struct Charge<'a> {
 
 /// Units that must be refunded.
 pub(super) struct Refund {
-    entry: usize,
     pub(super) limiter: Limiter,
     pub(super) policy: Policy,
     pub(super) key: Arc<[u8]>,
@@ -140,8 +153,21 @@ impl RequestLimits {
         written
     }
 
+    /// Whether the store holds units that no guard has claimed: the response must be finished even if it counts.
+    pub fn has_unclaimed(&self) -> bool {
+        !self.ledger.lock().unclaimed.is_empty()
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock()
+    }
+}
+
+impl Unclaimed {
+    fn is_for(&self, charge: Charge<'_>) -> bool {
+        self.policy.name() == charge.policy.name()
+            && self.key == *charge.key
+            && self.limiter.is_clone_of(charge.limiter)
     }
 }
 
@@ -150,6 +176,18 @@ impl Ledger {
     pub(super) fn admitted(&self, charge: Charge<'_>) -> Option<(Decision, u64)> {
         let entry = self.entries.iter().find(|entry| !entry.claims.is_empty() && entry.is_for(charge))?;
         Some((entry.decision.clone(), entry.admitted))
+    }
+
+    /// The decision that the store made ahead for a charge of these units.
+    pub(super) fn decided_ahead(&self, charge: Charge<'_>, units: u64) -> Option<Decision> {
+        let found = self.unclaimed.iter().find(|one| one.units == units && one.is_for(charge));
+        found.map(|one| one.decision.clone())
+    }
+
+    /// Records a decision that the guard with this number asked for, until a guard claims it.
+    pub(super) fn hold(&mut self, charge: Charge<'_>, asked_by: u32, units: u64, decision: Decision) {
+        let (limiter, policy, key) = (charge.limiter.clone(), charge.policy.clone(), Arc::clone(charge.key));
+        self.unclaimed.push(Unclaimed { asked_by, limiter, policy, key, units, decision });
     }
 
     /// The number of a guard, which identifies its claims. With it an attempt begins or goes on.
@@ -195,6 +233,7 @@ impl Ledger {
 
     /// Records that a guard relies on a charge at this cost. `units` of it were admitted by this guard's own decision.
     pub(super) fn claim(&mut self, charge: Charge<'_>, guard: u32, cost: u64, units: u64) {
+        self.unclaimed.retain(|one| one.units != units || !one.is_for(charge));
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_for(charge)) {
             entry.claims.push((guard, cost));
             entry.admitted = entry.admitted.max(cost);
@@ -219,10 +258,22 @@ impl Ledger {
     }
 
     /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no
-    /// guard relies on or has kept.
+    /// guard relies on or has kept, with those that the guard asked for and none has claimed.
     fn release(&mut self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
         let mut refunds = Vec::new();
-        for (at, entry) in self.entries.iter_mut().enumerate() {
+        self.unclaimed.retain(|one| {
+            let stays = guard.is_some_and(|guard| one.asked_by != guard);
+            if !stays && one.decision.allowed() && !one.decision.source().is_outage() {
+                refunds.push(Refund {
+                    limiter: one.limiter.clone(),
+                    policy: one.policy.clone(),
+                    key: Arc::clone(&one.key),
+                    units: one.units,
+                });
+            }
+            stays
+        });
+        for entry in &mut self.entries {
             let (mut admitted, mut kept) = (0, entry.kept);
             entry.claims.retain(|&mut (one, cost)| {
                 let stays = guard.is_some_and(|guard| one != guard);
@@ -238,7 +289,6 @@ impl Ledger {
             if units > 0 {
                 entry.charged -= units;
                 refunds.push(Refund {
-                    entry: at,
                     limiter: entry.limiter.clone(),
                     policy: entry.policy.clone(),
                     key: Arc::clone(&entry.key),
@@ -254,7 +304,8 @@ impl Ledger {
 
     /// Records what is left after a refund.
     pub(super) fn refunded(&mut self, refund: &Refund, left: Usage) {
-        if let Some(entry) = self.entries.get_mut(refund.entry) {
+        let charge = Charge { limiter: &refund.limiter, policy: &refund.policy, key: &refund.key };
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_for(charge)) {
             entry.decision = entry.decision.clone().refunded(left);
         }
     }

@@ -18,8 +18,10 @@ fn all_cases_agree() {
     let mut failed = 0;
     assert!(!cases.is_empty());
     for case in cases {
-        if std::panic::catch_unwind(|| run(case)).is_err() {
-            failed += 1;
+        for asks_ahead in [false, true] {
+            if std::panic::catch_unwind(|| run(case, asks_ahead)).is_err() {
+                failed += 1;
+            }
         }
     }
     assert_eq!(failed, 0, "cases that differ");
@@ -50,6 +52,75 @@ fn guard_without_policies_limits_only_requests_that_give_some() {
     assert!(matches!(check.conclude(), Verdict::Admit));
 }
 
+#[test]
+fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
+    let limiter = |quotas: [&str; 3]| {
+        let named = ["a", "b", "c"].into_iter().zip(quotas);
+        let policies = named.map(|(name, quotas)| Policy::parse(name, quotas).unwrap());
+        policies.fold(Limiter::builder(), crate::LimiterBuilder::policy).build().unwrap()
+    };
+    let guard = |limiter: &Limiter, policies: &[&str]| {
+        Guard::builder(limiter.clone()).policies(policies.iter().copied()).build().unwrap()
+    };
+    let facts = RequestFacts::new().key(b"key");
+    let left = |limiter: &Limiter| {
+        ["a", "b", "c"]
+            .map(|name| limiter.blocking().peek(Request::new("key").policy(name)).unwrap().remaining())
+    };
+    // The request passes both guards: the later one asks nothing.
+    let limiter_of_three = limiter(["3/day", "3/day", "3/day"]);
+    let (first, later) = (guard(&limiter_of_three, &["a"]), guard(&limiter_of_three, &["b", "c"]));
+    let limits = RequestLimits::default();
+    let mut outer = first.start(&limits, &facts).unwrap();
+    outer.ask_ahead(&later, &facts);
+    assert_eq!(outer.requests().len(), 3);
+    outer.ask_blocking();
+    assert!(matches!(outer.conclude(), Verdict::Admit) && limits.outcomes().len() == 1);
+    assert_eq!(left(&limiter_of_three), [2, 2, 2]);
+    let mut inner = later.start(&limits, &facts).unwrap();
+    assert!(inner.requests().is_empty() && limits.has_unclaimed());
+    assert!(matches!(inner.conclude(), Verdict::Admit) && !limits.has_unclaimed());
+    inner.finish(true);
+    outer.finish(true);
+    assert!(!inner.refund_blocking() && !outer.refund_blocking());
+    assert_eq!(left(&limiter_of_three), [2, 2, 2]);
+    // The request never reaches the later guard: its units come back with the response.
+    let limits = RequestLimits::default();
+    let mut outer = first.start(&limits, &facts).unwrap();
+    outer.ask_ahead(&later, &facts);
+    outer.ask_blocking();
+    assert!(matches!(outer.conclude(), Verdict::Admit));
+    outer.finish(true);
+    assert!(outer.refund_blocking());
+    assert_eq!(left(&limiter_of_three), [1, 2, 2]);
+    // The first guard denies: the later one spends nothing. Its own other policy neither.
+    let (first, later) = (guard(&limiter_of_three, &["b", "a"]), guard(&limiter_of_three, &["c"]));
+    for expected in [[0, 1, 1], [0, 1, 1]] {
+        let limits = RequestLimits::default();
+        let mut outer = first.start(&limits, &facts).unwrap();
+        outer.ask_ahead(&later, &facts);
+        outer.ask_blocking();
+        let is_admitted = matches!(outer.conclude(), Verdict::Admit);
+        outer.refund_blocking();
+        if is_admitted {
+            let mut inner = later.start(&limits, &facts).unwrap();
+            assert!(matches!(inner.conclude(), Verdict::Admit));
+        } else {
+            assert!(!limits.has_unclaimed());
+            let remaining: Vec<_> = limits.outcomes().iter().map(|(_, one)| one.remaining()).collect();
+            assert_eq!(remaining, [1, 0]);
+        }
+        assert_eq!(left(&limiter_of_three), expected);
+    }
+    // A denial that is counted cannot be taken back, so it is asked for only when the request is there.
+    let counting = limiter(["3/day", "1/day count_denied", "3/day"]);
+    let mut outer = guard(&counting, &["a"]).start(&RequestLimits::default(), &facts).unwrap();
+    outer.ask_ahead(&guard(&counting, &["b"]), &facts);
+    outer.ask_ahead(&Guard::builder(counting.clone()).policy("c").dry_run(true).build().unwrap(), &facts);
+    outer.ask_ahead(&guard(&limiter_of_three, &["c"]), &facts);
+    assert_eq!(outer.requests().len(), 1);
+}
+
 /// What a request was answered.
 #[derive(Debug, Default)]
 struct Answer {
@@ -59,7 +130,7 @@ struct Answer {
     handled: bool,
 }
 
-fn run(case: &Value) {
+fn run(case: &Value, asks_ahead: bool) {
     let name = case["name"].as_str().unwrap();
     let stores = ["memory", "down", "broken"].map(|store| (store, limiter(case, store)));
     let limiter_of = |guard: &Value| {
@@ -77,7 +148,7 @@ fn run(case: &Value) {
     }
     let built = built.unwrap();
     for (at, request) in case["requests"].as_array().unwrap().iter().enumerate() {
-        let answer = respond(&built, guards, request);
+        let answer = respond(&built, guards, request, asks_ahead);
         check(&format!("{name}, request {at}"), &request["expect"], &answer);
     }
     for left in case.get("left").and_then(Value::as_array).into_iter().flatten() {
@@ -155,46 +226,69 @@ fn guard_of(given: &Value, limiter: Limiter) -> Result<Guard, Error> {
     builder.build()
 }
 
-/// Passes a request through the guards to a handler, as a middleware does.
-fn respond(guards: &[Guard], options: &[Value], request: &Value) -> Answer {
-    let header = |name: &Value| {
-        let headers = request.get("headers")?;
-        headers.get(name.as_str().unwrap().to_lowercase())?.as_str()
-    };
-    let limits = RequestLimits::default();
-    let mut open = Vec::new();
-    let mut answer = Answer::default();
-    for (guard, options) in guards.iter().zip(options) {
-        let is_skipped = options.get("skip").is_some_and(|skip| header(&skip["header"]).is_some());
-        if is_skipped
-            || !guard.applies_to(request.get("method").map_or("GET", |method| method.as_str().unwrap()))
-        {
-            continue;
+/// What a guard needs to know about a request.
+struct Facts<'a> {
+    key: Option<Vec<u8>>,
+    cost: Option<u64>,
+    plans: Option<Vec<&'a str>>,
+}
+
+impl<'a> Facts<'a> {
+    /// `None` for a request that the guard does not apply to.
+    fn read(guard: &Guard, options: &'a Value, request: &Value) -> Option<Self> {
+        let is_skipped = options.get("skip").is_some_and(|skip| header(request, &skip["header"]).is_some());
+        let method = request.get("method").map_or("GET", |method| method.as_str().unwrap());
+        if is_skipped || !guard.applies_to(method) {
+            return None;
         }
         let mut key = match guard.key_parts() {
             [] => {
-                options.get("key").and_then(|key| header(&key["header"])).map(|key| key.as_bytes().to_vec())
+                let key = options.get("key").and_then(|key| header(request, &key["header"]));
+                key.map(|key| key.as_bytes().to_vec())
             }
             parts => guard.join_key(&parts.iter().map(|part| value_of(part, request)).collect::<Vec<_>>()),
         };
         if key.is_none() && guard.missing_key() == super::MissingKey::Address {
             key = Some(b"127.0.0.1".to_vec());
         }
+        let cost = options.get("cost").and_then(|cost| header(request, cost.get("header")?));
         let plans = options.get("policies_of").and_then(|of| {
-            let plan = header(&of["header"])?;
+            let plan = header(request, &of["header"])?;
             Some(texts(&of["plans"][plan]))
         });
+        Some(Self { key, cost: cost.map(|cost| cost.parse().unwrap()), plans })
+    }
+
+    fn as_request(&self) -> RequestFacts<'_> {
         let mut facts = RequestFacts::new();
-        if let Some(key) = &key {
+        if let Some(key) = &self.key {
             facts = facts.key(key);
         }
-        if let Some(cost) = options.get("cost").and_then(|cost| header(cost.get("header")?)) {
-            facts = facts.cost(cost.parse().unwrap());
+        if let Some(cost) = self.cost {
+            facts = facts.cost(cost);
         }
-        if let Some(plans) = &plans {
-            facts = facts.policies(plans);
+        self.plans.as_ref().map_or(facts, |plans| facts.policies(plans))
+    }
+}
+
+fn header<'a>(request: &'a Value, name: &Value) -> Option<&'a str> {
+    request.get("headers")?.get(name.as_str().unwrap().to_lowercase())?.as_str()
+}
+
+/// Passes a request through the guards to a handler, as a middleware does.
+fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: bool) -> Answer {
+    let limits = RequestLimits::default();
+    let mut open = Vec::new();
+    let mut answer = Answer::default();
+    let applied = guards.iter().zip(options);
+    let applied =
+        applied.filter_map(|(guard, options)| Some((guard, options, Facts::read(guard, options, request)?)));
+    let applied: Vec<_> = applied.collect();
+    for (at, (guard, options, facts)) in applied.iter().enumerate() {
+        let mut check = guard.start(&limits, &facts.as_request()).unwrap();
+        for (later, _, facts) in applied[at + 1..].iter().filter(|_| asks_ahead) {
+            check.ask_ahead(later, &facts.as_request());
         }
-        let mut check = guard.start(&limits, &facts).unwrap();
         check.ask_blocking();
         if check.outage().is_some() {
             match options.get("on_outage").and_then(Value::as_str) {
@@ -206,7 +300,7 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value) -> Answer {
         let verdict = check.conclude();
         check.refund_blocking();
         if let Verdict::Deny(problem) = verdict {
-            let response = problem.response(header(&Value::from("accept")));
+            let response = problem.response(header(request, &Value::from("accept")));
             answer = Answer { status: response.status, body: response.body, ..answer };
             answer.add(response.fields);
             if let Some(own) = options.get("on_denied") {
