@@ -1,8 +1,8 @@
 //! The limits of one request, which all of its guards share, and the header fields of its response.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use polylimit::guard::{Guard, GuardCheck, RequestLimits};
@@ -36,12 +36,17 @@ impl GuardParts {
 #[derive(Default)]
 pub(crate) struct PyRequestLimits {
     limits: RequestLimits,
-    /// The guard that decided first.
-    first: OnceLock<Arc<GuardParts>>,
-    /// The checks that admitted the request, until its response.
-    open: Mutex<Vec<OpenCheck>>,
+    progress: Mutex<Progress>,
     /// Whether a guard has a `count`, which is called with the response.
     has_count: AtomicBool,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// The guard that decided first.
+    first: Option<Arc<GuardParts>>,
+    /// The checks that admitted the request, until its response.
+    open: Vec<OpenCheck>,
 }
 
 struct OpenCheck {
@@ -59,38 +64,44 @@ impl PyRequestLimits {
         if guard.count.is_some() {
             self.has_count.store(true, Ordering::Relaxed);
         }
-        let _ = self.first.set(Arc::clone(guard));
-        let mut open = self.open.lock();
+        let mut progress = self.progress.lock();
+        progress.first.get_or_insert_with(|| Arc::clone(guard));
         // Most requests have one limit.
-        open.reserve_exact(1);
-        open.push(OpenCheck { guard: Arc::clone(guard), check });
+        progress.open.reserve_exact(1);
+        progress.open.push(OpenCheck { guard: Arc::clone(guard), check });
     }
 
     /// Forgets the checks of a request that is denied: their units are refunded.
     pub(crate) fn end(&self, guard: &Arc<GuardParts>) {
-        let _ = self.first.set(Arc::clone(guard));
+        self.progress.lock().first.get_or_insert_with(|| Arc::clone(guard));
         self.has_count.store(false, Ordering::Relaxed);
-        let open = std::mem::take(&mut *self.open.lock());
-        drop(open);
+        drop(self.take_open());
+    }
+
+    fn take_open(&self) -> Vec<OpenCheck> {
+        std::mem::take(&mut self.progress.lock().open)
+    }
+
+    fn first(&self) -> Option<Arc<GuardParts>> {
+        self.progress.lock().first.clone()
     }
 
     /// Ends the checks of guards without a `count`.
     pub(crate) fn finish_counted(&self) {
-        let open = std::mem::take(&mut *self.open.lock());
-        for mut open in open.into_iter().rev() {
+        for mut open in self.take_open().into_iter().rev() {
             open.check.finish(true);
         }
     }
 
     fn core_fields(&self, py: Python<'_>) -> PyResult<Vec<HeaderField>> {
-        let Some(first) = self.first.get() else { return Ok(Vec::new()) };
+        let Some(first) = self.first() else { return Ok(Vec::new()) };
         call_core(py, || Ok(first.guard.fields(&self.limits)))
     }
 
     /// Appends the fields to those of an ASGI response.
     pub(crate) fn append_to(&self, list: &Bound<'_, PyList>) -> PyResult<()> {
         let fields = self.core_fields(list.py())?;
-        self.first.get().map_or(Ok(()), |first| first.fields.append(fields, list))
+        self.first().map_or(Ok(()), |first| first.fields.append(fields, list))
     }
 }
 
@@ -120,7 +131,7 @@ impl PyRequestLimits {
         py: Python<'_>,
         response: &Bound<'_, PyAny>,
     ) -> PyResult<(Vec<StoreCall>, Option<Py<PyAny>>)> {
-        let open = std::mem::take(&mut *self.open.lock());
+        let open = self.take_open();
         let mut raised = None;
         let mut refunds = Vec::new();
         for OpenCheck { guard, mut check } in open.into_iter().rev() {

@@ -53,10 +53,13 @@ impl ResponseSender {
             started.update(message.cast()?)?;
             started
         };
-        let headers = PyList::empty(py);
-        if let Some(own) = started.get_item(name)? {
-            headers.call_method1(intern!(py, "extend"), (own,))?;
-        }
+        let headers = match started.get_item(name)? {
+            None => PyList::empty(py),
+            Some(own) => match own.cast_exact::<PyList>() {
+                Ok(own) => own.get_slice(0, own.len()),
+                Err(_) => PyList::new(py, own.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
+            },
+        };
         limits.append_to(&headers)?;
         started.set_item(name, headers)?;
         self.send.call1(py, (started,))

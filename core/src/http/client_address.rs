@@ -8,7 +8,7 @@
 mod address;
 mod header;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::error::Error;
 use address::{Network, normalise, parse_peer};
@@ -228,8 +228,26 @@ impl ClientAddress {
     /// The key to limit by: one text for all addresses that are counted together, such as `203.0.113.7` or
     /// `2001:db8:1:2::/64`. IPv6 is written as in RFC 5952; a whole address has no prefix length.
     pub fn key(&self) -> String {
-        self.counted.to_string()
+        self.counted.whole_ipv4().map_or_else(|| self.counted.to_string(), dotted)
     }
+}
+
+/// Writes an address; several times as fast as through `Display`.
+fn dotted(address: Ipv4Addr) -> String {
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (at, octet) in address.octets().into_iter().enumerate() {
+        if at > 0 {
+            text.push('.');
+        }
+        if octet >= 100 {
+            text.push(char::from(b'0' + octet / 100));
+        }
+        if octet >= 10 {
+            text.push(char::from(b'0' + octet / 10 % 10));
+        }
+        text.push(char::from(b'0' + octet % 10));
+    }
+    text
 }
 
 #[cfg(test)]

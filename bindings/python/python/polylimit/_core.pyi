@@ -1215,7 +1215,7 @@ class CoreGuard:
     ) -> GuardCheck | None:
         """Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted."""
     def ask_ahead(self, earlier: GuardCheck, key: str | bytes | int | None, route: str | None) -> None:
-        """."""
+        """Lets the store decide for this guard in the call of a guard that the request meets earlier."""
 
 @final
 class GuardCheck:

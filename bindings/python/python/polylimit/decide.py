@@ -5,24 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union
 
 from polylimit._core import StoreCall
 from polylimit.guard import Denial, Outage, policy_list
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-
-    from typing_extensions import TypeAlias
+    from collections.abc import Iterable, Sequence
 
     from polylimit import keys
     from polylimit._core import GuardCheck, RequestLimits
     from polylimit.guard import Guard
 
 T = TypeVar("T")
-#: The steps of a decision; they return the denial and the response to it, if the request is denied.
-Steps: TypeAlias = "Generator[Any, Any, tuple[Denial, Any] | None]"
+#: Steps that return something in the end.
+Steps = Generator[Any, Any, T]
+#: What the steps of a decision return: the denial and the response to it, if the request is denied.
+Denied = Union[tuple[Denial, Any], None]
 
 
 def decide(
@@ -31,7 +32,7 @@ def decide(
     limits: RequestLimits,
     later: Sequence[Guard] = (),
     check: GuardCheck | None = None,
-) -> Steps:
+) -> Steps[Denied]:
     """Decide about a request; return the denial and the response to it, if it is denied.
 
     ``later`` are guards that the request meets afterwards, unless something between denies it. ``check`` is a check
@@ -59,7 +60,7 @@ def decide(
 
 def _conclude(
     guard: Guard, info: keys.RequestInfo, limits: RequestLimits, check: GuardCheck, later: Sequence[Guard]
-) -> Steps:
+) -> Steps[Denied]:
     if not check.is_denied:
         yield from _ask(guard, info, check, later)
     denied = check.conclude(limits)
@@ -78,7 +79,7 @@ def _conclude(
     return denial, response
 
 
-def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequence[Guard]) -> Generator[Any, Any, None]:
+def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequence[Guard]) -> Steps[None]:
     """Let the store decide, and ``on_outage`` if it could not."""
     for one in later if check.is_asking else ():
         if one.is_known_early and one.core.applies_to(info.method()):
@@ -96,13 +97,13 @@ def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequenc
             check.overrule(admit)
 
 
-def finish(limits: RequestLimits, response: Any) -> Generator[Any, Any, None]:
+def finish(limits: RequestLimits, response: Any) -> Steps[None]:
     """End the guards of a request with its response: refund the units of those whose ``count`` is false for it."""
     refunds, raised = limits.finish(response)
     yield from _make_all(refunds, raised)
 
 
-def _make_all(calls: Iterable[StoreCall], raised: BaseException | None = None) -> Generator[Any, Any, None]:
+def _make_all(calls: Iterable[StoreCall], raised: BaseException | None = None) -> Steps[None]:
     """Make every call, and then raise what was raised first.
 
     Under anyio a cancelled task is cancelled again at every await: each call is sent before its await yields.
@@ -116,7 +117,7 @@ def _make_all(calls: Iterable[StoreCall], raised: BaseException | None = None) -
         raise raised
 
 
-def drive(steps: Generator[Any, Any, T], wait: Callable[[Any], Any]) -> T:
+def drive(steps: Steps[T], wait: Callable[[Any], Any]) -> T:
     """Run steps on this thread; ``wait`` waits for the result of an asynchronous function."""
     try:
         value = steps.send(None)
@@ -136,7 +137,7 @@ def drive(steps: Generator[Any, Any, T], wait: Callable[[Any], Any]) -> T:
         return result
 
 
-async def drive_async(steps: Generator[Any, Any, T]) -> T:
+async def drive_async(steps: Steps[T]) -> T:
     """Run steps in an event loop."""
     try:
         value = steps.send(None)

@@ -27,14 +27,14 @@ from polylimit.guard import Denial, Guard, Options, Outage, Policies
 from polylimit.views import ViewLimit, limits_of, set_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
     from django.urls import ResolverMatch
     from typing_extensions import Unpack
 
-    Steps = Generator[Any, Any, HttpResponseBase]
+    from polylimit.decide import Steps
 
 __all__ = ["Denial", "Outage", "RateLimitMiddleware", "exempt", "limit", "request_limits"]
 
@@ -219,7 +219,7 @@ def _wait(value: Any) -> Any:
     return async_to_sync(resolve)(value)
 
 
-def _finished(steps: Steps, request: HttpRequest, limits: RequestLimits) -> Steps:
+def _finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: RequestLimits) -> Steps[HttpResponseBase]:
     """Return the response with its fields: the outermost limit finishes it."""
     setattr(request, _LIMITS, limits)
     try:
@@ -239,7 +239,7 @@ def _finished(steps: Steps, request: HttpRequest, limits: RequestLimits) -> Step
 
 def _response(
     guard: Guard | None, later: Sequence[Guard], info: _Info, respond: Callable[[], Any], limits: RequestLimits
-) -> Steps:
+) -> Steps[HttpResponseBase]:
     denied = None if guard is None else (yield from decide(guard, info, limits, later))
     response: HttpResponseBase = (yield respond()) if denied is None else denied[1]
     return response

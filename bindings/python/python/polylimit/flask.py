@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import flask
@@ -112,6 +112,8 @@ class RateLimit:
         # Raises for invalid options now and not at the first request.
         self._guard = self._make_guard()
         self._has_scope = options.get("scope") is not None
+        if self._guard.count is not None:
+            flask.request_tearing_down.connect(_tear_down)
         if app is not None:
             self.init_app(app)
 
@@ -140,6 +142,7 @@ def limit(
     application and of its blueprints do not apply to the view's requests that this limit applies to.
     """
     guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options)
+    flask.request_tearing_down.connect(_tear_down)
 
     def decorate(view: View) -> View:
         later = limits_of(view).guards
@@ -194,7 +197,6 @@ def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard]) -> Any
     if guard.count is not None or later:
         # The context belongs to this request: a nested application and a copy for another thread have others.
         setattr(_context(), _UNFINISHED, limits)
-        _connect_teardown()
     if is_admitted:
         return None
     denied = drive(decide(guard, _Info(request), limits, later, check), _wait)
@@ -217,12 +219,6 @@ def _attach(request: flask.Request, limits: RequestLimits) -> None:
 def _wait(value: Any) -> Any:
     """Wait for the result of an asynchronous function, whose coroutine would be true for every request."""
     return flask.current_app.async_to_sync(resolve)(value)
-
-
-@cache
-def _connect_teardown() -> None:
-    """Call :func:`_tear_down` at the end of requests, for those without a response."""
-    flask.request_tearing_down.connect(_tear_down)
 
 
 def _tear_down(app: flask.Flask, **_details: Any) -> None:

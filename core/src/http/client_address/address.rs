@@ -14,6 +14,14 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// The address, if the network is a single IPv4 address.
+    pub(crate) fn whole_ipv4(self) -> Option<Ipv4Addr> {
+        match self.first {
+            IpAddr::V4(address) if self.prefix == 32 => Some(address),
+            _ => None,
+        }
+    }
+
     const LOOPBACK: [Self; 2] = [Self::v4(127, 0, 8), Self::v6(0, 1, 128)];
     const LINK_LOCAL: [Self; 2] = [Self::v4(169, 254, 16), Self::v6(0xfe80, 0, 10)];
     const PRIVATE: [Self; 4] =

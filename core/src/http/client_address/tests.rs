@@ -221,3 +221,12 @@ fn header_is_not_needed_where_no_proxy_is_trusted() {
     assert_eq!(rules.trust("::1").build().unwrap().header(), Some(ForwardingHeader::Forwarded));
     assert_eq!(ClientAddressRules::builder().build().unwrap(), ClientAddressRules::default());
 }
+
+#[test]
+fn key_of_ipv4_address_is_the_address_as_text() {
+    for octet in 0..=255 {
+        let address = IpAddr::from([octet, 255 - octet, octet / 3, octet % 11]);
+        let client = ClientAddressRules::default().resolve(address, []);
+        assert_eq!(client.key(), address.to_string());
+    }
+}
