@@ -21,6 +21,8 @@ type QuotaUsage struct {
 	Remaining uint64
 	// ResetAfter is the time until nothing counts as used under this quota, if nothing else arrives.
 	ResetAfter time.Duration
+	// Over is the units of the quota's excess that are in use: above 0 once use is beyond the limit.
+	Over uint64
 }
 
 // Decision is the answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
@@ -36,6 +38,8 @@ type Decision struct {
 	ResetAfter time.Duration
 	// Delay is the time that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0.
 	Delay time.Duration
+	// Over is the units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+	Over uint64
 	// Source is where the answer came from: "store", or what decided without it.
 	Source string
 	// Degraded is why a healthy store might have answered otherwise; empty when the answer is exact.
@@ -58,6 +62,8 @@ type Usage struct {
 	ResetAfter time.Duration
 	// Taken is the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
 	Taken uint64
+	// Over is the units of an excess that are in use, the most over the quotas.
+	Over uint64
 	// Source and Degraded are as in Decision.
 	Source, Degraded string
 
@@ -98,6 +104,7 @@ func (n *plainNumbers) quotas() []QuotaUsage {
 			Limit:      uint64(plain.limit),
 			Remaining:  uint64(plain.remaining),
 			ResetAfter: duration(uint64(plain.reset_after_us)),
+			Over:       uint64(plain.over),
 		})
 	}
 	return quotas
@@ -114,6 +121,7 @@ func decisionFrom(plain *C.polylimit_decision) Decision {
 		RetryAfter: duration(uint64(plain.retry_after_us)),
 		ResetAfter: duration(uint64(plain.reset_after_us)),
 		Delay:      duration(uint64(plain.delay_us)),
+		Over:       uint64(plain.over),
 		Source:     sourceName(plain.source),
 		Degraded:   degradationName(plain.degraded),
 	}
@@ -134,6 +142,7 @@ func usageOf(result *C.polylimit_result) Usage {
 		Remaining:  uint64(plain.remaining),
 		ResetAfter: duration(uint64(plain.reset_after_us)),
 		Taken:      uint64(plain.taken),
+		Over:       uint64(plain.over),
 		Source:     sourceName(plain.source),
 		Degraded:   degradationName(plain.degraded),
 	}
@@ -155,6 +164,7 @@ func (d *Decision) toC(plain *C.polylimit_decision) {
 	plain.retry_after_us = C.uint64_t(d.numbers.retryAfterUs)
 	plain.reset_after_us = C.uint64_t(d.numbers.resetAfterUs)
 	plain.delay_us = C.uint64_t(d.numbers.delayUs)
+	plain.over = C.uint64_t(d.Over)
 	plain.quota_count = C.uint32_t(1 + len(d.numbers.others))
 	plain.quotas[0] = d.numbers.first
 	copy(plain.quotas[1:], d.numbers.others)
@@ -163,7 +173,7 @@ func (d *Decision) toC(plain *C.polylimit_decision) {
 // After is the decision with what is left after a later operation on the same key under the same policy, such as a refund: for
 // header fields that tell it.
 func (d Decision) After(usage Usage) Decision {
-	d.Remaining, d.ResetAfter = usage.Remaining, usage.ResetAfter
+	d.Remaining, d.ResetAfter, d.Over = usage.Remaining, usage.ResetAfter, usage.Over
 	d.numbers.resetAfterUs = usage.numbers.resetAfterUs
 	d.numbers.first, d.numbers.others = usage.numbers.first, usage.numbers.others
 	return d

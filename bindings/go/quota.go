@@ -37,6 +37,8 @@ type Quota struct {
 	Aligned bool
 	// CountDenied: denied requests are charged too.
 	CountDenied bool
+	// Excess is the units beyond the limit or burst that are admitted as well, and told as Over in decisions: 0 to Limit.
+	Excess uint64
 }
 
 // ParseQuota reads one quota from its text form, such as "10/s token_bucket burst=20".
@@ -61,6 +63,7 @@ func ParseQuota(text string) (Quota, error) {
 		Buckets:     uint32(plain.buckets),
 		Aligned:     plain.aligned != 0,
 		CountDenied: plain.count_denied != 0,
+		Excess:      uint64(plain.excess),
 	}, nil
 }
 
@@ -78,6 +81,7 @@ func (q Quota) Text() (string, error) {
 		buckets:      C.uint32_t(q.Buckets),
 		aligned:      flag(q.Aligned),
 		count_denied: flag(q.CountDenied),
+		excess:       C.uint64_t(q.Excess),
 	}
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
 	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {

@@ -355,6 +355,10 @@ typedef struct polylimit_quota_usage {
      * Microseconds until nothing counts as used under this quota if nothing else arrives.
      */
     uint64_t reset_after_us;
+    /**
+     * Units of the quota's excess that are in use: above 0 once use is beyond the limit.
+     */
+    uint64_t over;
 } polylimit_quota_usage;
 
 /**
@@ -394,6 +398,10 @@ typedef struct polylimit_decision {
      * Microseconds that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0.
      */
     uint64_t delay_us;
+    /**
+     * Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+     */
+    uint64_t over;
     /**
      * The number of elements of `quotas`: one for each quota of the policy.
      */
@@ -440,6 +448,10 @@ typedef struct polylimit_usage {
      * The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
      */
     uint64_t taken;
+    /**
+     * Units of an excess that are in use, the most over the quotas.
+     */
+    uint64_t over;
     /**
      * Each quota's own view, in the policy's order; only the first `quota_count` are written.
      */
@@ -655,6 +667,10 @@ typedef struct polylimit_quota {
      * Always 0.
      */
     uint16_t reserved;
+    /**
+     * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to the limit.
+     */
+    uint64_t excess;
 } polylimit_quota;
 
 #ifdef __cplusplus

@@ -142,6 +142,8 @@ public:
     }
     [[nodiscard]] std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
     [[nodiscard]] std::chrono::microseconds delay() const noexcept { return microseconds(plain_.delay_us); }
+    /** Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit. */
+    [[nodiscard]] std::uint64_t over() const noexcept { return plain_.over; }
     /** Where the answer came from, such as "store". */
     [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
     /** Why a healthy store might have answered otherwise; NULL when the answer is exact. */

@@ -23,6 +23,8 @@ pub struct polylimit_quota_usage {
     pub remaining: u64,
     /// Microseconds until nothing counts as used under this quota if nothing else arrives.
     pub reset_after_us: u64,
+    /// Units of the quota's excess that are in use: above 0 once use is beyond the limit.
+    pub over: u64,
 }
 
 /// The answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
@@ -45,6 +47,8 @@ pub struct polylimit_decision {
     pub reset_after_us: u64,
     /// Microseconds that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0.
     pub delay_us: u64,
+    /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+    pub over: u64,
     /// The number of elements of `quotas`: one for each quota of the policy.
     pub quota_count: u32,
     /// Always 0.
@@ -56,7 +60,7 @@ pub struct polylimit_decision {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_decision {
     const NAME: &'static str = "decision";
-    const MIN_SIZE: u32 = 440;
+    const MIN_SIZE: u32 = 576;
 }
 
 impl polylimit_decision {
@@ -70,6 +74,7 @@ impl polylimit_decision {
         self.retry_after_us = decision.retry_after_us().unwrap_or(POLYLIMIT_NEVER);
         self.reset_after_us = decision.reset_after_us();
         self.delay_us = decision.delay_us();
+        self.over = decision.over();
         self.reserved = 0;
         self.quota_count = set_quotas(&mut self.quotas, decision.quotas());
     }
@@ -89,10 +94,11 @@ impl polylimit_decision {
         };
         let quotas: Vec<_> = quotas
             .iter()
-            .map(|&polylimit_quota_usage { limit, remaining, reset_after_us }| QuotaUsage {
+            .map(|&polylimit_quota_usage { limit, remaining, reset_after_us, over }| QuotaUsage {
                 limit,
                 remaining,
                 reset_after_us,
+                over,
             })
             .collect();
         let allowed = self.allowed != 0;
@@ -114,8 +120,8 @@ pub(crate) fn set_quotas(
     quotas: &[QuotaUsage],
 ) -> u32 {
     let mut count = 0;
-    for (place, &QuotaUsage { limit, remaining, reset_after_us }) in places.iter_mut().zip(quotas) {
-        *place = polylimit_quota_usage { limit, remaining, reset_after_us };
+    for (place, &QuotaUsage { limit, remaining, reset_after_us, over }) in places.iter_mut().zip(quotas) {
+        *place = polylimit_quota_usage { limit, remaining, reset_after_us, over };
         count += 1;
     }
     count
@@ -142,6 +148,8 @@ pub struct polylimit_usage {
     pub reset_after_us: u64,
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub taken: u64,
+    /// Units of an excess that are in use, the most over the quotas.
+    pub over: u64,
     /// Each quota's own view, in the policy's order; only the first `quota_count` are written.
     pub quotas: [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
 }
@@ -149,7 +157,7 @@ pub struct polylimit_usage {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_usage {
     const NAME: &'static str = "usage";
-    const MIN_SIZE: u32 = 424;
+    const MIN_SIZE: u32 = 560;
 }
 
 impl polylimit_usage {
@@ -160,6 +168,7 @@ impl polylimit_usage {
         self.remaining = usage.remaining();
         self.reset_after_us = usage.reset_after_us();
         self.taken = usage.taken();
+        self.over = usage.over();
         self.quota_count = set_quotas(&mut self.quotas, usage.quotas());
     }
 }

@@ -50,12 +50,14 @@ pub struct polylimit_quota {
     pub count_denied: u8,
     /// Always 0.
     pub reserved: u16,
+    /// Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to the limit.
+    pub excess: u64,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_quota {
     const NAME: &'static str = "quota";
-    const MIN_SIZE: u32 = 48;
+    const MIN_SIZE: u32 = 56;
 }
 
 /// Reads one quota from its text form, such as "10/s token_bucket burst=20". For an invalid text it returns
@@ -105,19 +107,21 @@ impl polylimit_quota {
         self.algorithm = *number;
         self.limit = quota.limit();
         self.period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-        self.burst = if has_burst { quota.capacity() } else { 0 };
+        self.burst = if has_burst { quota.capacity() - quota.excess() } else { 0 };
         self.step = quota.step().unwrap_or(0);
         self.buckets = quota.buckets().unwrap_or(0);
         self.aligned = u8::from(quota.aligned());
         self.count_denied = u8::from(quota.count_denied());
         self.reserved = 0;
+        self.excess = quota.excess();
         Ok(())
     }
 
     fn get(&self) -> Result<Quota, Failure> {
         let mut builder = Quota::builder(self.limit, Duration::from_micros(self.period_us))
             .aligned(flag("aligned", self.aligned)?)
-            .count_denied(flag("count_denied", self.count_denied)?);
+            .count_denied(flag("count_denied", self.count_denied)?)
+            .excess(self.excess);
         if self.algorithm != 0 {
             let algorithm = ALGORITHMS.iter().find(|(number, _)| *number == self.algorithm);
             let (_, algorithm) = algorithm.ok_or_else(|| {

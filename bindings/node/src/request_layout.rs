@@ -22,7 +22,9 @@ pub enum Field {
     Degraded,
     Limit,
     Taken,
-    /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining` and `ResetAfterMs`.
+    Over,
+    /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
+    /// `Over`.
     Quotas,
     /// The HTTP status of the response to a denied request.
     Status,
@@ -64,7 +66,7 @@ pub enum GuardStep {
 }
 
 /// Limit, remaining, reset after.
-pub(crate) const NUMBERS_PER_QUOTA: usize = 3;
+pub(crate) const NUMBERS_PER_QUOTA: usize = 4;
 /// The length of the `Float64Array`.
 pub(crate) const FIELD_COUNT: usize = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * Policy::MAX_QUOTAS;
 

@@ -104,6 +104,7 @@ impl SharedArrays {
             decision.quotas(),
             decision.remaining(),
             decision.reset_after_us(),
+            decision.over(),
             source,
         );
         self.set(Field::Allowed as usize, if decision.allowed() { 1.0 } else { 0.0 });
@@ -119,6 +120,7 @@ impl SharedArrays {
             usage.quotas(),
             usage.remaining(),
             usage.reset_after_us(),
+            usage.over(),
             source,
         );
         self.set(Field::Limit as usize, number(usage.limit()));
@@ -133,11 +135,13 @@ impl SharedArrays {
         quotas: &[QuotaUsage],
         remaining: u64,
         reset_after_us: u64,
+        over: u64,
         (source, degraded): (Source, Option<Degradation>),
     ) {
         self.write_kind(kind, quotas.len());
         self.set(Field::Remaining as usize, number(remaining));
         self.set(Field::ResetAfterMs as usize, milliseconds(reset_after_us));
+        self.set(Field::Over as usize, number(over));
         self.set(Field::Source as usize, index(Source::ALL.iter().position(|known| *known == source)));
         let degraded =
             degraded.and_then(|degraded| Degradation::ALL.iter().position(|known| *known == degraded));
@@ -150,6 +154,7 @@ impl SharedArrays {
             self.set(at, number(quota.limit));
             self.set(at + 1, number(quota.remaining));
             self.set(at + 2, milliseconds(quota.reset_after_us));
+            self.set(at + 3, number(quota.over));
         }
     }
 
@@ -157,17 +162,20 @@ impl SharedArrays {
     pub(crate) fn decision(&self) -> Result<Decision> {
         let count = whole("quotas", self.get(Field::Quotas as usize), "1 to 16")?;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(Policy::MAX_QUOTAS);
-        let mut quotas = [QuotaUsage { limit: 0, remaining: 0, reset_after_us: 0 }; Policy::MAX_QUOTAS];
+        let mut quotas =
+            [QuotaUsage { limit: 0, remaining: 0, reset_after_us: 0, over: 0 }; Policy::MAX_QUOTAS];
         for (index, quota) in quotas[..count].iter_mut().enumerate() {
             let first = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * index;
-            let [limit, remaining, reset_after_ms] = match count {
-                1 => [Field::Limit, Field::Remaining, Field::ResetAfterMs].map(|field| field as usize),
-                _ => [first, first + 1, first + 2],
+            let [limit, remaining, reset_after_ms, over] = match count {
+                1 => [Field::Limit, Field::Remaining, Field::ResetAfterMs, Field::Over]
+                    .map(|field| field as usize),
+                _ => [first, first + 1, first + 2, first + 3],
             };
             *quota = QuotaUsage {
                 limit: whole("limit", self.get(limit), UNITS)?,
                 remaining: whole("remaining", self.get(remaining), UNITS)?,
                 reset_after_us: microseconds("resetAfterMs", self.get(reset_after_ms))?,
+                over: whole("over", self.get(over), UNITS)?,
             };
         }
         let allowed = self.get(Field::Allowed as usize) != 0.0;

@@ -17,6 +17,7 @@ pub struct QuotaSettings {
     pub buckets: Option<f64>,
     pub aligned: Option<bool>,
     pub count_denied: Option<bool>,
+    pub excess: Option<f64>,
 }
 
 /// Every number of a quota, and its canonical text.
@@ -31,6 +32,7 @@ pub struct QuotaNumbers {
     pub buckets: Option<u32>,
     pub aligned: bool,
     pub count_denied: bool,
+    pub excess: f64,
 }
 
 impl From<Quota> for QuotaNumbers {
@@ -46,6 +48,7 @@ impl From<Quota> for QuotaNumbers {
             buckets: quota.buckets(),
             aligned: quota.aligned(),
             count_denied: quota.count_denied(),
+            excess: number(quota.excess()),
         }
     }
 }
@@ -76,6 +79,9 @@ pub fn build_quota(limit: f64, period_ms: f64, settings: QuotaSettings) -> Resul
         }
         if let Some(count_denied) = settings.count_denied {
             builder = builder.count_denied(count_denied);
+        }
+        if let Some(excess) = settings.excess {
+            builder = builder.excess(whole("excess", excess, UNITS)?);
         }
         builder.build().map(QuotaNumbers::from).map_err(to_js_error)
     })

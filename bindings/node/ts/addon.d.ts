@@ -226,22 +226,26 @@ export declare const enum Field {
   Degraded = 8,
   Limit = 9,
   Taken = 10,
-  /** The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining` and `ResetAfterMs`. */
-  Quotas = 11,
+  Over = 11,
+  /**
+   * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
+   * `Over`.
+   */
+  Quotas = 12,
   /** The HTTP status of the response to a denied request. */
-  Status = 12,
+  Status = 13,
   /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
-  Changed = 13,
+  Changed = 14,
   /** A `GuardStep`. */
-  Step = 14,
+  Step = 15,
   /** The number of policies that the guard has decided, or of refunds to make. */
-  Items = 15,
+  Items = 16,
   /** The number of the newest check of a guard, which changes with each. */
-  Check = 16,
+  Check = 17,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 17,
-  TimeoutMs = 18,
-  FirstQuota = 19,
+  Cost = 18,
+  TimeoutMs = 19,
+  FirstQuota = 20,
 }
 
 export interface FieldSettings {
@@ -387,6 +391,7 @@ export interface QuotaNumbers {
   buckets?: number
   aligned: boolean
   countDenied: boolean
+  excess: number
 }
 
 export interface QuotaSettings {
@@ -396,6 +401,7 @@ export interface QuotaSettings {
   buckets?: number
   aligned?: boolean
   countDenied?: boolean
+  excess?: number
 }
 
 /**

@@ -14,6 +14,8 @@ export interface QuotaUsage {
   readonly remaining: number;
   /** Milliseconds until nothing counts as used under this quota if nothing else arrives. */
   readonly resetAfterMs: number;
+  /** Units of the quota's excess that are in use: above 0 once use is beyond the limit. */
+  readonly over: number;
 }
 
 /** The properties of every answer. Times are milliseconds with a fraction down to the microsecond. */
@@ -24,6 +26,8 @@ interface Common {
   readonly remaining: number;
   /** Milliseconds until nothing counts as used if nothing else arrives: the longest over the quotas. */
   readonly resetAfterMs: number;
+  /** Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit. */
+  readonly over: number;
   /** Where the answer came from: the store, or what decided without it. */
   readonly source: Source;
   /** Why a healthy store might have answered otherwise; `null` when the answer is exact. */
@@ -63,6 +67,7 @@ export function readDecision(): Decision {
     remaining: fields[Field.Remaining],
     retryAfterMs: retryAfterMs < 0 ? null : retryAfterMs,
     resetAfterMs: fields[Field.ResetAfterMs],
+    over: fields[Field.Over],
     delayMs: fields[Field.DelayMs],
     source: sources[fields[Field.Source]],
     degraded: readDegraded(),
@@ -76,6 +81,7 @@ export function readUsage(): Usage {
     limit: fields[Field.Limit],
     remaining: fields[Field.Remaining],
     resetAfterMs: fields[Field.ResetAfterMs],
+    over: fields[Field.Over],
     source: sources[fields[Field.Source]],
     degraded: readDegraded(),
     quotas: readQuotas(),
@@ -91,16 +97,21 @@ function readQuotas(): QuotaUsage[] {
   const count = fields[Field.Quotas];
   if (count === 1) {
     return [
-      { limit: fields[Field.Limit], remaining: fields[Field.Remaining], resetAfterMs: fields[Field.ResetAfterMs] },
+      {
+        limit: fields[Field.Limit],
+        remaining: fields[Field.Remaining],
+        resetAfterMs: fields[Field.ResetAfterMs],
+        over: fields[Field.Over],
+      },
     ];
   }
   const quotas: QuotaUsage[] = [];
-  for (let quota = 0; quota < count; quota++) quotas.push(readQuota(Field.FirstQuota + 3 * quota));
+  for (let quota = 0; quota < count; quota++) quotas.push(readQuota(Field.FirstQuota + 4 * quota));
   return quotas;
 }
 
 function readQuota(at: number): QuotaUsage {
-  return { limit: fields[at], remaining: fields[at + 1], resetAfterMs: fields[at + 2] };
+  return { limit: fields[at], remaining: fields[at + 1], resetAfterMs: fields[at + 2], over: fields[at + 3] };
 }
 
 /** Reads several decisions; in place of one that failed stands its error. */
@@ -128,11 +139,13 @@ export function writeDecision(decision: Decision): void {
   fields[Field.Limit] = decision.limit;
   fields[Field.Remaining] = decision.remaining;
   fields[Field.ResetAfterMs] = decision.resetAfterMs;
+  fields[Field.Over] = decision.over;
   fields[Field.Quotas] = decision.quotas.length;
   let at: number = Field.FirstQuota;
-  for (const { limit, remaining, resetAfterMs } of decision.quotas) {
+  for (const { limit, remaining, resetAfterMs, over } of decision.quotas) {
     fields[at++] = limit;
     fields[at++] = remaining;
     fields[at++] = resetAfterMs;
+    fields[at++] = over;
   }
 }

@@ -9,7 +9,8 @@ import { toPublicError } from "./errors";
 import { deliver } from "./events";
 import { native } from "./native";
 
-const LENGTH: number = Field.FirstQuota + 3 * 16;
+/** Four numbers for each of at most 16 quotas stand last. */
+const LENGTH: number = Field.FirstQuota + 4 * 16;
 
 /** The numbers of the newest answer, by `Field`. */
 const fields: Float64Array = new Float64Array(LENGTH);

@@ -22,9 +22,11 @@ export interface QuotaOptions {
   readonly aligned?: boolean;
   /** Whether denied requests are charged too. */
   readonly countDenied?: boolean;
+  /** Units beyond the limit or burst that are admitted as well and told as `over` in decisions: 0 to the limit. */
+  readonly excess?: number;
 }
 
-const OPTIONS = ["algorithm", "burst", "step", "buckets", "aligned", "countDenied"];
+const OPTIONS = ["algorithm", "burst", "step", "buckets", "aligned", "countDenied", "excess"];
 
 const SECOND_MS = 1000;
 
@@ -41,6 +43,8 @@ export class Quota {
   declare readonly buckets?: number;
   declare readonly aligned: boolean;
   declare readonly countDenied: boolean;
+  /** Units beyond the limit or burst that are admitted as well. */
+  declare readonly excess: number;
   /** The canonical text, which parses to an equal quota. */
   declare readonly text: string;
 
@@ -86,7 +90,7 @@ export class Quota {
 function build(limit: unknown, periodMs: unknown, options: QuotaOptions): QuotaNumbers {
   checkedOptions("options", options, OPTIONS);
   const units = "a whole number of units";
-  for (const name of ["burst", "step", "buckets"] as const) {
+  for (const name of ["burst", "step", "buckets", "excess"] as const) {
     if (options[name] !== undefined) number(name, options[name], units);
   }
   for (const name of ["aligned", "countDenied"] as const) {

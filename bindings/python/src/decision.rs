@@ -64,6 +64,12 @@ impl PyDecision {
         self.0.delay_us()
     }
 
+    /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+    #[getter]
+    fn over(&self) -> u64 {
+        self.0.over()
+    }
+
     /// Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
     #[getter]
     fn source(&self) -> &'static str {
@@ -98,6 +104,9 @@ impl PyDecision {
         if decision.delay_us() > 0 {
             let _ = write!(text, ", delay={:?}", seconds(decision.delay_us()));
         }
+        if decision.over() > 0 {
+            let _ = write!(text, ", over={}", decision.over());
+        }
         text + &origin(decision.source(), decision.degraded()) + ")"
     }
 }
@@ -131,6 +140,12 @@ impl PyUsage {
     #[getter]
     fn taken(&self) -> u64 {
         self.0.taken()
+    }
+
+    /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+    #[getter]
+    fn over(&self) -> u64 {
+        self.0.over()
     }
 
     /// Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
@@ -194,9 +209,17 @@ impl PyQuotaUsage {
         self.0.reset_after_us
     }
 
+    /// Units of the quota's excess that are in use: above 0 once use is beyond the limit.
+    #[getter]
+    fn over(&self) -> u64 {
+        self.0.over
+    }
+
     fn __repr__(&self) -> String {
-        let QuotaUsage { limit, remaining, reset_after_us } = self.0;
-        format!("QuotaUsage(limit={limit}, remaining={remaining}, reset_after={:?})", seconds(reset_after_us))
+        let QuotaUsage { limit, remaining, reset_after_us, over } = self.0;
+        let reset_after = seconds(reset_after_us);
+        let over = if over > 0 { format!(", over={over}") } else { String::new() };
+        format!("QuotaUsage(limit={limit}, remaining={remaining}, reset_after={reset_after:?}{over})")
     }
 }
 

@@ -31,6 +31,8 @@ use crate::error::call_core;
 ///     Fixed window only: windows start at multiples of the period since the Unix epoch.
 /// count_denied
 ///     Denied requests are charged as well.
+/// excess
+///     Units beyond the limit or burst that are admitted as well and told as ``over`` in decisions, from 0 to ``limit``.
 ///
 /// Raises
 /// ------
@@ -43,7 +45,7 @@ pub(crate) struct PyQuota(pub(crate) Quota);
 #[pymethods]
 impl PyQuota {
     #[new]
-    #[pyo3(signature = (limit, period = None, *, algorithm = None, burst = None, step = None, buckets = None, aligned = None, count_denied = None))]
+    #[pyo3(signature = (limit, period = None, *, algorithm = None, burst = None, step = None, buckets = None, aligned = None, count_denied = None, excess = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn new(
         py: Python<'_>,
@@ -55,10 +57,11 @@ impl PyQuota {
         buckets: Option<&Bound<'_, PyAny>>,
         aligned: Option<&Bound<'_, PyAny>>,
         count_denied: Option<&Bound<'_, PyAny>>,
+        excess: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let Some(period) = period else {
             let is_only_text = algorithm.is_none() && burst.or(step).is_none() && buckets.is_none();
-            if !is_only_text || aligned.or(count_denied).is_some() {
+            if !is_only_text || aligned.or(count_denied).or(excess).is_some() {
                 return Err(PyTypeError::new_err(
                     "a quota of numbers needs a period, and a text has all settings in it",
                 ));
@@ -91,6 +94,9 @@ impl PyQuota {
         }
         if let Some(count_denied) = count_denied {
             builder = builder.count_denied(read_bool("count_denied", count_denied)?);
+        }
+        if let Some(excess) = excess {
+            builder = builder.excess(read_integer("excess", excess)?);
         }
         Ok(Self(call_core(py, || builder.build())?))
     }
@@ -141,6 +147,12 @@ impl PyQuota {
     #[getter]
     fn count_denied(&self) -> bool {
         self.0.count_denied()
+    }
+
+    /// Units beyond the limit or burst that are admitted as well.
+    #[getter]
+    fn excess(&self) -> u64 {
+        self.0.excess()
     }
 
     fn __str__(&self) -> String {

@@ -14,6 +14,8 @@ pub struct QuotaUsage {
     pub remaining: i64,
     /// How long until nothing counts as used under this quota if nothing else arrives.
     pub reset_after: Span,
+    /// Units of the quota's excess that are in use: above 0 once use is beyond the limit.
+    pub over: i64,
 }
 
 /// The answer to a check, a peek or an acquire.
@@ -30,6 +32,8 @@ pub struct Decision {
     pub reset_after: Span,
     /// How long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
     pub delay: Span,
+    /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+    pub over: i64,
     /// The source of the answer, such as `store`.
     pub source: String,
     /// Whether the outage policy answered, since the store was unavailable.
@@ -49,6 +53,8 @@ pub struct Usage {
     pub reset_after: Span,
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub taken: i64,
+    /// Units of an excess that are in use, the most over the quotas.
+    pub over: i64,
     /// The source of the answer, such as `store`.
     pub source: String,
     /// Whether the outage policy answered, since the store was unavailable.
@@ -89,6 +95,7 @@ impl From<&polylimit::Decision> for Decision {
             retry_after: decision.retry_after_us().map(Span::of_us),
             reset_after: Span::of_us(decision.reset_after_us()),
             delay: Span::of_us(decision.delay_us()),
+            over: signed(decision.over()),
             source: decision.source().name().to_owned(),
             is_outage: decision.source().is_outage(),
             degraded: decision.degraded().map(|why| why.name().to_owned()),
@@ -103,6 +110,7 @@ impl From<&polylimit::Usage> for Usage {
             remaining: signed(usage.remaining()),
             reset_after: Span::of_us(usage.reset_after_us()),
             taken: signed(usage.taken()),
+            over: signed(usage.over()),
             source: usage.source().name().to_owned(),
             is_outage: usage.source().is_outage(),
             degraded: usage.degraded().map(|why| why.name().to_owned()),
@@ -150,6 +158,7 @@ fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
         limit: signed(usage.limit),
         remaining: signed(usage.remaining),
         reset_after: Span::of_us(usage.reset_after_us),
+        over: signed(usage.over),
     };
     each.iter().map(one).collect()
 }

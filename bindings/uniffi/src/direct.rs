@@ -182,9 +182,9 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
         6 => Some(Call::Reset(reader.request()??)),
         ACQUIRE => {
             let request = reader.request()??;
-            Some(Call::Acquire(request, timeout(header)?))
+            Some(Call::Acquire(request, longest_wait(header)?))
         }
-        READY => Some(Call::Ready(timeout(header)?)),
+        READY => Some(Call::Ready(longest_wait(header)?)),
         DOCTOR => Some(Call::Doctor),
         _ => None,
     };
@@ -211,7 +211,7 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
     Ok(answered.map_or_else(|waits| waits, |answer| Outcome::Decisions(answer, refused)))
 }
 
-fn timeout(header: &Header) -> Result<Duration> {
+fn longest_wait(header: &Header) -> Result<Duration> {
     crate::number::unsigned("timeout", header.timeout_us).map(Duration::from_micros)
 }
 

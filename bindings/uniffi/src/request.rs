@@ -104,6 +104,9 @@ pub struct QuotaNumbers {
     /// Whether denied requests count as well.
     #[uniffi(default)]
     pub count_denied: Option<bool>,
+    /// Units beyond the limit or burst that are admitted as well, and told as `over` in decisions.
+    #[uniffi(default)]
+    pub excess: Option<i64>,
 }
 
 /// The text of a quota of these numbers.
@@ -131,6 +134,9 @@ pub fn quota(numbers: QuotaNumbers) -> Result<String> {
         }
         if let Some(count_denied) = numbers.count_denied {
             builder = builder.count_denied(count_denied);
+        }
+        if let Some(excess) = numbers.excess {
+            builder = builder.excess(unsigned("excess", excess)?);
         }
         Ok(builder.build()?.to_string())
     })

@@ -96,25 +96,37 @@ pub(crate) fn push_limits(
     };
     if matches!(settings.style, HeaderStyle::Ietf | HeaderStyle::Both) && !outcomes.is_empty() {
         let policy = |report: &QuotaReport<'_>| {
-            [('q', report.quota.capacity()), ('w', whole_seconds(report.window_us()))]
+            [('q', report.quota.regular_capacity()), ('w', whole_seconds(report.window_us()))]
         };
         add(Field::Policy, &|| list(outcomes, policy));
         let limit = |report: &QuotaReport<'_>| {
-            [('r', report.usage.remaining), ('t', whole_seconds(report.effective_window_us()))]
+            [('r', report.remaining()), ('t', whole_seconds(report.effective_window_us()))]
         };
         add(Field::Limit, &|| list(outcomes, limit));
     }
     if matches!(settings.style, HeaderStyle::Legacy | HeaderStyle::Both)
         && let Some(report) =
-            reports(outcomes).min_by_key(|report| (report.usage.remaining, Reverse(report.reset_us())))
+            reports(outcomes).min_by_key(|report| (report.remaining(), Reverse(report.reset_us())))
     {
-        add(Field::LegacyLimit, &|| report.quota.capacity().to_string());
-        add(Field::LegacyRemaining, &|| report.usage.remaining.to_string());
+        add(Field::LegacyLimit, &|| report.quota.regular_capacity().to_string());
+        add(Field::LegacyRemaining, &|| report.remaining().to_string());
         let from_us = match settings.reset_form {
             ResetForm::Seconds => 0,
             ResetForm::Epoch => now_us.into(),
         };
         add(Field::LegacyReset, &|| whole_seconds(from_us + report.reset_us()).to_string());
+    }
+    push_over(fields, outcomes, settings);
+}
+
+/// Adds the number of units beyond a limit that an excess has admitted; no field while there are none.
+fn push_over(fields: &mut Vec<HeaderField>, outcomes: &[Outcome<'_>], settings: &HeaderSettings) {
+    let over = outcomes.iter().map(|(_, decision)| decision.over()).max().unwrap_or(0);
+    if over > 0
+        && settings.style != HeaderStyle::None
+        && let Some(name) = settings.name_of(Field::Over)
+    {
+        fields.push(HeaderField { name, value: over.to_string() });
     }
 }
 
@@ -206,8 +218,13 @@ impl QuotaReport<'_> {
         let period_us = u128::from(self.quota.period_us());
         match u128::from(self.quota.limit()) {
             0 => period_us,
-            limit => (u128::from(self.quota.capacity()) * period_us).div_ceil(limit),
+            limit => (u128::from(self.quota.regular_capacity()) * period_us).div_ceil(limit),
         }
+    }
+
+    /// What remains of the limit; an excess is not told as a part of it.
+    fn remaining(&self) -> u64 {
+        self.usage.remaining.saturating_sub(self.quota.excess())
     }
 
     /// How long until nothing counts as used any more; the window where nothing counts already.

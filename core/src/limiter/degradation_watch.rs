@@ -246,7 +246,7 @@ mod tests {
     const SECOND_US: u64 = 1_000_000;
 
     fn decision(source: Source, degraded: Option<Degradation>) -> Decision {
-        let total = QuotaUsage { limit: 1, remaining: 1, reset_after_us: 0 };
+        let total = QuotaUsage { limit: 1, remaining: 1, reset_after_us: 0, over: 0 };
         Decision { total, several: None, wait_us: 0, allowed: true, source, degraded }
     }
 

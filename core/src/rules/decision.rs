@@ -89,16 +89,21 @@ pub struct QuotaUsage {
     pub remaining: u64,
     /// How long until nothing counts as used under this quota if nothing else arrives, in microseconds.
     pub reset_after_us: u64,
+    /// Units of the quota's [`excess`](crate::Quota::excess) that are in use: above 0 once use is beyond the limit.
+    pub over: u64,
 }
 
 impl QuotaUsage {
-    /// The usage of several quotas together: the least of the remaining units and the longest of the times.
+    /// The usage of several quotas together: the least of the remaining units, the longest of the times, and the most units of
+    /// an excess.
     pub(crate) fn of_all(each: &[Self]) -> Self {
-        let first = each.first().copied().unwrap_or(Self { limit: 0, remaining: 0, reset_after_us: 0 });
+        let first =
+            each.first().copied().unwrap_or(Self { limit: 0, remaining: 0, reset_after_us: 0, over: 0 });
         each.iter().fold(first, |total, usage| Self {
             limit: total.limit.min(usage.limit),
             remaining: total.remaining.min(usage.remaining),
             reset_after_us: total.reset_after_us.max(usage.reset_after_us),
+            over: total.over.max(usage.over),
         })
     }
 }
@@ -223,9 +228,9 @@ impl Decision {
     /// result merges with one that is computed inline, this lets the compiler keep the latter in registers.
     #[inline]
     pub(crate) fn by_fields(self) -> Self {
-        let Self { total: QuotaUsage { limit, remaining, reset_after_us }, .. } = self;
+        let Self { total: QuotaUsage { limit, remaining, reset_after_us, over }, .. } = self;
         let Self { several, wait_us, allowed, source, degraded, .. } = self;
-        let total = QuotaUsage { limit, remaining, reset_after_us };
+        let total = QuotaUsage { limit, remaining, reset_after_us, over };
         Self { total, several, wait_us, allowed, source, degraded }
     }
 
@@ -265,6 +270,12 @@ macro_rules! usage_accessors {
             /// Whole units that can still be spent now, after this operation: the least over the quotas.
             pub fn remaining(&self) -> u64 {
                 self.total.remaining
+            }
+
+            /// Units of an [`excess`](crate::Quota::excess) that are in use, the most over the quotas: above 0 once use is
+            /// beyond a quota's limit.
+            pub fn over(&self) -> u64 {
+                self.total.over
             }
 
             /// How long until nothing counts as used any more if no other request arrives, in microseconds: the longest
@@ -329,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_no_decision_is_like_is_refused() {
-        let quotas = [QuotaUsage { limit: 1, remaining: 0, reset_after_us: 5 }];
+        let quotas = [QuotaUsage { limit: 1, remaining: 0, reset_after_us: 5, over: 0 }];
         let denied = DecisionParts {
             allowed: false,
             wait_us: None,

@@ -145,6 +145,7 @@ impl QuotaNumbers {
     #[inline]
     fn usage(&self, explanation: Explanation) -> QuotaUsage {
         let Explanation { remaining, reset_after_us, .. } = explanation;
-        QuotaUsage { limit: self.limit, remaining, reset_after_us }
+        let over = self.excess.saturating_sub(remaining);
+        QuotaUsage { limit: self.limit, remaining, reset_after_us, over }
     }
 }

@@ -50,6 +50,7 @@ impl Algorithm {
 /// | period | [`MIN_PERIOD`](Self::MIN_PERIOD) to [`MAX_PERIOD`](Self::MAX_PERIOD), whole microseconds |
 /// | burst | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; the two buckets only; default `limit` |
 /// | step | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; token bucket only; `step * period / limit` whole microseconds |
+/// | excess | 0 to `limit` units, or 0 to 100 % of it rounded down; default 0 |
 /// | buckets | 1 to [`MAX_BUCKETS`](Self::MAX_BUCKETS), dividing the period; sliding window only; default 10 where the period divides by 10, otherwise 1 |
 ///
 /// ```
@@ -65,8 +66,10 @@ pub struct Quota {
     algorithm: Algorithm,
     limit: u64,
     period_us: u64,
-    /// `burst` of the two buckets, `limit` of the windows.
+    /// `burst` of the two buckets, `limit` of the windows; plus `excess`.
     capacity: u64,
+    /// The part of the capacity above the limit or burst.
+    excess: u64,
     /// 0 for a bucket that is refilled continuously and for every other algorithm.
     step: u64,
     /// 0 for every algorithm but the sliding window.
@@ -131,10 +134,21 @@ impl Quota {
         Duration::from_micros(self.period_us)
     }
 
-    /// The most units that can be spent at once: the burst of the two buckets, the limit of the windows; 0 when the
-    /// limit is 0.
+    /// The most units that can be spent at once: the burst of the two buckets or the limit of the windows, plus the
+    /// excess; 0 when the limit is 0.
     pub fn capacity(&self) -> u64 {
         if self.limit == 0 { 0 } else { self.capacity }
+    }
+
+    /// The units beyond the limit, or beyond the burst of the two buckets, that are admitted all the same; decisions say
+    /// how many of them are in use (`over`). 0 by default.
+    pub fn excess(&self) -> u64 {
+        self.excess
+    }
+
+    /// What clients are told as the limit: the capacity without the excess; 0 when the limit is 0.
+    pub(crate) fn regular_capacity(&self) -> u64 {
+        self.capacity() - self.excess
     }
 
     /// How many tokens a stepped token bucket gets at a time; `None` when it is refilled continuously.

@@ -31,6 +31,7 @@ pub(crate) struct QuotaNumbers {
     pub(crate) rules: QuotaRules,
     pub(crate) limit: u64,
     pub(crate) capacity: u64,
+    pub(crate) excess: u64,
     pub(crate) count_denied: bool,
 }
 
@@ -51,6 +52,7 @@ impl PolicyRules {
             rules: QuotaRules::new(quota),
             limit: quota.limit(),
             capacity: quota.capacity(),
+            excess: quota.excess(),
             count_denied: quota.count_denied(),
         });
         Self { quotas: numbers.collect() }

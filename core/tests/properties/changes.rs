@@ -181,7 +181,7 @@ proptest! {
         for ((was, is), quota) in before.quotas().iter().zip(after.quotas()).zip(policy.quotas()) {
             if quota.algorithm() == Algorithm::SlidingWindow {
                 // See `clock_step_back_refills_no_sliding_window`.
-                prop_assert!(is.remaining <= quota.limit());
+                prop_assert!(is.remaining <= quota.capacity());
             } else {
                 prop_assert_eq!(is.remaining, was.remaining, "{}", quota);
             }

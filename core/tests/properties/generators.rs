@@ -68,9 +68,10 @@ fn sliding_log() -> impl Strategy<Value = QuotaBuilder> {
     (units(), period_us()).prop_map(|(limit, period_us)| builder(Algorithm::SlidingLog, limit, period_us))
 }
 
-fn built(builders: impl Strategy<Value = QuotaBuilder>) -> impl Strategy<Value = Quota> {
+/// Boxed, because a strategy is as large as all of its parts, and these fill the stack of a test's thread.
+fn built(builders: impl Strategy<Value = QuotaBuilder> + 'static) -> BoxedStrategy<Quota> {
     // The builder refuses numbers that cannot be counted exactly.
-    builders.prop_filter_map("refused", |builder| builder.build().ok())
+    builders.prop_filter_map("refused", |builder| builder.build().ok()).boxed()
 }
 
 /// A quota that admits requests and does not count denied ones.
@@ -86,11 +87,19 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
         prop_oneof![bucket(), stepped_bucket(), fixed_window(), sliding_window(), sliding_log()]
             .prop_map(|builder| builder.count_denied(true)),
     );
+    let soft = built(
+        (
+            prop_oneof![bucket(), stepped_bucket(), fixed_window(), sliding_window(), sliding_log()],
+            1_u64..=100,
+        )
+            .prop_map(|(builder, percent)| builder.excess_percent(percent)),
+    )
+    .prop_filter("more remains than a request may cost", |quota| quota.capacity() <= Request::MAX_COST);
     let nothing = (period_us(), option::of(1_u64..10)).prop_map(|(period_us, burst)| {
         let bucket = builder(Algorithm::TokenBucket, 0, period_us);
         burst.map_or(bucket.clone(), |burst| bucket.burst(burst))
     });
-    prop_oneof![20 => plain_quota(), 4 => counting, 1 => built(nothing)]
+    prop_oneof![20 => plain_quota(), 4 => counting, 4 => soft, 1 => built(nothing)]
 }
 
 fn policy_of(quotas: impl Strategy<Value = Vec<Quota>>) -> impl Strategy<Value = Policy> {

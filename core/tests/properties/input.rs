@@ -62,7 +62,7 @@ proptest! {
     ) {
         let mut settings = vec![quota.algorithm().to_string()];
         if matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket) && quota.limit() > 0 {
-            settings.push(format!("burst={}", grouped(quota.capacity())));
+            settings.push(format!("burst={}", grouped(quota.capacity() - quota.excess())));
         } else if quota.limit() == 0 {
             let text = quota.to_string();
             settings.extend(text.split(' ').find(|word| word.starts_with("burst")).map(str::to_owned));
@@ -71,6 +71,7 @@ proptest! {
         settings.extend(quota.buckets().map(|buckets| format!("buckets={buckets}")));
         settings.extend(quota.aligned().then(|| "aligned".to_owned()));
         settings.extend(quota.count_denied().then(|| "count_denied".to_owned()));
+        settings.extend((quota.excess() > 0).then(|| format!("excess={}", grouped(quota.excess()))));
         settings.reverse();
         let mut text = format!("{space}{}/{}us", grouped(quota.limit()), in_us(&quota));
         for setting in settings {
@@ -84,6 +85,7 @@ proptest! {
         limit in number(), period_us in period_us(), algorithm in option::of(select(Algorithm::ALL.to_vec())),
         burst in option::weighted(0.2, number()), step in option::weighted(0.2, number()),
         buckets in option::weighted(0.3, 0_u32..=70), aligned in any::<bool>(), count_denied in any::<bool>(),
+        excess in option::weighted(0.2, number()), percent in option::weighted(0.2, 0_u64..=110),
     ) {
         let mut text = format!("{limit}/{period_us}us");
         let mut builder = Quota::builder(limit, Duration::from_micros(period_us));
@@ -102,6 +104,13 @@ proptest! {
         if let Some(buckets) = buckets {
             write!(text, " buckets={buckets}").unwrap();
             builder = builder.buckets(buckets);
+        }
+        if let Some(excess) = excess {
+            write!(text, " excess={excess}").unwrap();
+            builder = builder.excess(excess);
+        } else if let Some(percent) = percent {
+            write!(text, " excess={percent}%").unwrap();
+            builder = builder.excess_percent(percent);
         }
         let aligned = aligned && algorithm == Some(Algorithm::FixedWindow);
         text.push_str(if aligned { " aligned" } else { "" });

@@ -38,8 +38,8 @@ cJSON *cases_read(const char *path) {
     if (!json || !cases_number(json, "format", &format)) {
         cases_die("it is no file of cases", path);
     }
-    if (format != 1) {
-        cases_die("its format is not known: this runner reads format 1", path);
+    if (format != 1 && format != 2) {
+        cases_die("its format is not known: this runner reads formats 1 and 2", path);
     }
     return json;
 }
@@ -82,6 +82,7 @@ bool cases_quotas(const cJSON *quotas, char *text, size_t capacity, char *messag
         cases_number(item, "burst", &quota.burst);
         cases_number(item, "step", &quota.step);
         cases_number(item, "buckets", &buckets);
+        cases_number(item, "excess", &quota.excess);
         quota.buckets = (uint32_t)buckets;
         quota.aligned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "aligned"));
         quota.count_denied = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "count_denied"));
@@ -113,7 +114,7 @@ static void add_number(cJSON *object, const char *name, uint64_t number) {
     cJSON_AddNumberToObject(object, name, (double)number);
 }
 
-cJSON *cases_answer(uint32_t operation, const polylimit_result *result) {
+cJSON *cases_answer(uint32_t operation, const polylimit_result *result, const cJSON *expected) {
     const polylimit_decision *decision = &result->answer.decision;
     const polylimit_usage *usage = &result->answer.usage;
     cJSON *answer = cJSON_CreateObject();
@@ -133,6 +134,10 @@ cJSON *cases_answer(uint32_t operation, const polylimit_result *result) {
         }
         add_number(answer, "reset_after_us", decision->reset_after_us);
         add_number(answer, "delay_us", decision->delay_us);
+        /* Only cases of format 2 expect the units of an excess. */
+        if (cJSON_HasObjectItem(expected, "over")) {
+            add_number(answer, "over", decision->over);
+        }
         return answer;
     }
     add_number(answer, "remaining", usage->remaining);

@@ -28,7 +28,7 @@ bool cases_quotas(const cJSON *quotas, char *text, size_t capacity, char *messag
 uint32_t cases_operation(const cJSON *operation);
 
 /* What an operation answered, in the form in which a case expects it. */
-cJSON *cases_answer(uint32_t operation, const polylimit_result *result);
+cJSON *cases_answer(uint32_t operation, const polylimit_result *result, const cJSON *expected);
 
 /* Ends the program: it could not run. */
 NO_RETURN void cases_die(const char *what, const char *about);

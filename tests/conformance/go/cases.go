@@ -32,6 +32,7 @@ type quota struct {
 	Buckets     uint32 `json:"buckets"`
 	Aligned     bool   `json:"aligned"`
 	CountDenied bool   `json:"count_denied"`
+	Excess      uint64 `json:"excess"`
 }
 
 type operation struct {
@@ -53,8 +54,8 @@ func read(path string) (*file, error) {
 	if err := decoder.Decode(&cases); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if cases.Format != 1 {
-		return nil, fmt.Errorf("%s: format %d is not known: this runner reads format 1", path, cases.Format)
+	if cases.Format != 1 && cases.Format != 2 {
+		return nil, fmt.Errorf("%s: format %d is not known: this runner reads formats 1 and 2", path, cases.Format)
 	}
 	return &cases, nil
 }
@@ -84,6 +85,7 @@ func quotasText(quotas []quota) (string, error) {
 			Buckets:     numbers.Buckets,
 			Aligned:     numbers.Aligned,
 			CountDenied: numbers.CountDenied,
+			Excess:      numbers.Excess,
 		}.Text()
 		if err != nil {
 			return "", err

@@ -25,7 +25,9 @@ const sync = {
 async function main([path, store, ...more]) {
   if (store === undefined || more.length > 0) throw new Error("usage: runner.cjs FILE STORE");
   const file = JSON.parse(readFileSync(path, "utf8"));
-  if (file.format !== 1) throw new Error(`${path}: format ${file.format} is not known: this runner reads format 1`);
+  if (file.format !== 1 && file.format !== 2) {
+    throw new Error(`${path}: format ${file.format} is not known: this runner reads formats 1 and 2`);
+  }
   if (file.cases.length === 0 || file.cases.some(({ ops }) => ops.length === 0)) {
     throw new Error(`${path}: it has no case, or a case without operations`);
   }
@@ -90,12 +92,14 @@ async function differs({ ops }, key, face, limiter, clock) {
 
 /** The fields that an operation answers; which of them are expected depends on the operation. */
 function shown(answer, expect) {
-  const { allowed, remaining, retryAfterMs, resetAfterMs, delayMs, taken } = answer;
-  if (allowed !== undefined) return { allowed, remaining, retryAfterMs, resetAfterMs, delayMs };
+  const { allowed, remaining, retryAfterMs, resetAfterMs, delayMs, taken, over } = answer;
+  const decided = { allowed, remaining, retryAfterMs, resetAfterMs, delayMs };
+  // Only cases of format 2 expect the units of an excess.
+  if (allowed !== undefined) return expect.over === undefined ? decided : { ...decided, over };
   return expect.taken === undefined ? { remaining, resetAfterMs } : { remaining, resetAfterMs, taken };
 }
 
-function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, ...unknown }) {
+function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, over, ...unknown }) {
   const rest = Object.keys(unknown);
   if (rest.length > 0) throw new Error(`expected is ${rest.join(", ")}, which is not known`);
   const expected = {
@@ -105,12 +109,13 @@ function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, de
     resetAfterMs: reset_after_us / US_OF_A_MS,
     delayMs: delay_us === undefined ? undefined : delay_us / US_OF_A_MS,
     taken,
+    over,
   };
   return Object.fromEntries(Object.entries(expected).filter(([, value]) => value !== undefined));
 }
 
-function quotaOf({ algorithm, limit, period_us: periodUs, burst, step, buckets, aligned, count_denied: countDenied }) {
-  return new Quota(limit, periodUs / US_OF_A_MS, { algorithm, burst, step, buckets, aligned, countDenied });
+function quotaOf({ limit, period_us: periodUs, count_denied: countDenied, ...settings }) {
+  return new Quota(limit, periodUs / US_OF_A_MS, { ...settings, countDenied });
 }
 
 main(process.argv.slice(2)).then(

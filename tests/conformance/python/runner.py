@@ -18,7 +18,7 @@ from polylimit import AsyncLimiter, Decision, Limiter, ManualClock, PolylimitErr
 
 Answer = dict[str, Any]
 Ask = Callable[[str, str, int], Answer]
-SETTINGS = ("burst", "step", "buckets", "aligned", "count_denied")
+SETTINGS = ("burst", "step", "buckets", "aligned", "count_denied", "excess")
 
 
 class DifferenceError(Exception):
@@ -48,7 +48,7 @@ def fields(op: str, answer: Decision | Usage) -> Answer:
         return {}
     names: tuple[str, ...]
     if isinstance(answer, Decision):
-        names = ("allowed", "remaining", "retry_after_us", "reset_after_us", "delay_us")
+        names = ("allowed", "remaining", "retry_after_us", "reset_after_us", "delay_us", "over")
     elif op == "take":
         names = ("remaining", "reset_after_us", "taken")
     else:
@@ -111,6 +111,9 @@ def run_operations(ops: list[Any], key: str, clock: ManualClock, limiter: Limite
         except PolylimitError as error:
             raise DifferenceError(at, f"refused: {error}") from error
         expected = operation.get("expect", {})
+        if "over" not in expected:
+            # Only cases of format 2 expect the units of an excess.
+            got.pop("over", None)
         if got != expected:
             shown = f"{op} of {operation.get('cost')} at {operation['at_us']} us"
             raise DifferenceError(at, f"{shown}\n  expected {expected}\n  got      {got}")
@@ -141,8 +144,8 @@ def main(arguments: list[str]) -> int:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         cases = content["cases"]
-        if content["format"] != 1 or not cases or not all(case["ops"] for case in cases):
-            raise ValueError("this runner reads format 1, with cases that have operations")
+        if content["format"] not in (1, 2) or not cases or not all(case["ops"] for case in cases):
+            raise ValueError("this runner reads formats 1 and 2, with cases that have operations")
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"runner.py: {path}: {error}\n")
         return 2

@@ -52,7 +52,7 @@ class Runner
       limiter.set_policy('case', quotas(operation['quotas']))
       return
     end
-    got = shown(ask(limiter, key, operation), operation['expect'].key?('taken'))
+    got = shown(ask(limiter, key, operation), operation['expect'])
     return if got == operation['expect']
 
     "#{operation.inspect}\n  expected #{operation['expect'].inspect}\n  got      #{got.inspect}"
@@ -66,14 +66,16 @@ class Runner
     limiter.public_send(operation['op'], key, cost: operation['cost'])
   end
 
-  def shown(answer, taking)
+  def shown(answer, expected)
     return { 'source' => answer.source } if answer.is_outage
 
     left = { 'remaining' => answer.remaining, 'reset_after_us' => microseconds(answer.reset_after) }
-    return taking ? left.merge('taken' => answer.taken) : left unless answer.is_a?(Polylimit::Decision)
+    return expected.key?('taken') ? left.merge('taken' => answer.taken) : left unless answer.is_a?(Polylimit::Decision)
 
     left.merge('allowed' => answer.allowed, 'retry_after_us' => answer.retry_after && microseconds(answer.retry_after),
-               'delay_us' => microseconds(answer.delay))
+               'delay_us' => microseconds(answer.delay),
+               # Only cases of format 2 expect the units of an excess.
+               **(expected.key?('over') ? { 'over' => answer.over } : {}))
   end
 
   def microseconds(seconds)
@@ -93,8 +95,8 @@ end
 abort 'usage: runner.rb FILE STORE' unless ARGV.size == 2
 path, store = ARGV
 file = JSON.parse(File.read(path))
-unless file['format'] == 1 && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
-  warn "#{path}: this runner reads format 1, with cases that have operations"
+unless [1, 2].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
+  warn "#{path}: this runner reads formats 1 and 2, with cases that have operations"
   exit 2
 end
 exit(Runner.new(store).run(file['cases']) ? 0 : 1)

@@ -78,6 +78,7 @@ export class DecidedRateLimit implements RateLimit {
   readonly remaining: number;
   readonly retryAfterMs: number | null;
   readonly resetAfterMs: number;
+  readonly over: number;
   readonly delayMs: number;
   readonly source: Source;
   readonly degraded: Degradation | null;
@@ -93,6 +94,7 @@ export class DecidedRateLimit implements RateLimit {
     this.remaining = decision.remaining;
     this.retryAfterMs = decision.retryAfterMs;
     this.resetAfterMs = decision.resetAfterMs;
+    this.over = decision.over;
     this.delayMs = decision.delayMs;
     this.source = decision.source;
     this.degraded = decision.degraded;

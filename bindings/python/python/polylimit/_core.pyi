@@ -685,6 +685,9 @@ class Decision:
     def delay_us(self) -> int:
         """``delay`` in whole microseconds, exact."""
     @property
+    def over(self) -> int:
+        """Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit."""
+    @property
     def source(self) -> str:
         """Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
     @property
@@ -713,6 +716,9 @@ class Usage:
     def taken(self) -> int:
         """The units that a take spent from every quota, from 0 to its cost; 0 for every other operation."""
     @property
+    def over(self) -> int:
+        """Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit."""
+    @property
     def source(self) -> str:
         """Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
     @property
@@ -739,6 +745,9 @@ class QuotaUsage:
     @property
     def reset_after_us(self) -> int:
         """``reset_after`` in whole microseconds, exact."""
+    @property
+    def over(self) -> int:
+        """Units of the quota's excess that are in use: above 0 once use is beyond the limit."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -767,6 +776,8 @@ class Quota:
         Fixed window only: windows start at multiples of the period since the Unix epoch.
     count_denied
         Denied requests are charged as well.
+    excess
+        Units beyond the limit or burst that are admitted as well and told as ``over`` in decisions, from 0 to ``limit``.
 
     Raises
     ------
@@ -787,6 +798,7 @@ class Quota:
         buckets: int | None = None,
         aligned: bool | None = None,
         count_denied: bool | None = None,
+        excess: int | None = None,
     ) -> Self: ...
     @property
     def limit(self) -> int:
@@ -812,6 +824,9 @@ class Quota:
     @property
     def count_denied(self) -> bool:
         """Whether denied requests are charged as well."""
+    @property
+    def excess(self) -> int:
+        """Units beyond the limit or burst that are admitted as well."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __getnewargs__(self) -> tuple[str]: ...

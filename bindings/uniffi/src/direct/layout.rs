@@ -39,8 +39,9 @@
 //! | 11 | `i64` | `retry_after` in microseconds; -1 is never. 0 in a usage |
 //! | 19 | `i64` | `reset_after` in microseconds |
 //! | 27 | `i64` | `delay` in microseconds; in a usage the units that were taken |
-//! | 35 | `u32` | number of quotas |
-//! | 39 | 3 `i64` each | limit, remaining and `reset_after` of each quota |
+//! | 35 | `i64` | over |
+//! | 43 | `u32` | number of quotas |
+//! | 47 | 4 `i64` each | limit, remaining, `reset_after` and over of each quota |
 
 use polylimit::{Answer, Decision, DecisionParts, Degradation, Error, QuotaUsage, Request, Source, Usage};
 
@@ -158,11 +159,12 @@ impl<'a> Reader<'a> {
     pub(super) fn decision(&mut self) -> Result<Decision> {
         let [flags, source, degradation] = self.array()?;
         let (_, retry_after_us) = (self.i64()?, self.i64()?);
-        let (_, delay_us) = (self.i64()?, self.i64()?);
+        let (_, delay_us, _) = (self.i64()?, self.i64()?, self.i64()?);
         let quotas = self.list(|reader| {
             let (limit, remaining) =
                 (unsigned("limit", reader.i64()?)?, unsigned("remaining", reader.i64()?)?);
-            Ok(QuotaUsage { limit, remaining, reset_after_us: unsigned("reset_after", reader.i64()?)? })
+            let reset_after_us = unsigned("reset_after", reader.i64()?)?;
+            Ok(QuotaUsage { limit, remaining, reset_after_us, over: unsigned("over", reader.i64()?)? })
         })?;
         let allowed = flags & ALLOWED != 0;
         let wait_us = if allowed { delay_us } else { retry_after_us };
@@ -319,12 +321,14 @@ impl<'a> Writer<'a> {
         let flags = if decision.allowed() { ALLOWED } else { 0 };
         self.state(flags, decision.source(), decision.degraded());
         self.times(decision.remaining(), retry_after, decision.reset_after_us(), decision.delay_us());
+        self.number(decision.over());
         self.quotas(decision.quotas());
     }
 
     fn usage(&mut self, usage: &Usage) {
         self.state(0, usage.source(), usage.degraded());
         self.times(usage.remaining(), 0, usage.reset_after_us(), usage.taken());
+        self.number(usage.over());
         self.quotas(usage.quotas());
     }
 
@@ -347,6 +351,7 @@ impl<'a> Writer<'a> {
             self.number(usage.limit);
             self.number(usage.remaining);
             self.number(usage.reset_after_us);
+            self.number(usage.over);
         }
     }
 }

@@ -69,11 +69,11 @@ fn number_at(bytes: &[u8], at: usize) -> i64 {
 fn decision_has_its_layout() {
     let limiter = limiter("3/minute; 5/hour", None);
     let answer = check(&limiter, Some(b"api"), Some(2));
-    assert_eq!(answer.len(), 1 + 39 + 2 * 24);
+    assert_eq!(answer.len(), 1 + 47 + 2 * 32);
     assert_eq!(answer[..4], [1, 1, 0, 0]);
     assert_eq!((number_at(&answer, 4), number_at(&answer, 12), number_at(&answer, 28)), (1, 0, 0));
-    assert_eq!(answer[36..40], 2_u32.to_le_bytes());
-    assert_eq!((number_at(&answer, 40), number_at(&answer, 64)), (3, 5));
+    assert_eq!(answer[44..48], 2_u32.to_le_bytes());
+    assert_eq!((number_at(&answer, 48), number_at(&answer, 80)), (3, 5));
     let denied = check(&limiter, None, Some(9));
     assert_eq!((denied[1], number_at(&denied, 12)), (0, -1));
 }
@@ -149,9 +149,9 @@ fn answer_that_does_not_fit_is_fetched() {
     let answer = answer_to(kept, &header(FETCH, 0, 0, 0, 0));
     assert_eq!(answer.len(), length);
     assert_eq!(answer[..5], [3, 9, 0, 0, 0]);
-    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 64]);
+    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 80]);
     assert_eq!(kinds, [1; 4]);
-    assert_eq!(answer[5 + 4 * 64], 0);
+    assert_eq!(answer[5 + 4 * 80], 0);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn guard_restores_the_check_around_another_one() {
         (admitted[..2].to_vec(), number_at(&admitted, 2), number_at(&admitted, 10)),
         (vec![16, 0], 0, 0)
     );
-    let decisions = &admitted[18..18 + 4 + 39 + 24];
+    let decisions = &admitted[18..18 + 4 + 47 + 32];
     let left = || number_at(&decide(&facts(&guard, "192.0.2.2"), &[0]), 25);
     assert_eq!(left(), 0);
     let outer = [&[2], &*known, decisions].concat();

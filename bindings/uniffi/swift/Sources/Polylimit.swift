@@ -2820,6 +2820,10 @@ public struct Decision: Equatable, Hashable {
      */
     public var delay: Span
     /**
+     * Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+     */
+    public var over: Int64
+    /**
      * The source of the answer, such as `store`.
      */
     public var source: String
@@ -2856,6 +2860,9 @@ public struct Decision: Equatable, Hashable {
          * How long this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
          */delay: Span,
         /**
+         * Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+         */over: Int64,
+        /**
          * The source of the answer, such as `store`.
          */source: String,
         /**
@@ -2872,6 +2879,7 @@ public struct Decision: Equatable, Hashable {
         self.retryAfter = retryAfter
         self.resetAfter = resetAfter
         self.delay = delay
+        self.over = over
         self.source = source
         self.isOutage = isOutage
         self.degraded = degraded
@@ -2899,6 +2907,7 @@ public struct FfiConverterTypeDecision: FfiConverterRustBuffer {
                 retryAfter: FfiConverterOptionTypeSpan.read(from: &buf),
                 resetAfter: FfiConverterTypeSpan.read(from: &buf),
                 delay: FfiConverterTypeSpan.read(from: &buf),
+                over: FfiConverterInt64.read(from: &buf),
                 source: FfiConverterString.read(from: &buf),
                 isOutage: FfiConverterBool.read(from: &buf),
                 degraded: FfiConverterOptionString.read(from: &buf),
@@ -2912,6 +2921,7 @@ public struct FfiConverterTypeDecision: FfiConverterRustBuffer {
         FfiConverterOptionTypeSpan.write(value.retryAfter, into: &buf)
         FfiConverterTypeSpan.write(value.resetAfter, into: &buf)
         FfiConverterTypeSpan.write(value.delay, into: &buf)
+        FfiConverterInt64.write(value.over, into: &buf)
         FfiConverterString.write(value.source, into: &buf)
         FfiConverterBool.write(value.isOutage, into: &buf)
         FfiConverterOptionString.write(value.degraded, into: &buf)
@@ -4006,6 +4016,10 @@ public struct QuotaNumbers: Equatable, Hashable {
      * Whether denied requests count as well.
      */
     public var countDenied: Bool?
+    /**
+     * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions.
+     */
+    public var excess: Int64?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -4033,7 +4047,10 @@ public struct QuotaNumbers: Equatable, Hashable {
          */aligned: Bool? = nil,
         /**
          * Whether denied requests count as well.
-         */countDenied: Bool? = nil) {
+         */countDenied: Bool? = nil,
+        /**
+         * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions.
+         */excess: Int64? = nil) {
         self.limit = limit
         self.period = period
         self.algorithm = algorithm
@@ -4042,6 +4059,7 @@ public struct QuotaNumbers: Equatable, Hashable {
         self.buckets = buckets
         self.aligned = aligned
         self.countDenied = countDenied
+        self.excess = excess
     }
 
     
@@ -4067,7 +4085,8 @@ public struct FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer {
                 step: FfiConverterOptionInt64.read(from: &buf),
                 buckets: FfiConverterOptionInt64.read(from: &buf),
                 aligned: FfiConverterOptionBool.read(from: &buf),
-                countDenied: FfiConverterOptionBool.read(from: &buf)
+                countDenied: FfiConverterOptionBool.read(from: &buf),
+                excess: FfiConverterOptionInt64.read(from: &buf)
         )
     }
 
@@ -4080,6 +4099,7 @@ public struct FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer {
         FfiConverterOptionInt64.write(value.buckets, into: &buf)
         FfiConverterOptionBool.write(value.aligned, into: &buf)
         FfiConverterOptionBool.write(value.countDenied, into: &buf)
+        FfiConverterOptionInt64.write(value.excess, into: &buf)
     }
 }
 
@@ -4115,6 +4135,10 @@ public struct QuotaUsage: Equatable, Hashable {
      * How long until nothing counts as used under this quota if nothing else arrives.
      */
     public var resetAfter: Span
+    /**
+     * Units of the quota's excess that are in use: above 0 once use is beyond the limit.
+     */
+    public var over: Int64
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -4127,10 +4151,14 @@ public struct QuotaUsage: Equatable, Hashable {
          */remaining: Int64,
         /**
          * How long until nothing counts as used under this quota if nothing else arrives.
-         */resetAfter: Span) {
+         */resetAfter: Span,
+        /**
+         * Units of the quota's excess that are in use: above 0 once use is beyond the limit.
+         */over: Int64) {
         self.limit = limit
         self.remaining = remaining
         self.resetAfter = resetAfter
+        self.over = over
     }
 
     
@@ -4151,7 +4179,8 @@ public struct FfiConverterTypeQuotaUsage: FfiConverterRustBuffer {
             try QuotaUsage(
                 limit: FfiConverterInt64.read(from: &buf),
                 remaining: FfiConverterInt64.read(from: &buf),
-                resetAfter: FfiConverterTypeSpan.read(from: &buf)
+                resetAfter: FfiConverterTypeSpan.read(from: &buf),
+                over: FfiConverterInt64.read(from: &buf)
         )
     }
 
@@ -4159,6 +4188,7 @@ public struct FfiConverterTypeQuotaUsage: FfiConverterRustBuffer {
         FfiConverterInt64.write(value.limit, into: &buf)
         FfiConverterInt64.write(value.remaining, into: &buf)
         FfiConverterTypeSpan.write(value.resetAfter, into: &buf)
+        FfiConverterInt64.write(value.over, into: &buf)
     }
 }
 
@@ -4506,6 +4536,10 @@ public struct Usage: Equatable, Hashable {
      */
     public var taken: Int64
     /**
+     * Units of an excess that are in use, the most over the quotas.
+     */
+    public var over: Int64
+    /**
      * The source of the answer, such as `store`.
      */
     public var source: String
@@ -4535,6 +4569,9 @@ public struct Usage: Equatable, Hashable {
          * The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
          */taken: Int64,
         /**
+         * Units of an excess that are in use, the most over the quotas.
+         */over: Int64,
+        /**
          * The source of the answer, such as `store`.
          */source: String,
         /**
@@ -4549,6 +4586,7 @@ public struct Usage: Equatable, Hashable {
         self.remaining = remaining
         self.resetAfter = resetAfter
         self.taken = taken
+        self.over = over
         self.source = source
         self.isOutage = isOutage
         self.degraded = degraded
@@ -4574,6 +4612,7 @@ public struct FfiConverterTypeUsage: FfiConverterRustBuffer {
                 remaining: FfiConverterInt64.read(from: &buf),
                 resetAfter: FfiConverterTypeSpan.read(from: &buf),
                 taken: FfiConverterInt64.read(from: &buf),
+                over: FfiConverterInt64.read(from: &buf),
                 source: FfiConverterString.read(from: &buf),
                 isOutage: FfiConverterBool.read(from: &buf),
                 degraded: FfiConverterOptionString.read(from: &buf),
@@ -4585,6 +4624,7 @@ public struct FfiConverterTypeUsage: FfiConverterRustBuffer {
         FfiConverterInt64.write(value.remaining, into: &buf)
         FfiConverterTypeSpan.write(value.resetAfter, into: &buf)
         FfiConverterInt64.write(value.taken, into: &buf)
+        FfiConverterInt64.write(value.over, into: &buf)
         FfiConverterString.write(value.source, into: &buf)
         FfiConverterBool.write(value.isOutage, into: &buf)
         FfiConverterOptionString.write(value.degraded, into: &buf)

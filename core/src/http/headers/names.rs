@@ -15,11 +15,12 @@ pub(crate) enum Field {
     LegacyRemaining,
     LegacyReset,
     Outage,
+    Over,
 }
 
 const FIELD_COUNT: usize = 7;
 
-/// The default names, in the order of [`Field`]; the last one is reserved for limits that report and do not deny.
+/// The default names, in the order of [`Field`].
 const DEFAULT_NAMES: [&str; FIELD_COUNT] = [
     "ratelimit",
     "ratelimit-policy",
@@ -40,7 +41,7 @@ impl HeaderSettings {
 
     /// Other names for fields: pairs of a default name and the name in its place. The default names are `ratelimit`,
     /// `ratelimit-policy`, `x-ratelimit-limit`, `x-ratelimit-remaining`, `x-ratelimit-reset`, `x-ratelimit-outage` and
-    /// `x-ratelimit-over`; the last one is reserved. An empty name turns its field off. Names are sent in lower case.
+    /// `x-ratelimit-over`. An empty name turns its field off. Names are sent in lower case.
     ///
     /// ```
     /// use polylimit::headers::{HeaderSettings, HeaderStyle};

@@ -3,8 +3,8 @@
 //! # Derivation
 //!
 //! A window starts with the first request that spends in it and lasts one period; with `aligned` it starts at the
-//! latest multiple of the period since the epoch. Within it, `allowed = count + cost <= limit`. Each window admits at
-//! most `limit`; two that meet can admit twice that within one period, around the boundary.
+//! latest multiple of the period since the epoch. Within it, `allowed = count + cost <= capacity`. Each window admits at
+//! most the capacity; two that meet can admit twice that within one period, around the boundary.
 //!
 //! A window whose count is back at 0 is over. A window that started under other numbers still ends one period after its
 //! start.
@@ -20,7 +20,7 @@ use crate::rules::quota::tick::SATURATION;
 
 #[derive(Clone, Debug)]
 pub(crate) struct FixedWindow {
-    limit: u64,
+    capacity: u64,
     period_us: u64,
     aligned: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) struct State {
 
 impl FixedWindow {
     pub(crate) fn new(quota: &Quota) -> Self {
-        Self { limit: quota.limit(), period_us: quota.period_us(), aligned: quota.aligned() }
+        Self { capacity: quota.capacity(), period_us: quota.period_us(), aligned: quota.aligned() }
     }
 
     /// Where a window that begins now starts.
@@ -63,11 +63,11 @@ impl Rules for FixedWindow {
     type State = State;
 
     fn remaining(&self, state: &State, now_us: u64) -> u64 {
-        self.limit.saturating_sub(self.as_of(*state, now_us).count)
+        self.capacity.saturating_sub(self.as_of(*state, now_us).count)
     }
 
     fn room(&self, state: &State, now_us: u64) -> u64 {
-        (SATURATION * self.limit).saturating_sub(self.as_of(*state, now_us).count)
+        (SATURATION * self.capacity).saturating_sub(self.as_of(*state, now_us).count)
     }
 
     fn spend(&self, state: &mut State, now_us: u64, units: u64) {

@@ -2,8 +2,8 @@
 //!
 //! # Derivation
 //!
-//! A unit counts while less than one period has passed since it was spent: `allowed = units + cost <= limit`. So no
-//! span of one period ever holds more than `limit` admitted units.
+//! A unit counts while less than one period has passed since it was spent: `allowed = units + cost <= capacity`. So no
+//! span of one period ever holds more than the capacity of admitted units.
 //!
 //! Units spent in one microsecond share an entry, and an entry holds the running total up to and including it. The units
 //! between two entries are then a difference, and a binary search finds both what still counts and when enough of it
@@ -25,7 +25,7 @@ use crate::rules::quota::tick::SATURATION;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingLog {
-    limit: u64,
+    capacity: u64,
     period_us: u64,
 }
 
@@ -77,7 +77,7 @@ struct View {
 
 impl SlidingLog {
     pub(crate) fn new(quota: &Quota) -> Self {
-        Self { limit: quota.limit(), period_us: quota.period_us() }
+        Self { capacity: quota.capacity(), period_us: quota.period_us() }
     }
 
     fn view(&self, state: &State, now_us: u64) -> View {
@@ -116,11 +116,11 @@ impl Rules for SlidingLog {
     type State = Box<State>;
 
     fn remaining(&self, state: &Box<State>, now_us: u64) -> u64 {
-        self.limit.saturating_sub(self.view(state, now_us).used)
+        self.capacity.saturating_sub(self.view(state, now_us).used)
     }
 
     fn room(&self, state: &Box<State>, now_us: u64) -> u64 {
-        (SATURATION * self.limit).saturating_sub(self.view(state, now_us).used)
+        (SATURATION * self.capacity).saturating_sub(self.view(state, now_us).used)
     }
 
     fn spend(&self, state: &mut Box<State>, now_us: u64, units: u64) {
@@ -158,7 +158,7 @@ impl Rules for SlidingLog {
 
     fn retry_after_us(&self, state: &Box<State>, now_us: u64, cost: u64) -> u64 {
         let view = self.view(state, now_us);
-        let missing = (view.used + cost).saturating_sub(self.limit);
+        let missing = (view.used + cost).saturating_sub(self.capacity);
         let expired_by = state.entries.partition_point(|entry| {
             entry.total.wrapping_sub(state.before) < missing + view.before.wrapping_sub(state.before)
         });

@@ -8,14 +8,14 @@
 //!
 //! ```text
 //! used    = sum of the `buckets` newest + ceil(oldest * (width - elapsed) / width)
-//! allowed = used + cost <= limit
+//! allowed = used + cost <= capacity
 //! ```
 //!
 //! with `elapsed` the time since the current sub-window began. With one bucket this is the well-known two-counter
 //! approximation.
 //!
 //! When a cost does not fit, walk forward over the sub-windows that slide out. In each, the newer ones sum to `newer`
-//! and `oldest` slides; it fits when `ceil(oldest * (width - elapsed) / width) <= limit - cost - newer =: left`, which
+//! and `oldest` slides; it fits when `ceil(oldest * (width - elapsed) / width) <= capacity - cost - newer =: left`, which
 //! for `left < oldest` is first so at `elapsed = width - floor(left * width / oldest)`.
 //!
 //! # Worked example
@@ -31,7 +31,7 @@
 //!
 //! # Changed numbers
 //!
-//! The counts are kept; one that is beyond 8 times the new limit is cut to that, so that no product passes 2^53.
+//! The counts are kept; one that is beyond 8 times the new capacity is cut to that, so that no product passes 2^53.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ use crate::rules::quota::tick::SATURATION;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingWindow {
-    limit: u64,
+    capacity: u64,
     /// How many sub-windows make a period.
     buckets: u64,
     /// The width of a sub-window, in ticks.
@@ -93,7 +93,7 @@ impl SlidingWindow {
     pub(crate) fn new(quota: &Quota) -> Self {
         let buckets = u64::from(quota.buckets().unwrap_or(1));
         let tick_us = quota.tick_us();
-        Self { limit: quota.limit(), buckets, width: quota.period_us() / buckets / tick_us, tick_us }
+        Self { capacity: quota.capacity(), buckets, width: quota.period_us() / buckets / tick_us, tick_us }
     }
 
     /// The number of the current sub-window and how many of its ticks have passed.
@@ -103,7 +103,7 @@ impl SlidingWindow {
     }
 
     fn saturated(&self) -> u64 {
-        SATURATION * self.limit
+        SATURATION * self.capacity
     }
 
     /// The length of the ring.
@@ -189,7 +189,7 @@ impl Rules for SlidingWindow {
     type State = State;
 
     fn remaining(&self, state: &State, now_us: u64) -> u64 {
-        self.limit.saturating_sub(self.used(state, now_us))
+        self.capacity.saturating_sub(self.used(state, now_us))
     }
 
     fn room(&self, state: &State, now_us: u64) -> u64 {
@@ -230,7 +230,7 @@ impl Rules for SlidingWindow {
     fn retry_after_us(&self, state: &State, now_us: u64, cost: u64) -> u64 {
         let (current, _) = self.position(now_us);
         let state = self.not_ahead(state, current);
-        let target = self.limit - cost;
+        let target = self.capacity - cost;
         // Sums from the newest on: the first sub-window whose units bring the sum above the target decides when the
         // request fits, since all newer ones fit beside it.
         let mut newer = 0;

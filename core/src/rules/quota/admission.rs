@@ -12,10 +12,10 @@ impl Quota {
     /// | algorithm | at most |
     /// |---|---|
     /// | token bucket, leaky bucket | B + floor(W * L / P), with W in whole ticks begun; with a step: B + step * intervals begun |
-    /// | fixed window | L a window, and W touches at most ceil(W / P) + 1 |
-    /// | sliding window of n > 1 buckets | L in any span of P - P/n |
-    /// | sliding window of 1 bucket | 2L in any span of P |
-    /// | sliding log | L in any span of P |
+    /// | fixed window | B a window, and W touches at most ceil(W / P) + 1 |
+    /// | sliding window of n > 1 buckets | B in any span of P - P/n |
+    /// | sliding window of 1 bucket | 2B in any span of P |
+    /// | sliding log | B in any span of P |
     ///
     /// A tick is a microsecond for nearly every quota, and coarser for those whose numbers would not be exact in a
     /// double. Spans are half-open: what is admitted at the very end of one belongs to the next. Saturates at
@@ -45,7 +45,7 @@ impl Quota {
                 arrivals.saturating_add(u128::from(self.capacity))
             }
             Counting::Windows { span_us: each_us, extra } => {
-                (span_us.div_ceil(each_us) + extra).saturating_mul(limit)
+                (span_us.div_ceil(each_us) + extra).saturating_mul(u128::from(self.capacity))
             }
         };
         u64::try_from(most).unwrap_or(u64::MAX)
@@ -67,7 +67,7 @@ impl Quota {
                 }
             }
             Counting::Windows { span_us, extra } => {
-                let spans = units.div_ceil(u128::from(self.limit)).saturating_sub(1 + extra);
+                let spans = units.div_ceil(u128::from(self.capacity)).saturating_sub(1 + extra);
                 spans * span_us
             }
         };
@@ -106,7 +106,7 @@ impl Quota {
 enum Counting {
     /// The capacity, and the refill: continuous, or `tokens` every `each_us`.
     Refilled { each_us: u128, tokens: u128 },
-    /// The limit in any span of `span_us`, and for some algorithms `extra` times more.
+    /// The capacity in any span of `span_us`, and for some algorithms `extra` times more.
     Windows { span_us: u128, extra: u128 },
 }
 

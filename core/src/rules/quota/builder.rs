@@ -33,6 +33,14 @@ pub struct QuotaBuilder {
     buckets: Option<u32>,
     aligned: bool,
     count_denied: bool,
+    excess: Option<Excess>,
+}
+
+/// An excess as it was given.
+#[derive(Clone, Copy, Debug)]
+enum Excess {
+    Units(u64),
+    Percent(u64),
 }
 
 impl QuotaBuilder {
@@ -46,6 +54,7 @@ impl QuotaBuilder {
             buckets: None,
             aligned: false,
             count_denied: false,
+            excess: None,
         }
     }
 
@@ -88,6 +97,19 @@ impl QuotaBuilder {
         self
     }
 
+    /// Soft throttling: this many units beyond the limit, or beyond the burst of the two buckets, are admitted as well, and
+    /// each decision says how many of them are in use. 0, which is the default, to `limit` units.
+    pub fn excess(mut self, units: u64) -> Self {
+        self.excess = Some(Excess::Units(units));
+        self
+    }
+
+    /// The excess as a part of the limit, 0 to 100 percent; rounded down to whole units.
+    pub fn excess_percent(mut self, percent: u64) -> Self {
+        self.excess = Some(Excess::Percent(percent));
+        self
+    }
+
     /// Checks every bound and makes the quota.
     ///
     /// # Errors
@@ -109,11 +131,13 @@ impl QuotaBuilder {
         if self.aligned && self.algorithm != Algorithm::FixedWindow {
             return Err(self.misplaced("aligned", "fixed_window"));
         }
+        let excess = self.checked_excess()?;
         let mut quota = Quota {
             algorithm: self.algorithm,
             limit,
             period_us,
-            capacity: burst.unwrap_or(limit),
+            capacity: burst.unwrap_or(limit) + excess,
+            excess,
             step: step.unwrap_or(0),
             buckets: buckets.unwrap_or(0),
             aligned: self.aligned,
@@ -168,6 +192,22 @@ impl QuotaBuilder {
         }
     }
 
+    fn checked_excess(&self) -> Result<u64, Refusal> {
+        let limit = self.limit;
+        match self.excess {
+            None => Ok(0),
+            Some(Excess::Units(units)) if units > limit => {
+                Err(refuse("excess", units, &format!("0 to the limit, which is {limit} units")))
+            }
+            Some(Excess::Units(units)) => Ok(units),
+            Some(Excess::Percent(percent)) if percent > 100 => {
+                Err(refuse("excess", format_args!("{percent}%"), "0% to 100% of the limit"))
+            }
+            // At most 10^12 * 100, which fits.
+            Some(Excess::Percent(percent)) => Ok(limit * percent / 100),
+        }
+    }
+
     fn misplaced(&self, setting: &'static str, to: &str) -> Refusal {
         let message = format!(
             "{setting} belongs to {to} only, and this quota is a {}: leave it out or change the algorithm",
@@ -195,7 +235,7 @@ fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
                 .filter(|_| longest_wait_us(quota) < 1 << 63)
         }
         (Algorithm::SlidingWindow, _) => {
-            tick::of_sliding_window(quota.limit, quota.period_us / u64::from(quota.buckets))
+            tick::of_sliding_window(quota.capacity, quota.period_us / u64::from(quota.buckets))
         }
         (Algorithm::FixedWindow | Algorithm::SlidingLog, _) => Some(1),
     };

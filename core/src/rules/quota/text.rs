@@ -5,7 +5,7 @@
 //! quota    = limit ( [ws] "/" [ws] | ws "per" ws ) period { ws setting }
 //! limit    = digits, with "_" allowed between them
 //! period   = [digits [ws]] unit ;  unit = us|ms|s|sec|second|m|min|minute|h|hr|hour|d|day|w|week, plural forms too
-//! setting  = algorithm | "burst=" n | "step=" n | "buckets=" n | "aligned" | "count_denied"
+//! setting  = algorithm | "burst=" n | "step=" n | "buckets=" n | "aligned" | "count_denied" | "excess=" n ["%"]
 //! ```
 //!
 //! `per` and units may be in upper case, except for a single `M`, which could mean a month.
@@ -50,8 +50,9 @@ impl fmt::Display for Quota {
         if self.algorithm != Algorithm::default() {
             write!(f, " {}", self.algorithm)?;
         }
-        if self.capacity != self.limit {
-            write!(f, " burst={}", self.capacity)?;
+        let burst = self.capacity - self.excess;
+        if burst != self.limit {
+            write!(f, " burst={burst}")?;
         }
         if let Some(step) = self.step() {
             write!(f, " step={step}")?;
@@ -64,6 +65,9 @@ impl fmt::Display for Quota {
         }
         if self.count_denied {
             f.write_str(" count_denied")?;
+        }
+        if self.excess > 0 {
+            write!(f, " excess={}", self.excess)?;
         }
         Ok(())
     }
@@ -239,12 +243,14 @@ impl<'a> Reader<'a> {
         let algorithm = Algorithm::from_name(name).filter(|_| value.is_none());
         let (setting, allowed) = match (name, value) {
             _ if algorithm.is_some() => ("algorithm", "one algorithm".to_owned()),
-            ("burst" | "step" | "buckets", Some(_)) | ("aligned" | "count_denied", None) => {
+            ("burst" | "step" | "buckets" | "excess", Some(_)) | ("aligned" | "count_denied", None) => {
                 (name, format!("{name} once"))
             }
             _ => {
                 let algorithms = Algorithm::ALL.map(Algorithm::name).join(", ");
-                let allowed = format!("{algorithms}, burst=n, step=n, buckets=n, aligned or count_denied");
+                let allowed = format!(
+                    "{algorithms}, burst=n, step=n, buckets=n, excess=n, excess=n%, aligned or count_denied"
+                );
                 return Err(self.error(word.start, &allowed));
             }
         };
@@ -252,7 +258,9 @@ impl<'a> Reader<'a> {
             return Err(self.error(word.start, &allowed));
         }
         settings.places.push((setting, word.start));
-        let number = value.map_or(Ok(0), |span| self.number(span, "digits with _ between them"))?;
+        let percent = value.filter(|&span| setting == "excess" && self.read(span).ends_with('%'));
+        let digits = percent.map(|span| Span { end: span.end - 1, ..span }).or(value);
+        let number = digits.map_or(Ok(0), |span| self.number(span, "digits with _ between them"))?;
         let builder = settings.builder.clone();
         settings.builder = match (setting, algorithm) {
             (_, Some(algorithm)) => builder.algorithm(algorithm),
@@ -260,6 +268,8 @@ impl<'a> Reader<'a> {
             ("step", _) => builder.step(number),
             // More than 2^32 sub-windows are refused in the same way as 2^32.
             ("buckets", _) => builder.buckets(u32::try_from(number).unwrap_or(u32::MAX)),
+            ("excess", _) if percent.is_some() => builder.excess_percent(number),
+            ("excess", _) => builder.excess(number),
             ("aligned", _) => builder.aligned(true),
             _ => builder.count_denied(true),
         };

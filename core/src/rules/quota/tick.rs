@@ -5,7 +5,7 @@
 //!
 //! - A bucket holds at most `8 * capacity` units of debt, each worth `token = period / tick / gcd(limit, period /
 //!   tick)`; the largest product is `8 * capacity * token`.
-//! - A sliding window multiplies a count of at most `8 * limit` by a part of `width / tick`.
+//! - A sliding window multiplies a count of at most `8 * capacity` by a part of `width / tick`.
 //!
 //! For example `999983/day token_bucket`: 999983 is prime, so in microseconds a unit is worth 86,400,000,000 and the
 //! largest product is 8 * 999,983 * 86,400,000,000 = 6.9e17, which is above 2^53 = 9.0e15. With a tick of 100 us it
@@ -26,8 +26,8 @@ pub(crate) fn of_bucket(limit: u64, period_us: u64, capacity: u64) -> Option<u64
 }
 
 /// The tick in microseconds of a sliding window, or `None` when no tick that divides the sub-window fits.
-pub(crate) fn of_sliding_window(limit: u64, width_us: u64) -> Option<u64> {
-    finest(width_us, |width| u128::from(SATURATION) * u128::from(limit) * u128::from(width))
+pub(crate) fn of_sliding_window(capacity: u64, width_us: u64) -> Option<u64> {
+    finest(width_us, |width| u128::from(SATURATION) * u128::from(capacity) * u128::from(width))
 }
 
 /// The finest power of ten that divides `span_us` and whose largest product, given the span in ticks, is exact.

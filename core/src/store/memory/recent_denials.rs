@@ -106,7 +106,7 @@ impl RecentDenials {
             return None;
         }
         Some(Decision {
-            total: QuotaUsage { limit, remaining: 0, reset_after_us: reset_at_us - now_us },
+            total: QuotaUsage { limit, remaining: 0, reset_after_us: reset_at_us - now_us, over: 0 },
             several: None,
             wait_us: denied_until_us - now_us,
             allowed: false,
@@ -126,6 +126,10 @@ impl RecentDenials {
         wait_us: u64,
         usage: QuotaUsage,
     ) {
+        // The places have no room for units of an excess.
+        if usage.over > 0 {
+            return;
+        }
         let Some(EntryKey { key, identity }) = EntryKey::of(id, key) else { return };
         let entry = &self.places.get_or_init(Box::default)[place(hash)];
         if entry.identity.load(Ordering::Relaxed) != 0
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn entry_answers_its_own_key_only() {
         let recent_denials = RecentDenials::default();
-        let usage = QuotaUsage { limit: 1, remaining: 0, reset_after_us: 10 };
+        let usage = QuotaUsage { limit: 1, remaining: 0, reset_after_us: 10, over: 0 };
         let keys: [&[u8]; 9] = [
             b"",
             b"\0",

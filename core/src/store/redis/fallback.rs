@@ -80,6 +80,7 @@ impl Fallback {
             limit: quota.limit(),
             remaining: if source == Source::Allow { quota.capacity() } else { 0 },
             reset_after_us: 0,
+            over: 0,
         });
         let each: Box<[QuotaUsage]> = views.collect();
         let decision = Decision {
@@ -114,9 +115,10 @@ fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
     let mut builder = Quota::builder(limit, quota.period())
         .algorithm(quota.algorithm())
         .aligned(quota.aligned())
-        .count_denied(quota.count_denied());
+        .count_denied(quota.count_denied())
+        .excess(cut(quota.excess()).min(limit));
     if let Algorithm::TokenBucket | Algorithm::LeakyBucket = quota.algorithm() {
-        builder = builder.burst(cut(quota.capacity()).max(1));
+        builder = builder.burst(cut(quota.capacity() - quota.excess()).max(1));
     }
     if let Some(buckets) = quota.buckets() {
         builder = builder.buckets(buckets);
@@ -124,7 +126,8 @@ fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
     // A smaller number may need finer ticks than the algorithm has; a fixed window does without.
     let window = Quota::builder(limit, quota.period())
         .algorithm(Algorithm::FixedWindow)
-        .count_denied(quota.count_denied());
+        .count_denied(quota.count_denied())
+        .excess(cut(quota.excess()).min(limit));
     builder.build().or_else(|_| window.build()).unwrap_or_else(|_| quota.clone())
 }
 

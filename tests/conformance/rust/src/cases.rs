@@ -29,6 +29,7 @@ pub(crate) struct QuotaNumbers {
     burst: Option<u64>,
     step: Option<u64>,
     buckets: Option<u32>,
+    excess: Option<u64>,
     #[serde(default)]
     aligned: bool,
     #[serde(default)]
@@ -68,6 +69,8 @@ pub(crate) struct Answer {
     pub(crate) reset_after_us: Option<u64>,
     pub(crate) delay_us: Option<u64>,
     pub(crate) taken: Option<u64>,
+    /// Only in format 2.
+    pub(crate) over: Option<u64>,
 }
 
 /// How long until a request would be admitted.
@@ -108,6 +111,9 @@ impl QuotaNumbers {
         }
         if let Some(buckets) = self.buckets {
             builder = builder.buckets(buckets);
+        }
+        if let Some(excess) = self.excess {
+            builder = builder.excess(excess);
         }
         builder.build()
     }

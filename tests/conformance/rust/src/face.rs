@@ -69,6 +69,7 @@ fn decision(decision: &Decision) -> Answer {
         retry_after_us: Some(decision.retry_after_us().into()),
         reset_after_us: Some(decision.reset_after_us()),
         delay_us: Some(decision.delay_us()),
+        over: Some(decision.over()),
         taken: None,
     }
 }

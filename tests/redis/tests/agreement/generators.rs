@@ -50,9 +50,13 @@ impl Identity {
     fn quota(self, random: &mut Random) -> Quota {
         loop {
             let limit = random.pick(&LIMITS);
+            // Not so much that more remains than a request may cost.
+            let is_soft = limit <= Quota::MAX_UNITS / 2 && random.once_in(4);
+            let excess = if is_soft { random.pick(&[10, 50, 100]) } else { 0 };
             let mut builder = Quota::builder(limit, self.period)
                 .algorithm(self.algorithm)
                 .count_denied(random.once_in(4))
+                .excess_percent(excess)
                 .aligned(self.algorithm == Algorithm::FixedWindow && random.once_in(2));
             if self.algorithm == Algorithm::SlidingWindow {
                 builder = builder.buckets(self.buckets);

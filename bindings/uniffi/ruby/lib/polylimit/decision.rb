@@ -2,16 +2,17 @@
 
 module Polylimit
   # The state of a key under one quota, after the operation: `limit` in units per period, `remaining` whole units that this
-  # quota would still admit right now, `reset_after` seconds until nothing counts as used if nothing else arrives.
-  QuotaUsage = Struct.new(:limit, :remaining, :reset_after)
+  # quota would still admit right now, `reset_after` seconds until nothing counts as used if nothing else arrives, `over` units of
+  # the quota's excess that are in use.
+  QuotaUsage = Struct.new(:limit, :remaining, :reset_after, :over)
 
   # What a decision and a usage have in common. They are kept as the core has written them, and read where they are asked for.
   class StoreAnswer
     SOURCES = PolylimitNative.source_names.map(&:freeze).freeze
     DEGRADATIONS = [nil, *PolylimitNative.degradation_names.map(&:freeze)].freeze
     # Where the quotas begin.
-    LENGTH = 39
-    QUOTA_LENGTH = 24
+    LENGTH = 47
+    QUOTA_LENGTH = 32
     private_constant :SOURCES, :DEGRADATIONS, :LENGTH, :QUOTA_LENGTH
 
     # How many bytes the answer takes that begins at that offset.
@@ -35,6 +36,11 @@ module Polylimit
       Span.seconds(number(19))
     end
 
+    # Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
+    def over
+      number(35)
+    end
+
     # The source of the answer, such as "store".
     def source
       SOURCES.fetch(@bytes.getbyte(@at + 1))
@@ -53,8 +59,8 @@ module Polylimit
 
     # The QuotaUsage under each quota, in the order of the policy.
     def quotas
-      @quotas ||= @bytes.unpack("@#{@at + LENGTH}q<#{quota_count * 3}").each_slice(3).map do |limit, remaining, reset_after|
-        QuotaUsage.new(limit, remaining, Span.seconds(reset_after)).freeze
+      @quotas ||= @bytes.unpack("@#{@at + LENGTH}q<#{quota_count * 4}").each_slice(4).map do |limit, remaining, reset_after, over|
+        QuotaUsage.new(limit, remaining, Span.seconds(reset_after), over).freeze
       end.freeze
     end
 
@@ -89,7 +95,7 @@ module Polylimit
     private
 
     def quota_count
-      @bytes.unpack1('L<', offset: @at + 35)
+      @bytes.unpack1('L<', offset: @at + 43)
     end
 
     def number(offset)
@@ -100,7 +106,7 @@ module Polylimit
 
   # The answer to a check, a peek or an acquire.
   class Decision < StoreAnswer
-    NAMES = %i[allowed remaining retry_after reset_after delay source is_outage degraded quotas].freeze
+    NAMES = %i[allowed remaining retry_after reset_after delay over source is_outage degraded quotas].freeze
     NEVER = -1
     private_constant :NAMES, :NEVER
 
@@ -131,7 +137,7 @@ module Polylimit
 
   # The answer to a take, a charge, a refund or a reset.
   class Usage < StoreAnswer
-    NAMES = %i[remaining reset_after taken source is_outage degraded quotas].freeze
+    NAMES = %i[remaining reset_after taken over source is_outage degraded quotas].freeze
     private_constant :NAMES
 
     # The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.

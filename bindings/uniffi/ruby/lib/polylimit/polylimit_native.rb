@@ -221,6 +221,7 @@ end
     
 
     
+
     RustBuffer.check_lower_Optionalstring(v.degraded)
     RustBuffer.check_lower_SequenceTypeQuotaUsage(v.quotas)
   end
@@ -482,6 +483,7 @@ end
     RustBuffer.check_lower_Optionali64(v.buckets)
     RustBuffer.check_lower_Optionalbool(v.aligned)
     RustBuffer.check_lower_Optionalbool(v.count_denied)
+    RustBuffer.check_lower_Optionali64(v.excess)
   end
 
   def self.alloc_from_TypeQuotaNumbers(v)
@@ -503,6 +505,7 @@ end
 
     
 
+    
   end
 
   def self.alloc_from_TypeQuotaUsage(v)
@@ -592,6 +595,7 @@ end
 
     
 
+    
     RustBuffer.check_lower_Optionalstring(v.degraded)
     RustBuffer.check_lower_SequenceTypeQuotaUsage(v.quotas)
   end
@@ -1426,6 +1430,7 @@ class RustBufferStream
       retry_after: read_OptionalTypeSpan,
       reset_after: read_TypeSpan,
       delay: read_TypeSpan,
+      over: read_i64,
       source: read_string,
       is_outage: read_bool,
       degraded: read_Optionalstring,
@@ -1567,7 +1572,8 @@ class RustBufferStream
       step: read_Optionali64,
       buckets: read_Optionali64,
       aligned: read_Optionalbool,
-      count_denied: read_Optionalbool
+      count_denied: read_Optionalbool,
+      excess: read_Optionali64
     )
   end
 
@@ -1577,7 +1583,8 @@ class RustBufferStream
     QuotaUsage.new(
       limit: read_i64,
       remaining: read_i64,
-      reset_after: read_TypeSpan
+      reset_after: read_TypeSpan,
+      over: read_i64
     )
   end
 
@@ -1621,6 +1628,7 @@ class RustBufferStream
       remaining: read_i64,
       reset_after: read_TypeSpan,
       taken: read_i64,
+      over: read_i64,
       source: read_string,
       is_outage: read_bool,
       degraded: read_Optionalstring,
@@ -2295,6 +2303,7 @@ class RustBufferBuilder
     self.write_OptionalTypeSpan(v.retry_after)
     self.write_TypeSpan(v.reset_after)
     self.write_TypeSpan(v.delay)
+    self.write_i64(v.over)
     self.write_string(v.source)
     self.write_bool(v.is_outage)
     self.write_Optionalstring(v.degraded)
@@ -2415,6 +2424,7 @@ class RustBufferBuilder
     self.write_Optionali64(v.buckets)
     self.write_Optionalbool(v.aligned)
     self.write_Optionalbool(v.count_denied)
+    self.write_Optionali64(v.excess)
   end
 
   # The Record type QuotaUsage.
@@ -2423,6 +2433,7 @@ class RustBufferBuilder
     self.write_i64(v.limit)
     self.write_i64(v.remaining)
     self.write_TypeSpan(v.reset_after)
+    self.write_i64(v.over)
   end
 
   # The Record type Request.
@@ -2458,6 +2469,7 @@ class RustBufferBuilder
     self.write_i64(v.remaining)
     self.write_TypeSpan(v.reset_after)
     self.write_i64(v.taken)
+    self.write_i64(v.over)
     self.write_string(v.source)
     self.write_bool(v.is_outage)
     self.write_Optionalstring(v.degraded)
@@ -3927,14 +3939,15 @@ end
 
   # Record type Decision
 class Decision
-  attr_reader :allowed, :remaining, :retry_after, :reset_after, :delay, :source, :is_outage, :degraded, :quotas
+  attr_reader :allowed, :remaining, :retry_after, :reset_after, :delay, :over, :source, :is_outage, :degraded, :quotas
 
-  def initialize(allowed:, remaining:, retry_after:, reset_after:, delay:, source:, is_outage:, degraded:, quotas:)
+  def initialize(allowed:, remaining:, retry_after:, reset_after:, delay:, over:, source:, is_outage:, degraded:, quotas:)
     @allowed = allowed
     @remaining = remaining
     @retry_after = retry_after
     @reset_after = reset_after
     @delay = delay
+    @over = over
     @source = source
     @is_outage = is_outage
     @degraded = degraded
@@ -3955,6 +3968,9 @@ class Decision
       return false
     end
     if @delay != other.delay
+      return false
+    end
+    if @over != other.over
       return false
     end
     if @source != other.source
@@ -4003,12 +4019,13 @@ end
 
   # Record type QuotaUsage
 class QuotaUsage
-  attr_reader :limit, :remaining, :reset_after
+  attr_reader :limit, :remaining, :reset_after, :over
 
-  def initialize(limit:, remaining:, reset_after:)
+  def initialize(limit:, remaining:, reset_after:, over:)
     @limit = limit
     @remaining = remaining
     @reset_after = reset_after
+    @over = over
   end
 
   def ==(other)
@@ -4021,6 +4038,9 @@ class QuotaUsage
     if @reset_after != other.reset_after
       return false
     end
+    if @over != other.over
+      return false
+    end
 
     true
   end
@@ -4029,12 +4049,13 @@ end
 
   # Record type Usage
 class Usage
-  attr_reader :remaining, :reset_after, :taken, :source, :is_outage, :degraded, :quotas
+  attr_reader :remaining, :reset_after, :taken, :over, :source, :is_outage, :degraded, :quotas
 
-  def initialize(remaining:, reset_after:, taken:, source:, is_outage:, degraded:, quotas:)
+  def initialize(remaining:, reset_after:, taken:, over:, source:, is_outage:, degraded:, quotas:)
     @remaining = remaining
     @reset_after = reset_after
     @taken = taken
+    @over = over
     @source = source
     @is_outage = is_outage
     @degraded = degraded
@@ -4049,6 +4070,9 @@ class Usage
       return false
     end
     if @taken != other.taken
+      return false
+    end
+    if @over != other.over
       return false
     end
     if @source != other.source
@@ -4405,9 +4429,9 @@ end
 
   # Record type QuotaNumbers
 class QuotaNumbers
-  attr_reader :limit, :period, :algorithm, :burst, :step, :buckets, :aligned, :count_denied
+  attr_reader :limit, :period, :algorithm, :burst, :step, :buckets, :aligned, :count_denied, :excess
 
-  def initialize(limit:, period:, algorithm: nil, burst: nil, step: nil, buckets: nil, aligned: nil, count_denied: nil)
+  def initialize(limit:, period:, algorithm: nil, burst: nil, step: nil, buckets: nil, aligned: nil, count_denied: nil, excess: nil)
     @limit = limit
     @period = period
     @algorithm = algorithm
@@ -4416,6 +4440,7 @@ class QuotaNumbers
     @buckets = buckets
     @aligned = aligned
     @count_denied = count_denied
+    @excess = excess
   end
 
   def ==(other)
@@ -4441,6 +4466,9 @@ class QuotaNumbers
       return false
     end
     if @count_denied != other.count_denied
+      return false
+    end
+    if @excess != other.excess
       return false
     end
 

@@ -277,6 +277,7 @@ impl KeyLease {
             limit: view.limit,
             remaining: view.remaining + units,
             reset_after_us: view.reset_after_us.saturating_sub(passed_us),
+            over: view.over.saturating_sub(units),
         };
         let (total, several) = if let [only] = &*self.views {
             (view(only), None)
@@ -294,7 +295,8 @@ mod tests {
 
     fn granted(holding: &mut KeyLease, take: Take, now_us: u64) {
         let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
-        let total = QuotaUsage { limit: 1_000_000, remaining: 900_000, reset_after_us: 8_640_000_000 };
+        let total =
+            QuotaUsage { limit: 1_000_000, remaining: 900_000, reset_after_us: 8_640_000_000, over: 0 };
         let decision = Decision {
             total,
             several: None,

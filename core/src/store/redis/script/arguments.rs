@@ -66,7 +66,7 @@ fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
     put(out, u64::from(quota.tick_us().ilog10()), 1);
     out.extend_from_slice(&Tag::of(quota).0);
     put(out, limit, 5);
-    put(out, quota.capacity(), 5);
+    put(out, quota.capacity(), 6);
     put(out, a, 7);
     put(out, b, 7);
     put(out, period_us, 6);
@@ -75,7 +75,7 @@ fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
 fn put_past(out: &mut Vec<u8>, quota: &Quota, past: &PastNumbers) {
     let is_stepped = quota.step().is_some();
     put(out, past.limit, 5);
-    put(out, if is_stepped { past.capacity } else { u64::from(past.repays_one) }, 5);
+    put(out, if is_stepped { past.capacity } else { u64::from(past.repays_one) }, 6);
     put(out, if is_stepped { past.interval_us } else { past.tick_us }, 7);
     put(out, past.superseded_at_us, 7);
 }

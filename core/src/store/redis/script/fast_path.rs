@@ -89,7 +89,7 @@ const STEPPED_BUCKET: Part = Part {
     arguments: &[
         ("step$", 5, |quota| quota.step().unwrap_or(1)),
         ("interval$", 7, Quota::step_interval_us),
-        ("capacity$", 5, Quota::capacity),
+        ("capacity$", 6, Quota::capacity),
         ("limit$", 5, Quota::limit),
         ("unit$", 6, expiry_unit_us),
     ],
@@ -101,7 +101,7 @@ const STEPPED_BUCKET: Part = Part {
 
 const FIXED_WINDOW: Part = Part {
     arguments: &[
-        ("limit$", 5, Quota::limit),
+        ("capacity$", 6, Quota::capacity),
         ("period$", 6, Quota::period_us),
         ("aligned$", 1, |quota| quota.aligned().into()),
         // Its key lives until the window ends.
@@ -115,7 +115,7 @@ const FIXED_WINDOW: Part = Part {
 
 const SLIDING_WINDOW: Part = Part {
     arguments: &[
-        ("limit$", 5, Quota::limit),
+        ("capacity$", 6, Quota::capacity),
         ("width$", 6, |quota| quota.period_us() / buckets(quota) / quota.tick_us()),
         ("buckets$", 1, buckets),
         ("tick$", 7, Quota::tick_us),

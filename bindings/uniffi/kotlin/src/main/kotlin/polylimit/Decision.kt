@@ -8,11 +8,13 @@ import java.time.Duration
  * @property limit the quota's limit, in units per period.
  * @property remaining whole units that this quota would still admit right now, 0 or more.
  * @property resetAfter how long until nothing counts as used under this quota if nothing else arrives, to the microsecond.
+ * @property over units of the quota's excess that are in use: above 0 once use is beyond the limit.
  */
 public data class QuotaUsage(
     val limit: Long,
     val remaining: Long,
     val resetAfter: Duration,
+    val over: Long,
 )
 
 /**
@@ -24,6 +26,7 @@ public data class QuotaUsage(
  *   because the cost exceeds what a quota can ever admit.
  * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
  * @property delay how long this admitted request has to wait for its turn: leaky bucket only, otherwise zero.
+ * @property over units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
  * @property source the source of the answer: `store`, `denial_cache` or `lease`, or the outage policy `fallback`, `allow` or
  *   `deny`.
  * @property isOutage whether the outage policy answered, since the store was unavailable.
@@ -37,6 +40,7 @@ public data class Decision(
     val retryAfter: Duration?,
     val resetAfter: Duration,
     val delay: Duration,
+    val over: Long,
     val source: String,
     val isOutage: Boolean,
     val degraded: String?,
@@ -49,6 +53,7 @@ public data class Decision(
  * @property remaining whole units that can still be spent right now: the least over the quotas.
  * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
  * @property taken the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+ * @property over units of an excess that are in use, the most over the quotas.
  * @property source the source of the answer, such as `store`.
  * @property isOutage whether the outage policy answered, since the store was unavailable.
  * @property degraded why this is not what a healthy store would have answered for this key alone, such as `timeout`; null
@@ -59,6 +64,7 @@ public data class Usage(
     val remaining: Long,
     val resetAfter: Duration,
     val taken: Long,
+    val over: Long,
     val source: String,
     val isOutage: Boolean,
     val degraded: String?,
@@ -114,10 +120,11 @@ internal fun CallBuffer.decision(): Decision {
         retryAfter = if (retryAfter < 0) null else durationOf(retryAfter),
         resetAfter = durationOf(long()),
         delay = durationOf(long()),
+        over = long(),
         source = SOURCES[source],
         isOutage = flags and IS_OUTAGE != 0,
         degraded = if (degraded == 0) null else DEGRADATIONS[degraded - 1],
-        quotas = list { QuotaUsage(long(), long(), durationOf(long())) },
+        quotas = list { QuotaUsage(long(), long(), durationOf(long()), long()) },
     )
 }
 
@@ -127,8 +134,11 @@ internal fun CallBuffer.putDecision(decision: Decision) {
     putByte(SOURCES.indexOf(decision.source)).putByte(1 + DEGRADATIONS.indexOf(decision.degraded))
     putLong(decision.remaining).putLong(decision.retryAfter?.let(::microsecondsOf) ?: -1)
     putLong(microsecondsOf(decision.resetAfter)).putLong(microsecondsOf(decision.delay))
+    putLong(decision.over)
     putInt(decision.quotas.size)
-    for (quota in decision.quotas) putLong(quota.limit).putLong(quota.remaining).putLong(microsecondsOf(quota.resetAfter))
+    for (quota in decision.quotas) {
+        putLong(quota.limit).putLong(quota.remaining).putLong(microsecondsOf(quota.resetAfter)).putLong(quota.over)
+    }
 }
 
 private fun CallBuffer.usage(): Usage {
@@ -140,9 +150,10 @@ private fun CallBuffer.usage(): Usage {
         remaining = remaining,
         resetAfter = resetAfter,
         taken = long(),
+        over = long(),
         source = SOURCES[source],
         isOutage = flags and IS_OUTAGE != 0,
         degraded = if (degraded == 0) null else DEGRADATIONS[degraded - 1],
-        quotas = list { QuotaUsage(long(), long(), durationOf(long())) },
+        quotas = list { QuotaUsage(long(), long(), durationOf(long()), long()) },
     )
 }

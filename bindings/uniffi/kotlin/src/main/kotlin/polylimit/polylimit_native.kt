@@ -4250,6 +4250,11 @@ data class QuotaNumbers (
      * Whether denied requests count as well.
      */
     val `countDenied`: kotlin.Boolean? = null
+    ,
+    /**
+     * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions.
+     */
+    val `excess`: kotlin.Long? = null
 
 ){
 
@@ -4274,6 +4279,7 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
             FfiConverterOptionalLong.read(buf),
             FfiConverterOptionalBoolean.read(buf),
             FfiConverterOptionalBoolean.read(buf),
+            FfiConverterOptionalLong.read(buf),
         )
     }
 
@@ -4285,7 +4291,8 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
             FfiConverterOptionalLong.allocationSize(value.`step`) +
             FfiConverterOptionalLong.allocationSize(value.`buckets`) +
             FfiConverterOptionalBoolean.allocationSize(value.`aligned`) +
-            FfiConverterOptionalBoolean.allocationSize(value.`countDenied`)
+            FfiConverterOptionalBoolean.allocationSize(value.`countDenied`) +
+            FfiConverterOptionalLong.allocationSize(value.`excess`)
     )
 
     override fun write(value: QuotaNumbers, buf: ByteBuffer) {
@@ -4297,6 +4304,7 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
             FfiConverterOptionalLong.write(value.`buckets`, buf)
             FfiConverterOptionalBoolean.write(value.`aligned`, buf)
             FfiConverterOptionalBoolean.write(value.`countDenied`, buf)
+            FfiConverterOptionalLong.write(value.`excess`, buf)
     }
 }
 

@@ -20,8 +20,8 @@ public fun main(arguments: Array<String>) {
     val (path, store) = arguments
     val file = ObjectMapper().readTree(File(path))
     val cases = file["cases"]?.toList().orEmpty()
-    if (file["format"]?.asInt() != 1 || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
-        System.err.println("$path: this runner reads format 1, with cases that have operations")
+    if (file["format"]?.asInt() !in 1..2 || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
+        System.err.println("$path: this runner reads formats 1 and 2, with cases that have operations")
         exitProcess(2)
     }
     val agree = listOf(BLOCKING, COROUTINES).map { face -> face.runAll(cases, store) }
@@ -105,7 +105,7 @@ private fun Face.runCase(
                         return at to "refused: ${refused.message}"
                     }
                 val expected = operation["expect"].properties().associate { (name, value) -> name to value.value() }
-                val got = shown(answer, "taken" in expected)
+                val got = shown(answer, expected)
                 if (got != expected) return at to "$operation\n  expected $expected\n  got      $got"
             }
         } finally {
@@ -125,7 +125,7 @@ private fun JsonNode.value(): Any? =
 
 private fun shown(
     answer: Any,
-    taking: Boolean,
+    expected: Map<String, Any?>,
 ): Map<String, Any?> =
     when (answer) {
         is Decision ->
@@ -138,14 +138,15 @@ private fun shown(
                     "retry_after_us" to answer.retryAfter?.us(),
                     "reset_after_us" to answer.resetAfter.us(),
                     "delay_us" to answer.delay.us(),
-                )
+                    "over" to answer.over,
+                ).filterKeys { it != "over" || it in expected } // Only cases of format 2 expect it.
             }
         is Usage ->
             if (answer.isOutage) {
                 mapOf("source" to answer.source)
             } else {
                 val left = mapOf("remaining" to answer.remaining, "reset_after_us" to answer.resetAfter.us())
-                if (taking) left + ("taken" to answer.taken) else left
+                if ("taken" in expected) left + ("taken" to answer.taken) else left
             }
         else -> error("an operation was answered with $answer")
     }
@@ -164,6 +165,7 @@ private fun quotasOf(quotas: JsonNode): String =
                 buckets = numbers["buckets"]?.longValue(),
                 aligned = numbers["aligned"]?.booleanValue(),
                 countDenied = numbers["count_denied"]?.booleanValue(),
+                excess = numbers["excess"]?.longValue(),
             ),
         )
     }

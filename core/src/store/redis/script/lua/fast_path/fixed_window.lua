@@ -17,8 +17,8 @@ if aligned$ == 1 then
 end
 --[spend]
 used$ = used$ + want
-if used$ > limit$ then
+if used$ > capacity$ then
   denied = true
-  denies_one = denies_one or used$ - (want - cost) > limit$
+  denies_one = denies_one or used$ - (want - cost) > capacity$
 end
 until_after$ = start$ + period$

@@ -6,7 +6,7 @@ elapsed$ = elapsed$ % width$
 current$ = (current$ - elapsed$) / width$
 local past$, first$ = current$ - newest$, p
 p = p + bytes$ * buckets$
-if length$ ~= buckets$ or past$ < 0 or sum$ > 8 * limit$ then
+if length$ ~= buckets$ or past$ < 0 or sum$ > 8 * capacity$ then
   break
 end
 if bytes$ == 0 or bytes$ > 6 or p > size + 1 then
@@ -44,7 +44,7 @@ else
       .. pack(format$, newer$)
       .. string.sub(raw, first$, first$ + (buckets$ - past$) * bytes$ - 1)
   end
-  if oldest$ > 8 * limit$ then
+  if oldest$ > 8 * capacity$ then
     break
   end
   -- What is inside of the oldest, rounded up.
@@ -61,8 +61,8 @@ current$ = (now - now % tick$) / tick$
 current$ = (current$ - current$ % width$) / width$
 --[spend]
 sum$ = sum$ + want
-if sum$ + inside$ > limit$ then
+if sum$ + inside$ > capacity$ then
   denied = true
-  denies_one = denies_one or sum$ + inside$ - (want - cost) > limit$
+  denies_one = denies_one or sum$ + inside$ - (want - cost) > capacity$
 end
 until_after$ = (current$ + buckets$ + 1) * width$ * tick$

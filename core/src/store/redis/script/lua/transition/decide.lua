@@ -224,7 +224,7 @@ local function decide(i, op, cost, count, broken)
     if q.limit > 0 then
       local algorithm, wanted = q.algorithm, 0
       if cost == 0 or op == PEEK then
-        wanted = denied and x.used and x.used + cost - q.limit or 0
+        wanted = denied and x.used and x.used + cost - q.capacity or 0
       elseif spent > 0 then
         spend[algorithm](q, x, spent)
         x.dirty = true
@@ -233,7 +233,7 @@ local function decide(i, op, cost, count, broken)
         if x.room < units then
           units = x.room
         end
-        wanted = denied and algorithm == 5 and x.used + units + cost - q.limit or 0
+        wanted = denied and algorithm == 5 and x.used + units + cost - q.capacity or 0
         spend[algorithm](q, x, units)
         x.dirty = true
       elseif op == REFUND then
@@ -241,7 +241,7 @@ local function decide(i, op, cost, count, broken)
         refund[algorithm](q, x, cost)
         x.dirty = true
       elseif denied or op == TAKE then
-        wanted = denied and algorithm == 5 and x.used + cost - q.limit or 0
+        wanted = denied and algorithm == 5 and x.used + cost - q.capacity or 0
         if x.ahead then
           rewind[algorithm](q, x)
           x.dirty = true

@@ -18,7 +18,7 @@ load[3] = function(q, x, form, p)
       return false
     end
     x.known_until = start + q.period
-    if q.limit == 0 then
+    if q.capacity == 0 then
       return true
     end
   end
@@ -28,7 +28,7 @@ load[3] = function(q, x, form, p)
   elseif start > now then
     start = start_us(q)
   end
-  x.count, x.start, x.left, x.room = count, start, q.limit - count, 8 * q.limit - count
+  x.count, x.start, x.left, x.room = count, start, q.capacity - count, 8 * q.capacity - count
   if x.left < 0 then
     x.left = 0
   end
@@ -39,7 +39,7 @@ load[3] = function(q, x, form, p)
 end
 
 fill[3] = function(q, x)
-  x.count, x.start = q.limit, start_us(q)
+  x.count, x.start = q.capacity, start_us(q)
 end
 
 spend[3] = function(q, x, units)

@@ -7,8 +7,8 @@ do
   local p = policy_at + 3
   for i = 1, quota_count do
     local q = {}
-    q.algorithm, q.flags, q.exponent, q.tag, q.limit, q.capacity, q.a, q.b, q.period = read('>BBBc4I5I5I7I7I6', input, p)
-    p = p + 37
+    q.algorithm, q.flags, q.exponent, q.tag, q.limit, q.capacity, q.a, q.b, q.period = read('>BBBc4I5I6I7I7I6', input, p)
+    p = p + 38
     q.unit = q.period
     if q.unit < 10000000 then
       q.unit = 10000000
@@ -25,8 +25,8 @@ do
     p = p + 1
     for j = 1, count do
       local h = {}
-      h.limit, h.capacity, h.interval, h.at = read('>I5I5I7I7', input, p)
-      p = p + 24
+      h.limit, h.capacity, h.interval, h.at = read('>I5I6I7I7', input, p)
+      p = p + 25
       past[j] = h
     end
     quotas[i].past = past

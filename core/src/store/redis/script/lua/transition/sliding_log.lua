@@ -5,7 +5,7 @@
 local SHORT = 4096
 
 local function total_bytes(q)
-  if 8 * q.limit < 2147483648 then
+  if 8 * q.capacity < 2147483648 then
     return 4
   end
   return 6
@@ -111,7 +111,7 @@ local function load_log(q, x)
   end
   x.ahead = x.length > 0 and x.newest > now
   x.kept = x.length
-  x.left, x.room = q.limit - x.used, 8 * q.limit - x.used
+  x.left, x.room = q.capacity - x.used, 8 * q.capacity - x.used
   if x.left < 0 then
     x.left = 0
   end
@@ -124,8 +124,8 @@ end
 fill[5] = function(q, x)
   empty_log(q, x)
   x.kept, x.total_before, x.newest, x.ahead = 0, 0, now, false
-  x.used, x.tail_at, x.tail = q.limit, now, q.limit
-  x.left, x.room = 0, 7 * q.limit
+  x.used, x.tail_at, x.tail = q.capacity, now, q.capacity
+  x.left, x.room = 0, 7 * q.capacity
 end
 
 -- What the explanation of a log needs: how much counts, since when the newest does, and the entry with which there

@@ -3,7 +3,7 @@
 -- then all counts but the newest, newest first.
 load[4] = function(q, x, form, p)
   local width, buckets, tick = q.a, q.b, q.tick
-  local most = 8 * q.limit
+  local most = 8 * q.capacity
   local ticks = floor_div(now, tick)
   local current = floor_div(ticks, width)
   local counts = {}
@@ -49,7 +49,7 @@ load[4] = function(q, x, form, p)
       end
     end
   end
-  if q.limit == 0 then
+  if q.capacity == 0 then
     return true
   end
   local used = 0
@@ -59,7 +59,7 @@ load[4] = function(q, x, form, p)
   if counts[buckets] then
     used = used + ceil_div(counts[buckets] * (width - ticks % width), width)
   end
-  x.counts, x.current, x.left, x.room = counts, current, q.limit - used, most - used
+  x.counts, x.current, x.left, x.room = counts, current, q.capacity - used, most - used
   if x.left < 0 then
     x.left = 0
   end
@@ -70,7 +70,7 @@ load[4] = function(q, x, form, p)
 end
 
 fill[4] = function(q, x)
-  x.counts, x.current = { [0] = q.limit }, floor_div(floor_div(now, q.tick), q.a)
+  x.counts, x.current = { [0] = q.capacity }, floor_div(floor_div(now, q.tick), q.a)
 end
 
 spend[4] = function(q, x, units)
