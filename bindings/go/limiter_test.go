@@ -184,6 +184,26 @@ func TestSetPolicyChangesAPolicy(t *testing.T) {
 	}
 }
 
+func TestDecisionBecomesFieldsAndAProblem(t *testing.T) {
+	limiter := open(t, "memory:", polylimit.WithPolicy("api", "1/minute"))
+	name := must(limiter.PolicyFor("", ""))(t)
+	if name != "api" {
+		t.Fatalf("requests without a policy use %q", name)
+	}
+	var outcome polylimit.Outcome
+	for range 2 {
+		outcome = polylimit.Outcome{Policy: name, Decision: must(limiter.Check(ctx, polylimit.Request{Key: "k"}))(t)}
+	}
+	problem := must(limiter.Problem(1, true, outcome))(t)
+	if problem == nil || problem.Status != 429 || !strings.Contains(problem.Body, "quota-exceeded") {
+		t.Fatalf("the response to a denial is %+v", problem)
+	}
+	fields := must(limiter.Headers(polylimit.HeaderSettings{}, outcome))(t)
+	if len(fields) != 3 || fields[2].Name != "retry-after" {
+		t.Fatalf("the fields of a denial are %+v", fields)
+	}
+}
+
 func TestQuotaHasNumbersAndText(t *testing.T) {
 	quota := must(polylimit.ParseQuota("50/day token_bucket burst=200 step=50"))(t)
 	if quota != (polylimit.Quota{Limit: 50, Period: 24 * time.Hour, Algorithm: polylimit.TokenBucket, Burst: 200, Step: 50}) {

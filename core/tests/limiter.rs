@@ -88,6 +88,18 @@ fn current_policies_can_be_read() {
     assert_eq!(limiter.policies(), [policy("api", "6/minute"), policy("login", "2/minute")]);
 }
 
+#[tokio::test]
+async fn check_together_spends_from_all_policies_or_none() {
+    let builder = Limiter::builder().policy(policy("api", "2/minute")).policy(policy("login", "1/minute"));
+    let limiter = builder.build().unwrap();
+    for expected in [true, false] {
+        let requests = ["api", "login"].map(|name| Request::new("a").policy(name));
+        let decisions = limiter.check_together(&requests).await.unwrap();
+        assert_eq!(decisions.iter().all(|decision| decision.allowed()), expected);
+        assert_eq!(decisions[0].remaining(), 1);
+    }
+}
+
 #[test]
 fn check_many_decides_each_request_in_order() {
     let limiter = Limiter::builder()

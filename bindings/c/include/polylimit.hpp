@@ -327,6 +327,21 @@ public:
         message.check(polylimit_limiter_set_policy(get(), name, quotas, message.start(), message.capacity()));
     }
 
+    /** The quotas of a policy as text; NULL is the only policy. Throws invalid_argument when there is no such policy. */
+    [[nodiscard]] std::string policy(const char *name = nullptr) const {
+        return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
+            return polylimit_limiter_policy(get(), name, buffer, capacity, length, message.start(),
+                                            message.capacity());
+        });
+    }
+
+    /** Authenticates new connections with another password; `username` may be NULL. */
+    void set_credentials(const char *username, const char *password) const {
+        detail::Message message;
+        message.check(polylimit_limiter_set_credentials(get(), username, password, message.start(),
+                                                        message.capacity()));
+    }
+
     /**
      * The name of the policy that decides requests which name `policy` (NULL is the only one), for use in requests. Quotas
      * have a budget of their own in each `scope`. Throws invalid_argument where a request would: call it at the start.

@@ -47,6 +47,8 @@ static void decides() {
     CHECK(limiter.refund("user:42").remaining() == 1 && limiter.charge("user:42").remaining() == 0);
     CHECK(!limiter.acquire("user:42", 1s) && limiter.reset("user:42").remaining() == 3);
     CHECK(limiter.policy_for() == "api" && limiter.policy_for("1/s", "here") == "1|second^here");
+    CHECK(limiter.policy("api") == "3/minute fixed_window");
+    CHECK(status_of([&] { (void)limiter.policy("absent"); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(limiter.check("x", {"1/s; 2/m"}).remaining() == 0 && limiter.doctor().empty());
     limiter.set_policy("api", "9/minute fixed_window");
     auto moved = std::move(limiter);
@@ -80,6 +82,8 @@ static void counts() {
     CHECK(url != nullptr);
     polylimit::Limiter limiter(url, {{"policy.api", "3/minute"}});
     limiter.ready(30s);
+    CHECK(status_of([&] { limiter.set_credentials(nullptr, nullptr); }) == POLYLIMIT_INVALID_ARGUMENT);
+    limiter.set_credentials("default", "");
     auto before = limiter.stats();
     (void)limiter.reset("C++ counts");
     auto after = limiter.stats();

@@ -107,6 +107,22 @@ class LimiterTest {
     }
 
     @Test
+    fun `counters can be read and credentials changed`() {
+        OwnRedis().use { redis ->
+            val (scheme, server) = redis.url.split(":", limit = 2)
+            val (password, address) = server.removePrefix("//:").split("@")
+            Limiter(Settings("$scheme://$address", listOf(Policy("api", "5/minute")))).use { limiter ->
+                limiter.setCredentials(null, password)
+                limiter.ready(Duration.ofSeconds(30))
+                val before = limiter.stats
+                limiter.reset("key")
+                assertEquals(before.keys, limiter.stats.keys)
+                assertTrue(limiter.stats != before)
+            }
+        }
+    }
+
+    @Test
     fun `unnamed quotas have separate states in each scope`() {
         limiter("10/minute").use { limiter ->
             assertEquals("api", limiter.policyFor().name)
