@@ -192,7 +192,7 @@ func TestDecisionBecomesFieldsAndAProblem(t *testing.T) {
 	}
 	var outcome polylimit.Outcome
 	for range 2 {
-		outcome = polylimit.Outcome{Policy: name, Decision: must(limiter.Check(ctx, polylimit.Request{Key: "k"}))(t)}
+		outcome = polylimit.Outcome{Policy: name, Decision: must(limiter.Check(ctx, polylimit.Key("k")))(t)}
 	}
 	problem := must(limiter.Problem(1, true, outcome))(t)
 	if problem == nil || problem.Status != 429 || !strings.Contains(problem.Body, "quota-exceeded") {
