@@ -68,6 +68,8 @@ pub use error::{Error, ErrorKind};
 pub use http::client_address::{
     ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
 };
+#[cfg(feature = "reqwest")]
+pub use http::reqwest;
 pub use http::server_wait::server_wait;
 #[cfg(feature = "tower")]
 pub use http::tower;

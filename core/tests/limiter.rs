@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use polylimit::{ErrorKind, Limiter, ManualClock, Policy, Request};
+use polylimit::{Decision, ErrorKind, Limiter, ManualClock, Policy, Request};
 
 fn policy(name: &str, quotas: &str) -> Policy {
     Policy::parse(name, quotas).unwrap()
@@ -95,7 +95,7 @@ async fn check_together_spends_from_all_policies_or_none() {
     for expected in [true, false] {
         let requests = ["api", "login"].map(|name| Request::new("a").policy(name));
         let decisions = limiter.check_together(&requests).await.unwrap();
-        assert_eq!(decisions.iter().all(|decision| decision.allowed()), expected);
+        assert_eq!(decisions.iter().all(Decision::allowed), expected);
         assert_eq!(decisions[0].remaining(), 1);
     }
 }
