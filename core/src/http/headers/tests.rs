@@ -156,6 +156,25 @@ fn every_quota_of_every_policy_is_listed_under_its_own_name() {
 }
 
 #[test]
+fn an_excess_is_no_part_of_the_limit_that_clients_see() {
+    let limiter =
+        Limiter::builder().policy(policy("api", "10/minute fixed_window excess=2")).build().unwrap();
+    let limiter = limiter.blocking();
+    let api = policy("api", "10/minute fixed_window excess=2");
+    for (cost, remaining, over) in [(9, "1", None), (2, "0", Some("1")), (1, "0", Some("2"))] {
+        let decision = limiter.check(crate::Request::new("key").cost(cost)).unwrap();
+        assert!(decision.allowed());
+        let outcomes = [(&api, &decision)];
+        assert_eq!(value(&outcomes, &BOTH, "x-ratelimit-limit").as_deref(), Some("10"));
+        assert_eq!(value(&outcomes, &BOTH, "x-ratelimit-remaining").as_deref(), Some(remaining));
+        assert_eq!(value(&outcomes, &BOTH, "x-ratelimit-over").as_deref(), over);
+    }
+    let none = HeaderSettings::default().style(HeaderStyle::None);
+    let decision = limiter.peek("key").unwrap();
+    assert!(value(&[(&api, &decision)], &none, "x-ratelimit-over").is_none());
+}
+
+#[test]
 fn the_effective_window_of_a_denial_does_not_outlast_retry_after() {
     let two = policy("a", "10/s; 1000/h");
     for (decision, t) in [
