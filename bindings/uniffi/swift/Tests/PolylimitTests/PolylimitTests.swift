@@ -1,0 +1,63 @@
+import Foundation
+import XCTest
+
+@testable import Polylimit
+
+private let start: Int64 = 1_700_000_000_000_000
+
+final class PolylimitTests: XCTestCase {
+    private func limiter(_ quotas: String, _ clock: ManualClock? = nil) throws -> Limiter {
+        try Limiter(settings: Settings(policies: [Policy(name: "api", quotas: quotas)], clock: clock))
+    }
+
+    private func request(_ key: String, cost: Int64? = nil) -> Request {
+        Request(key: Data(key.utf8), cost: cost)
+    }
+
+    func testDecisionHasExactNumbers() throws {
+        let clock = try ManualClock(nowUs: start)
+        let limiter = try limiter("3/minute fixed_window", clock)
+        let admitted = try limiter.check(request: request("user", cost: 3))
+        XCTAssertTrue(admitted.allowed)
+        XCTAssertEqual(admitted.remaining, 0)
+        let denied = try limiter.check(request: request("user"))
+        XCTAssertFalse(denied.allowed)
+        XCTAssertEqual(denied.retryAfter, .seconds(60))
+        XCTAssertEqual(denied.source, "store")
+        XCTAssertNil(try limiter.check(request: request("user", cost: 4)).retryAfter)
+        XCTAssertEqual(try limiter.refund(request: request("user")).remaining, 1)
+        XCTAssertEqual(try limiter.take(request: request("user", cost: 5)).taken, 1)
+    }
+
+    func testSeveralRequestsSpendAllOrNothing() throws {
+        let limiter = try limiter("2/minute")
+        let requests = ["api", "1/minute"].map { Request(key: Data("user".utf8), policy: $0) }
+        XCTAssertEqual(try limiter.checkTogether(requests: requests).map(\.allowed), [true, true])
+        XCTAssertEqual(try limiter.checkTogether(requests: requests).map(\.allowed), [true, false])
+        XCTAssertEqual(try limiter.peek(request: Request(key: Data("user".utf8), policy: "api")).remaining, 1)
+    }
+
+    func testInvalidArgumentIsAnError() throws {
+        let limiter = try limiter("2/minute")
+        XCTAssertThrowsError(try limiter.check(request: request("user", cost: -1))) { error in
+            guard case PolylimitError.InvalidArgument = error else { return XCTFail("\(error)") }
+        }
+    }
+
+    func testAsynchronousCallsDecideAsBlockingOnes() async throws {
+        let limiter = try limiter("2/minute")
+        let asynchronous = limiter.asynchronous()
+        let first = try await asynchronous.check(request: request("user"))
+        let second = try await asynchronous.acquire(request: request("user"), timeout: .zero)
+        let third = try await asynchronous.check(request: request("user"))
+        XCTAssertEqual([first, second, third].map(\.allowed), [true, true, false])
+    }
+
+    func testClosedLimiterIsAnError() throws {
+        let limiter = try limiter("2/minute")
+        try limiter.shutDown()
+        XCTAssertThrowsError(try limiter.check(request: request("user"))) { error in
+            guard case PolylimitError.Closed = error else { return XCTFail("\(error)") }
+        }
+    }
+}
