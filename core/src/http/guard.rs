@@ -27,6 +27,7 @@ mod builder;
 mod check;
 mod key;
 mod ledger;
+mod store_steps;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;

@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind};
 use crate::http::guard::ledger::{Charge, Ledger, Refund, Report, RequestLimits};
 use crate::http::guard::{Guard, RequestFacts};
 use crate::http::headers::{HeaderField, Problem, problem};
-use crate::limiter::call::{Answer, Call};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
@@ -23,8 +22,8 @@ use crate::rules::request::Request;
 /// response is there, [`finish`](Self::finish) and refund again. [`ask`](Self::ask) and [`refund`](Self::refund) do
 /// the steps that wait, for programs in Rust.
 pub struct GuardCheck {
-    guard: Guard,
-    limits: RequestLimits,
+    pub(super) guard: Guard,
+    pub(super) limits: RequestLimits,
     key: Arc<[u8]>,
     cost: u64,
     /// The policies, in order, each with what an earlier guard has decided.
@@ -37,7 +36,7 @@ pub struct GuardCheck {
     overruled: Option<bool>,
     /// The number of this guard among those of the request.
     number: u32,
-    refunds: Vec<Refund>,
+    pub(super) refunds: Vec<Refund>,
 }
 
 struct Applied {
@@ -124,7 +123,7 @@ impl GuardCheck {
     }
 
     /// The request of a guard with one policy that has to be decided.
-    fn only_request(&self) -> Option<Request<'_>> {
+    pub(super) fn only_request(&self) -> Option<Request<'_>> {
         if self.policies.len() == 1 && self.ahead.is_empty() { self.asked().next() } else { None }
     }
 
@@ -228,65 +227,6 @@ impl GuardCheck {
     pub fn give_up(&mut self) {
         let message = "the store has not decided before the request's deadline";
         self.answer(Err(Error::new(ErrorKind::StoreUnavailable, message)));
-    }
-
-    /// Lets the limiter decide, and takes its answer.
-    pub async fn ask(&mut self) {
-        if let Some(request) = self.only_request() {
-            let answer = self.guard.limiter().check(request).await;
-            return self.answer_one(answer);
-        }
-        if !self.ahead.is_empty() {
-            let answers = self.guard.limiter().check_many(self.requests()).await;
-            return self.answer_each(answers);
-        }
-        let answer = match &self.requests()[..] {
-            [] => Ok(Vec::new()),
-            requests => self.guard.limiter().check_together(requests).await,
-        };
-        self.answer(answer);
-    }
-
-    /// As [`ask`](Self::ask); waits on this thread.
-    pub fn ask_blocking(&mut self) {
-        let limiter = self.guard.limiter().blocking();
-        if let Some(request) = self.only_request() {
-            return self.answer_one(limiter.check(request));
-        }
-        if !self.ahead.is_empty() {
-            let answers = limiter.check_many(self.requests());
-            return self.answer_each(answers);
-        }
-        let answer = match &self.requests()[..] {
-            [] => Ok(Vec::new()),
-            requests => limiter.check_together(requests),
-        };
-        self.answer(answer);
-    }
-
-    /// Lets the limiter decide where that needs no waiting, as [`Limiter::try_call`](crate::Limiter::try_call) does, and takes its answer. Returns whether
-    /// it has decided; otherwise nothing was done.
-    pub fn try_ask(&mut self) -> bool {
-        if let Some(request) = self.only_request() {
-            let Some(answer) = self.guard.limiter().try_call(&Call::Check(request)) else { return false };
-            self.answer_one(match answer {
-                Ok(Answer::Decision(decision)) => Ok(decision),
-                Ok(_) => Err(no_decision()),
-                Err(error) => Err(error),
-            });
-            return true;
-        }
-        let answer = match &self.requests()[..] {
-            [] => return true,
-            requests => self.guard.limiter().try_call(&Call::CheckTogether(requests)),
-        };
-        let Some(answer) = answer else { return false };
-        self.answer(match answer {
-            Ok(Answer::Decisions(decisions)) => decisions.into_iter().collect(),
-            Ok(_) => Err(no_decision()),
-            Err(error) => Err(error),
-        });
-        true
     }
 
     /// What `on_outage` hears; `None` when the store decided, and when the error is not the store's.
@@ -403,26 +343,6 @@ impl GuardCheck {
         }
     }
 
-    /// Refunds what has to be refunded. A refund that fails leaves its units spent. Returns whether there was one.
-    pub async fn refund(&mut self) -> bool {
-        for refund in &self.refunds {
-            if let Ok(left) = refund.limiter.refund(request_of(refund)).await {
-                self.limits.lock().refunded(refund, left);
-            }
-        }
-        !std::mem::take(&mut self.refunds).is_empty()
-    }
-
-    /// As [`refund`](Self::refund); waits on this thread.
-    pub fn refund_blocking(&mut self) -> bool {
-        for refund in &self.refunds {
-            if let Ok(left) = refund.limiter.blocking().refund(request_of(refund)) {
-                self.limits.lock().refunded(refund, left);
-            }
-        }
-        !std::mem::take(&mut self.refunds).is_empty()
-    }
-
     fn conclude_without_decision(&mut self, error: Error) -> Verdict {
         if !is_outage(&error) {
             return Verdict::Fail(error);
@@ -483,11 +403,11 @@ impl Applied {
     }
 }
 
-fn no_decision() -> Error {
+pub(super) fn no_decision() -> Error {
     Error::new(ErrorKind::Internal, "a limit got no decision")
 }
 
-fn request_of(refund: &Refund) -> Request<'_> {
+pub(super) fn request_of(refund: &Refund) -> Request<'_> {
     Request::new(&refund.key).policy(refund.policy.name()).cost(refund.units)
 }
 
