@@ -141,7 +141,7 @@ pub struct polylimit_result {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_result {
     const NAME: &'static str = "result";
-    const MIN_SIZE: u32 = 728;
+    const MIN_SIZE: u32 = 864;
 }
 
 impl polylimit_result {

@@ -22,10 +22,11 @@ test("a decision has all properties", async () => {
     remaining: 1,
     retryAfterMs: 0,
     resetAfterMs: 30_000,
+    over: 0,
     delayMs: 0,
     source: "store",
     degraded: null,
-    quotas: [{ limit: 2, remaining: 1, resetAfterMs: 30_000 }],
+    quotas: [{ limit: 2, remaining: 1, resetAfterMs: 30_000, over: 0 }],
   });
   clock.advanceMs(0.5);
   await limiter.check("user:42");
@@ -44,8 +45,8 @@ test("a decision has the usage of each quota", async () => {
   const { limit, remaining, quotas } = await limiter.check("user:42", { cost: 6 });
   assert.deepEqual({ limit, remaining }, { limit: 10, remaining: 4 });
   assert.deepEqual(quotas, [
-    { limit: 10, remaining: 4, resetAfterMs: 600 },
-    { limit: 15, remaining: 9, resetAfterMs: 60_000 },
+    { limit: 10, remaining: 4, resetAfterMs: 600, over: 0 },
+    { limit: 15, remaining: 9, resetAfterMs: 60_000, over: 0 },
   ]);
 });
 
@@ -64,9 +65,10 @@ test("each operation spends, refunds or resets as documented", async () => {
     limit: 10,
     remaining: 0,
     resetAfterMs: 60_000,
+    over: 0,
     source: "store",
     degraded: null,
-    quotas: [{ limit: 10, remaining: 0, resetAfterMs: 60_000 }],
+    quotas: [{ limit: 10, remaining: 0, resetAfterMs: 60_000, over: 0 }],
   });
   assert.equal((await limiter.charge("k", { cost: 5 })).resetAfterMs, 90_000);
   assert.equal((await limiter.refund("k", { cost: 8 })).remaining, 3);

@@ -36,6 +36,7 @@ test("a quota has its numbers and its canonical text", () => {
       capacity: 20,
       aligned: false,
       countDenied: false,
+      excess: 0,
     },
   );
   assert.equal(String(new Quota(10, 1000, { algorithm: "token_bucket", burst: 20 })), quota.text);

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use names::Field;
+use smallvec::SmallVec;
 
 use crate::rules::decision::{Decision, QuotaUsage};
 use crate::rules::policy::Policy;
@@ -78,6 +79,7 @@ pub struct HeaderField {
 pub fn fields(outcomes: &[Outcome<'_>], settings: &HeaderSettings, now_us: u64) -> Vec<HeaderField> {
     let mut fields = Vec::with_capacity(6);
     push_limits(&mut fields, outcomes, settings, now_us);
+    push_over(&mut fields, outcomes.iter().map(|(_, decision)| (*decision, settings)));
     push_retry_after(&mut fields, outcomes);
     fields
 }
@@ -116,18 +118,25 @@ pub(crate) fn push_limits(
         };
         add(Field::LegacyReset, &|| whole_seconds(from_us + report.reset_us()).to_string());
     }
-    push_over(fields, outcomes, settings);
 }
 
-/// Adds the number of units beyond a limit that an excess has admitted; no field while there are none.
-fn push_over(fields: &mut Vec<HeaderField>, outcomes: &[Outcome<'_>], settings: &HeaderSettings) {
-    let over = outcomes.iter().map(|(_, decision)| decision.over()).max().unwrap_or(0);
-    if over > 0
-        && settings.style != HeaderStyle::None
-        && let Some(name) = settings.name_of(Field::Over)
-    {
-        fields.push(HeaderField { name, value: over.to_string() });
+/// Adds the number of units beyond a limit that an excess has admitted, the most over the decisions whose settings name the
+/// field alike; no field while there are none.
+pub(crate) fn push_over<'a>(
+    fields: &mut Vec<HeaderField>,
+    decisions: impl Iterator<Item = (&'a Decision, &'a HeaderSettings)>,
+) {
+    let over =
+        decisions.filter(|(decision, settings)| decision.over() > 0 && settings.style != HeaderStyle::None);
+    let mut most: SmallVec<[(Cow<'static, str>, u64); 1]> = SmallVec::new();
+    for (decision, settings) in over {
+        let Some(name) = settings.name_of(Field::Over) else { continue };
+        match most.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, units)) => *units = decision.over().max(*units),
+            None => most.push((name, decision.over())),
+        }
     }
+    fields.extend(most.into_iter().map(|(name, units)| HeaderField { name, value: units.to_string() }));
 }
 
 /// Adds `retry-after`, if there is a denial that is not for ever.

@@ -9,6 +9,7 @@ import org.eclipse.jetty.ee10.servlet.ServletContextHandler
 import org.eclipse.jetty.ee10.servlet.ServletHolder
 import org.eclipse.jetty.server.Server
 import org.eclipse.jetty.server.ServerConnector
+import org.eclipse.jetty.server.handler.GracefulHandler
 import polylimit.Limiter
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
@@ -41,7 +42,9 @@ fun main() {
         // With port 0 the system chooses one.
         connector.port = environment["PORT"]?.toInt() ?: 8080
         server.addConnector(connector)
-        server.handler = context
+        // Requests that are under way are answered before the limiter is closed.
+        server.handler = GracefulHandler(context)
+        server.stopTimeout = 5_000
         server.stopAtShutdown = true
         server.start()
         println("listening on http://127.0.0.1:${connector.localPort}")

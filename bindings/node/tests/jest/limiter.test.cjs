@@ -66,10 +66,11 @@ test("values are equal to values of this realm", async () => {
     remaining: 1,
     retryAfterMs: 0,
     resetAfterMs: 60_000,
+    over: 0,
     delayMs: 0,
     source: "store",
     degraded: null,
-    quotas: [{ limit: 2, remaining: 1, resetAfterMs: 60_000 }],
+    quotas: [{ limit: 2, remaining: 1, resetAfterMs: 60_000, over: 0 }],
   });
   expect(limiter.policies.map(({ name }) => name)).toStrictEqual(["api"]);
   expect(new ClientAddressRules().resolve("192.0.2.1")).toStrictEqual({ address: "192.0.2.1", key: "192.0.2.1" });

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::http::headers::{
-    HeaderField, HeaderSettings, HeaderStyle, outage_field, push_limits, push_retry_after,
+    HeaderField, HeaderSettings, HeaderStyle, outage_field, push_limits, push_over, push_retry_after,
 };
 use crate::limiter::Limiter;
 use crate::rules::decision::{Decision, Usage};
@@ -145,6 +145,7 @@ impl RequestLimits {
                 push_limits(&mut written, &own, &settings, now_us);
             }
         }
+        push_over(&mut written, shown.iter().map(|entry| (entry.outcome().1, &entry.headers)));
         if let Some((source, settings)) = &ledger.outage {
             written.extend(outage_field(source, settings));
         }

@@ -17,7 +17,7 @@ module Polylimit
 
     # How many bytes the answer takes that begins at that offset.
     def self.bytesize(bytes, at)
-      LENGTH + (bytes.unpack1('L<', offset: at + 35) * QUOTA_LENGTH)
+      LENGTH + (bytes.unpack1('L<', offset: at + 43) * QUOTA_LENGTH)
     end
 
     # Reads the answer from these bytes, where it begins at that offset.
