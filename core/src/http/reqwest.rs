@@ -105,10 +105,10 @@ impl Middleware for RateLimitMiddleware {
         next: Next<'_>,
     ) -> Result<Response> {
         let key = (self.key)(&request);
-        let timeout = request.timeout().copied();
+        let longest = request.timeout().copied();
         // A body that is a stream has no copy, and is then sent once.
         let copy = request.try_clone();
-        let started = self.throttle.start(&key, request.method().as_str(), copy.is_some(), timeout);
+        let started = self.throttle.start(&key, request.method().as_str(), copy.is_some(), longest);
         let mut attempts = started.map_err(Error::middleware)?;
         let mut request = Some(request);
         loop {
