@@ -9,7 +9,6 @@ import org.eclipse.jetty.ee10.servlet.ServletContextHandler
 import org.eclipse.jetty.ee10.servlet.ServletHolder
 import org.eclipse.jetty.server.Server
 import org.eclipse.jetty.server.ServerConnector
-import org.eclipse.jetty.server.handler.GracefulHandler
 import polylimit.Limiter
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
@@ -43,7 +42,7 @@ fun main() {
         connector.port = environment["PORT"]?.toInt() ?: 8080
         server.addConnector(connector)
         // Requests that are under way are answered before the limiter is closed.
-        server.handler = GracefulHandler(context)
+        server.handler = context
         server.stopTimeout = 5_000
         server.stopAtShutdown = true
         server.start()
