@@ -95,10 +95,11 @@ class FiberTest < Minitest::Test
         fibers = keys.map { |key| task.async { limiter.acquire(key, timeout: 1_000_000).allowed } }
         # The first one waits for the pipe, and then the second one.
         fibers.first(2).each(&:stop)
-        # On Redis the others may not have their place in line yet: then they wait for the next minute.
-        until fibers.last(2).all?(&:finished?)
-          clock.advance(60)
+        clock.advance(60)
+        # On Redis the others may not have had their place in line yet: then they wait for the next minute.
+        while store.start_with?('redis') && !fibers.last(2).all?(&:finished?)
           task.sleep(0.01)
+          clock.advance(60)
         end
         assert_equal [true, true], fibers.last(2).map(&:wait), store
       end
