@@ -82,6 +82,23 @@ public class RequestLimit<Q, R>
             return answer.check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, outage.error)))
         }
 
+        /** Runs the handler of a request. If it fails, runs `onFailure`, whose own failure is told with the handler's. */
+        public inline fun handle(
+            handler: () -> Unit,
+            onFailure: () -> Unit,
+        ) {
+            try {
+                handler()
+            } catch (failure: Throwable) {
+                try {
+                    onFailure()
+                } catch (other: Throwable) {
+                    failure.addSuppressed(other)
+                }
+                throw failure
+            }
+        }
+
         /** The fields of the response to a request that is answered, after what does not count is given back. */
         public fun finish(
             check: GuardCheck,

@@ -14,6 +14,7 @@ import polylimit.PolylimitException
 import polylimit.http.Denial
 import polylimit.http.RateLimit
 import polylimit.http.RequestLimit
+import polylimit.http.WrittenFields
 
 /**
  * Limits the requests that pass through it, in any servlet container and in Spring Boot.
@@ -67,16 +68,7 @@ public class RateLimitFilter
             chain: FilterChain,
         ) {
             if (!limit.counts && !isInner) return chain.doFilter(request, response)
-            try {
-                chain.doFilter(request, response)
-            } catch (failure: Throwable) {
-                try {
-                    finishFailed(check, request, response)
-                } catch (other: Throwable) {
-                    failure.addSuppressed(other)
-                }
-                throw failure
-            }
+            limit.handle({ chain.doFilter(request, response) }, onFailure = { finishFailed(check, request, response) })
             if (request.isAsyncStarted) {
                 request.asyncContext.addListener(CompletionListener { finish(check, request, response) })
             } else {
@@ -121,18 +113,14 @@ public class RateLimitFilter
             response.outputStream.write(problem.body.encodeToByteArray())
         }
 
-        /** Writes the fields, unless the application has replaced those that filters have written. */
         private fun write(
             fields: Map<String, String>,
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
-            val before = request.getAttribute(FIELDS) as? Map<*, *>
-            for (name in fields.keys + before?.keys.orEmpty().filterIsInstance<String>()) {
-                // Without a value the field is removed.
-                if (before == null || response.getHeader(name) == before[name]) response.setHeader(name, fields[name])
-            }
-            request.setAttribute(FIELDS, fields)
+            val written = request.getAttribute(FIELDS) as? WrittenFields ?: WrittenFields().also { request.setAttribute(FIELDS, it) }
+            // Without a value the field is removed.
+            written.replace(fields, response::getHeader, response::setHeader)
         }
 
         public companion object {
@@ -140,7 +128,7 @@ public class RateLimitFilter
             public const val ATTRIBUTE: String = "polylimit.rateLimit"
             private const val CHECK = "polylimit.check"
 
-            /** The fields that the filters have written, so that fields of the application are left alone. */
+            /** The name of the attribute with the fields that all filters of the request have written. */
             private const val FIELDS = "polylimit.fields"
         }
     }
