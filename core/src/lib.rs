@@ -28,6 +28,7 @@
 //! | [fixed window](Algorithm::FixedWindow) | a count and a time | 2L in a span of P; L per window |
 //! | [sliding window](Algorithm::SlidingWindow) of n buckets | n + 1 counts | L in any span of P - P/n; below 2L in a span of P, about L typically |
 //! | [sliding log](Algorithm::SlidingLog) | every admitted unit's time | L in any span of P |
+//! | [concurrency](Algorithm::Concurrency) | none of its own | counts no units: at most L reservations at a time |
 //!
 //! # What the operations do
 //!
@@ -39,6 +40,10 @@
 //! | [charge](Limiter::charge) | spends the cost whether it fits or not, up to 8 times the capacity |
 //! | [refund](Limiter::refund) | gives back up to what is used, the newest first |
 //! | [reset](Limiter::reset) | forgets the key |
+//! | [reserve](Limiter::reserve) | decides as check does; when allowed, sets the cost aside until it is committed, cancelled, or its time has passed |
+//! | [commit](Limiter::commit) | ends a reservation and charges what was spent |
+//! | [cancel](Limiter::cancel) | ends a reservation and spends nothing |
+//! | [renew](Limiter::renew) | the reservation ends later |
 //! | [acquire](Limiter::acquire) | waits until admitted, or says at once that the timeout cannot be met |
 //!
 //! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, spent units stay spent,
@@ -78,11 +83,15 @@ pub use limiter::blocking;
 pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;
 pub use limiter::event::DegradedEvent;
+pub use limiter::renewal::Renewal;
+pub use limiter::reservation::{Reservation, ReserveOptions};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use rules::decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
 pub use rules::policy::Policy;
 pub use rules::quota::{Algorithm, Quota, QuotaBuilder};
 pub use rules::request::Request;
+pub use rules::reservation::id::ReservationId;
+pub use rules::reservation::list::ReservationTerms;
 pub use runtime::backoff::{Backoff, BackoffBuilder};
 pub use runtime::clock::{Clock, ManualClock};
 pub use store::finding::{Finding, Severity};

@@ -6,10 +6,14 @@ mod builder;
 pub(crate) mod call;
 mod cancellation;
 pub(crate) mod completion;
+pub(crate) mod deadline;
 pub(crate) mod degradation_watch;
 pub(crate) mod event;
 pub(crate) mod operations;
 mod registry;
+pub(crate) mod renewal;
+mod renewal_task;
+pub(crate) mod reservation;
 pub(crate) mod wait_queue;
 
 use std::fmt;
@@ -19,8 +23,9 @@ use std::time::Duration;
 pub use builder::LimiterBuilder;
 
 use crate::error::Error;
+use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
-pub(crate) use crate::limiter::operations::{CHECK, Shared, usage};
+pub(crate) use crate::limiter::operations::{CHECK, KeyCall, RESERVE, Shared, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
@@ -332,14 +337,4 @@ fn name_of(store: &Store) -> &'static str {
         Store::Local(_) => "local",
         Store::Redis(_) => "redis",
     }
-}
-
-/// Fails outside of a tokio runtime; the message names the operation.
-fn in_tokio(operation: &str) -> Result<(), Error> {
-    tokio::runtime::Handle::try_current().map(drop).map_err(|_| {
-        Error::invalid_argument(format!(
-            "{operation} has to wait and there is no tokio runtime here: call it from one, or use \
-             polylimit::blocking::Limiter"
-        ))
-    })
 }

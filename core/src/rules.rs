@@ -8,4 +8,5 @@ pub(crate) mod history;
 pub(crate) mod policy;
 pub(crate) mod quota;
 pub(crate) mod request;
+pub(crate) mod reservation;
 pub(crate) mod transition;

@@ -117,6 +117,14 @@ impl Store {
         matches!(self, Self::Memory(_) | Self::Local(_))
     }
 
+    /// Whether this process keeps units of the policy in leases.
+    pub(crate) fn is_leased(&self, id: PolicyId) -> bool {
+        match self {
+            Self::Memory(_) | Self::Local(_) => false,
+            Self::Redis(store) => store.is_leased(id),
+        }
+    }
+
     /// Whether other processes use the same states.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Local(_) | Self::Redis(_))

@@ -5,25 +5,19 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::error::Error;
 use crate::limiter::cancellation::Admission;
-use crate::limiter::{CHECK, Limiter, Shared, in_tokio};
+use crate::limiter::deadline::Deadline;
+use crate::limiter::{CHECK, Limiter, Shared};
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
-use crate::runtime::backoff::part_of;
-use crate::runtime::clock::{Clock, ManualClock};
-use crate::runtime::monotonic;
-use crate::runtime::sleep::{sleep, sleep_until};
 use crate::store::request::{Action, StoreRequest};
-use crate::units::micros;
 
-/// The longest timeout; longer ones are cut to these 100 years.
-const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
+/// How soon the first caller in line for a reservation asks again: another process may end one of its own at any time.
+const ASK_AGAIN_US: u64 = 50_000;
 const PEEK: Action = Action::Apply(Operation::Peek);
 
 impl Limiter {
@@ -53,13 +47,19 @@ impl Limiter {
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
-        shared.closing.unless_closed(self.acquire_while_open(request.into(), timeout)).await
+        let acquire =
+            async { self.acquire_while_open(shared.request(CHECK, request.into())?, timeout).await };
+        shared.closing.unless_closed(acquire).await
     }
 
-    async fn acquire_while_open(&self, request: Request<'_>, timeout: Duration) -> Result<Decision, Error> {
+    /// Waits in line for a check or a reserve.
+    pub(super) async fn acquire_while_open(
+        &self,
+        request: StoreRequest<'_>,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
         let shared = self.shared();
-        let request = shared.request(CHECK, request)?;
-        if request.cost == 0 {
+        if request.cost == 0 && request.hold.is_none() {
             // A cost of 0 is always allowed, so the caller does not queue.
             return Ok(shared.ask_store(request).await?.0);
         }
@@ -88,7 +88,8 @@ impl Limiter {
             match poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
                 Poll::Ready(turn) => Some(turn),
                 Poll::Pending => {
-                    if ahead > 0 {
+                    // The end of a reservation may come at any time, so its callers wait in any case.
+                    if ahead > 0 && request.hold.is_none() {
                         let denied = shared.denied_behind(request, ahead).await?;
                         if denied.wait_us > deadline.left_us() {
                             return Ok(denied);
@@ -121,10 +122,20 @@ impl Limiter {
                 let _ = self.ask_uncancelled(refund).await?;
                 continue;
             }
-            if decision.allowed || decision.wait_us > left_us {
+            let may_come_sooner =
+                request.hold.is_some() && left_us > 0 && decision.wait_us != Decision::NEVER;
+            if decision.allowed || (decision.wait_us > left_us && !may_come_sooner) {
                 return Ok(decision);
             }
             deadline.can_wait()?;
+            if request.hold.is_some() {
+                let wait_us = decision.wait_us.min(left_us).min(ASK_AGAIN_US);
+                tokio::select! {
+                    () = deadline.sleep(wait_us) => {}
+                    () = waiter.queue.recheck.notified() => {}
+                }
+                continue;
+            }
             // Other processes wait for the same microsecond, and timers round it up in the same way each time. Without a
             // random part, one process would always come first.
             let spread_us =
@@ -168,6 +179,11 @@ impl Shared {
     /// The denial for a caller behind `ahead` units: the store cannot admit it sooner than those.
     async fn denied_behind(&self, request: StoreRequest<'_>, ahead: u64) -> Result<Decision, Error> {
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
+        if request.hold.is_some() {
+            let wait_us =
+                if peeked.retry_after_us().is_some() { peeked.wait_us.max(1) } else { Decision::NEVER };
+            return Ok(Decision { allowed: false, wait_us, ..peeked });
+        }
         let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
         let Some(policy) = policy else {
             return Ok(Decision { allowed: false, wait_us: Decision::NEVER, ..peeked });
@@ -199,64 +215,4 @@ fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
         is_more.then(|| view.reset_after_us.saturating_add(quota.least_span_us(units)))
     });
     refilled_us.max().unwrap_or(0).max(fitting_after_us)
-}
-
-/// When a caller stops waiting. With the system clock this is monotonic time, so that a step of the system clock makes no
-/// caller wait longer.
-enum Deadline {
-    Monotonic(Instant),
-    Manual(ManualClock, u64),
-}
-
-impl Deadline {
-    fn after(timeout: Duration, clock: &Clock) -> Self {
-        let timeout = timeout.min(MAX_WAIT);
-        match clock.manual() {
-            None => Self::Monotonic((monotonic::now() + timeout).into()),
-            Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
-        }
-    }
-
-    /// The time until the deadline, in microseconds.
-    fn left_us(&self) -> u64 {
-        match self {
-            Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now().into())),
-            Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
-        }
-    }
-
-    /// A random wait that keeps callers of several processes apart: at most 1 ms and at most `most_us`; 0 with a manual
-    /// clock.
-    fn spread_us(&self, most_us: u64) -> u64 {
-        const SPREAD_US: u64 = 1_000;
-        match self {
-            Self::Monotonic(_) => micros(part_of(Duration::from_micros(most_us.min(SPREAD_US)))),
-            Self::Manual(..) => 0,
-        }
-    }
-
-    /// Waits until the deadline passes.
-    async fn reached(&self) {
-        match self {
-            Self::Monotonic(at) => sleep_until(*at).await,
-            Self::Manual(clock, at_us) => clock.reached(*at_us).await,
-        }
-    }
-
-    /// Waits for a duration in microseconds, by the same clock.
-    async fn sleep(&self, for_us: u64) {
-        match self {
-            Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
-            // A wait beyond what the clock can show never ends.
-            Self::Manual(clock, _) => clock.reached(clock.now_us().saturating_add(for_us)).await,
-        }
-    }
-
-    /// Whether this caller can wait: with the system clock it needs tokio's timer.
-    fn can_wait(&self) -> Result<(), Error> {
-        match self {
-            Self::Monotonic(_) => in_tokio("acquire"),
-            Self::Manual(..) => Ok(()),
-        }
-    }
 }

@@ -6,13 +6,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::error::Error;
-use crate::limiter::{CHECK, Limiter, blocking, usage};
+use crate::limiter::{KeyCall, Limiter, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
+use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
 use crate::rules::transition::Operation;
 use crate::runtime::sleep::at_most;
 use crate::store::finding::Finding;
 use crate::store::request::{Action, Answer as StoreAnswer};
+use crate::units::micros;
 
 /// An operation of a [`Limiter`] with its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,14 @@ pub enum Call<'a> {
     Refund(Request<'a>),
     /// See [`Limiter::reset`].
     Reset(Request<'a>),
+    /// Reserves as [`Limiter::reserve`] does, without the handle that gives back.
+    Reserve(Request<'a>, ReservationTerms),
+    /// See [`Limiter::commit`]; `None` commits what was reserved.
+    Commit(Request<'a>, ReservationId, Option<u64>),
+    /// See [`Limiter::cancel`].
+    Cancel(Request<'a>, ReservationId),
+    /// See [`Limiter::renew`].
+    Renew(Request<'a>, ReservationId, Duration),
     /// See [`Limiter::check_many`].
     CheckMany(&'a [Request<'a>]),
     /// See [`Limiter::check_together`].
@@ -46,9 +57,9 @@ pub enum Call<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The answer to a check, a peek or an acquire.
+    /// The answer to a check, a peek, a reserve or an acquire.
     Decision(Decision),
-    /// The answer to a take, a charge, a refund or a reset.
+    /// The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew.
     Usage(Usage),
     /// The answers to checks of several requests, in their order. A [`Call::CheckTogether`] that succeeds has no errors
     /// among them.
@@ -63,7 +74,9 @@ impl Answer {
     /// The answer to an action on one key.
     fn of(action: Action, answer: StoreAnswer) -> Self {
         match action {
-            Action::Apply(Operation::Check | Operation::Peek) => Self::Decision(answer.0),
+            Action::Apply(Operation::Check | Operation::Peek | Operation::Reserve) => {
+                Self::Decision(answer.0)
+            }
             Action::Apply(_) | Action::Reset => Self::Usage(usage(answer)),
         }
     }
@@ -74,17 +87,32 @@ impl Answer {
 }
 
 impl<'a> Call<'a> {
-    /// The action, if the call is an action on one key.
-    fn action(&self) -> Option<(Action, Request<'a>)> {
-        Some(match *self {
-            Self::Check(request) => (CHECK, request),
-            Self::Peek(request) => (Action::Apply(Operation::Peek), request),
-            Self::Take(request) => (Action::Apply(Operation::Take), request),
-            Self::Charge(request) => (Action::Apply(Operation::Charge), request),
-            Self::Refund(request) => (Action::Apply(Operation::Refund), request),
-            Self::Reset(request) => (Action::Reset, request),
+    /// The call, if it is one operation on one key that does not wait in line.
+    fn on_key(&self) -> Option<KeyCall<'a>> {
+        let plain = |operation, request| (Action::Apply(operation), request, None);
+        let hold = |operation, request, id, ttl| {
+            let hold = Hold { id, ttl_us: micros(ttl) };
+            (Action::Apply(operation), request, Some(hold))
+        };
+        let (action, request, hold) = match *self {
+            Self::Check(request) => plain(Operation::Check, request),
+            Self::Peek(request) => plain(Operation::Peek, request),
+            Self::Take(request) => plain(Operation::Take, request),
+            Self::Charge(request) => plain(Operation::Charge, request),
+            Self::Refund(request) => plain(Operation::Refund, request),
+            Self::Reset(request) => (Action::Reset, request, None),
+            Self::Reserve(request, terms) if terms.timeout.is_zero() => {
+                hold(Operation::Reserve, request, terms.id, terms.ttl)
+            }
+            Self::Commit(request, id, spent) => {
+                let request = Request { cost: spent.unwrap_or(AS_RESERVED), ..request };
+                hold(Operation::Commit, request, id, Duration::ZERO)
+            }
+            Self::Cancel(request, id) => hold(Operation::Cancel, request, id, Duration::ZERO),
+            Self::Renew(request, id, ttl) => hold(Operation::Renew, request, id, ttl),
             _ => return None,
-        })
+        };
+        Some(KeyCall { action, request, hold })
     }
 }
 
@@ -99,9 +127,9 @@ impl Limiter {
         {
             return Some(Ok(Answer::Decision(decision)));
         }
-        if let Some((action, request)) = call.action() {
-            let answer = shared.try_ask(action, request).transpose()?;
-            return Some(answer.map(|answer| Answer::of(action, answer)));
+        if let Some(call) = call.on_key() {
+            let answer = shared.try_ask(&call).transpose()?;
+            return Some(answer.map(|answer| Answer::of(call.action, answer)));
         }
         match call {
             Call::CheckMany(requests) if shared.store().is_here() => {
@@ -130,13 +158,14 @@ impl Limiter {
     /// # Errors
     /// Those of the operation.
     pub async fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some((action, request)) = call.action() {
-            return self.act(action, request).await;
+        if let Some(call) = call.on_key() {
+            return self.act(&call).await;
         }
         Ok(match call {
             Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied()).await),
             Call::CheckTogether(requests) => self.check_together(requests).await.map(Answer::of_each)?,
             Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout).await?),
+            Call::Reserve(request, terms) => Answer::Decision(self.reserve_in_line(*request, terms).await?),
             Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
             _ => Answer::Findings(self.doctor().await?),
         })
@@ -160,8 +189,10 @@ impl Limiter {
         refunds.map(|()| decisions)
     }
 
-    async fn act(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        self.shared().ask(action, request).await.map(|answer| Answer::of(action, answer))
+    async fn act(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
+        let shared = self.shared();
+        let answer = shared.ask_store(shared.key_request(call)?).await?;
+        Ok(Answer::of(call.action, answer))
     }
 }
 
@@ -179,9 +210,9 @@ impl blocking::Limiter {
     /// # Errors
     /// Those of the operation.
     pub fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some((action, request)) = call.action() {
-            let answer = self.asynchronous().shared().ask_blocking(action, request)?;
-            return Ok(Answer::of(action, answer));
+        if let Some(call) = call.on_key() {
+            let answer = self.asynchronous().shared().ask_key_blocking(&call)?;
+            return Ok(Answer::of(call.action, answer));
         }
         match call {
             Call::CheckMany(requests) => Ok(Answer::Decisions(self.check_many(requests.iter().copied()))),
@@ -262,7 +293,8 @@ fn show_refund(decision: &mut Decision, left: Result<Usage, Error>) -> Result<()
 
 /// A call that owns its texts and so can outlive its caller.
 pub(crate) enum OwnedCall {
-    OneKey(OwnedRequest, Action),
+    OneKey(OwnedRequest, Action, Option<Hold>),
+    ReserveInLine(OwnedRequest, ReservationTerms),
     Checks { requests: Vec<OwnedRequest>, together: bool },
     Acquire(OwnedRequest, Duration),
     Ready(Duration),
@@ -288,8 +320,8 @@ impl OwnedRequest {
 
 impl OwnedCall {
     pub(crate) fn of(call: &Call<'_>) -> Self {
-        if let Some((action, request)) = call.action() {
-            return Self::OneKey(OwnedRequest::of(&request), action);
+        if let Some(KeyCall { action, request, hold }) = call.on_key() {
+            return Self::OneKey(OwnedRequest::of(&request), action, hold);
         }
         match call {
             Call::CheckMany(requests) | Call::CheckTogether(requests) => Self::Checks {
@@ -297,6 +329,7 @@ impl OwnedCall {
                 together: matches!(call, Call::CheckTogether(_)),
             },
             Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
+            Call::Reserve(request, terms) => Self::ReserveInLine(OwnedRequest::of(request), *terms),
             Call::Ready(timeout) => Self::Ready(*timeout),
             _ => Self::Doctor,
         }
@@ -304,14 +337,18 @@ impl OwnedCall {
 
     /// Whether the call may have to wait for more than the store's answer.
     pub(crate) fn needs_timer(&self) -> bool {
-        matches!(self, Self::Acquire(..) | Self::Ready(_) | Self::Doctor)
+        matches!(self, Self::Acquire(..) | Self::ReserveInLine(..) | Self::Ready(_) | Self::Doctor)
     }
 
     /// Performs the call, after [`Limiter::try_call`] returned `None`.
     pub(crate) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
         let borrowed: Vec<Request<'_>>;
         let call = match self {
-            Self::OneKey(request, action) => return limiter.act(*action, request.request()).await,
+            Self::OneKey(request, action, hold) => {
+                let call = KeyCall { action: *action, request: request.request(), hold: *hold };
+                return limiter.act(&call).await;
+            }
+            Self::ReserveInLine(request, terms) => Call::Reserve(request.request(), *terms),
             Self::Checks { requests, together } => {
                 borrowed = requests.iter().map(OwnedRequest::request).collect();
                 if *together { Call::CheckTogether(&borrowed) } else { Call::CheckMany(&borrowed) }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::error::Error;
-use crate::limiter::{CHECK, Limiter};
+use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::decision::Decision;
 use crate::rules::transition::Operation;
 use crate::runtime::fork::{self, ProcessGeneration};
@@ -28,13 +28,15 @@ impl Limiter {
         InFlight { limiter: self, request, answer: Some(answer), generation }.await
     }
 
-    /// Refunds an admission that its caller does not use. If the store cannot refund, the units stay spent.
-    pub(super) fn refund_unused(&self, request: StoreRequest<'_>, decision: &Decision) {
+    /// Gives back what its caller does not use: refunds an admission, or cancels a reservation. If the store cannot, the units
+    /// stay spent, or set aside until the reservation ends.
+    pub(super) fn give_back_unused(&self, request: StoreRequest<'_>, decision: &Decision) {
         let shared = self.shared();
         if !decision.allowed || decision.source().is_outage() || shared.closing.is_closed() {
             return;
         }
-        let refund = StoreRequest { action: Action::Apply(Operation::Refund), ..request };
+        let ending = if request.hold.is_some() { Operation::Cancel } else { Operation::Refund };
+        let refund = StoreRequest { action: Action::Apply(ending), ..request };
         if shared.store.is_here() {
             let _ = shared.try_store(refund);
         } else {
@@ -48,9 +50,25 @@ impl Limiter {
         &self,
         request: StoreRequest<'_>,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + 'static + use<> {
-        let StoreRequest { id, key, action, cost } = request;
-        let (limiter, key) = (self.clone(), Box::<[u8]>::from(key));
-        async move { limiter.shared().ask_store(StoreRequest { id, key: &key, action, cost }).await }
+        let StoreRequest { id, key, action, cost, hold } = request;
+        let (limiter, key, hold) = (self.clone(), Box::<[u8]>::from(key), hold.copied());
+        async move {
+            let hold = hold.as_ref();
+            limiter.shared().ask_store(StoreRequest { id, key: &key, action, cost, hold }).await
+        }
+    }
+
+    /// Ends a reservation whose handle is dropped: at once in a store of this process or host, in the background with Redis.
+    /// Where that fails, the reservation ends by its ttl.
+    pub(super) fn end_in_background(&self, call: &KeyCall<'_>) {
+        let shared = self.shared();
+        let Ok(request) = shared.key_request(call) else { return };
+        if shared.store.is_here() {
+            let _ = shared.try_store(request);
+        } else if !shared.closing.is_closed() {
+            let ended = self.ask_owned(request);
+            self.in_background(async move { drop(ended.await) });
+        }
     }
 
     /// Runs a task on the limiter's own thread; a closed limiter drops it.
@@ -92,13 +110,14 @@ impl Drop for InFlight<'_> {
             // The parent process awaits the answer with its own copy.
             return fork::leave(answer);
         }
-        let StoreRequest { id, key, action, cost } = self.request;
-        let (limiter, key) = (self.limiter.clone(), Box::<[u8]>::from(key));
+        let StoreRequest { id, key, action, cost, hold } = self.request;
+        let (limiter, key, hold) = (self.limiter.clone(), Box::<[u8]>::from(key), hold.copied());
         self.limiter.in_background(async move {
             if let Ok((decision, _)) = answer.await
-                && action == CHECK
+                && (action == CHECK || action == RESERVE)
             {
-                limiter.refund_unused(StoreRequest { id, key: &key, action, cost }, &decision);
+                let hold = hold.as_ref();
+                limiter.give_back_unused(StoreRequest { id, key: &key, action, cost, hold }, &decision);
             }
         });
     }
@@ -128,7 +147,7 @@ impl Drop for Admission<'_> {
     fn drop(&mut self) {
         // In a forked child this is a copy, and the units belong to the parent.
         if let Some(decision) = self.decision.filter(|_| self.generation.is_here()) {
-            self.limiter.refund_unused(self.request, decision);
+            self.limiter.give_back_unused(self.request, decision);
         }
     }
 }

@@ -6,10 +6,12 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::registry::Registry;
+use crate::limiter::renewal::Renewals;
 use crate::limiter::wait_queue::WaitQueues;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
+use crate::rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
 use crate::rules::transition::Operation;
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::Driver;
@@ -23,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     /// The callers of `acquire` that wait, for each key.
     pub(crate) wait_queues: WaitQueues,
+    /// The reservations that are renewed while their handles live.
+    pub(crate) renewals: Renewals,
     /// Detects whether the store decides.
     pub(crate) watch: Arc<DegradationWatch>,
     /// Ends waits for anything but the store's answer when the limiter is closed.
@@ -43,6 +47,7 @@ impl Shared {
             store,
             watch,
             wait_queues: WaitQueues::default(),
+            renewals: Renewals::default(),
             closing: CloseSignal::default(),
             timers: OnceLock::new(),
             generation: ProcessGeneration::here(),
@@ -137,13 +142,28 @@ impl Shared {
     ) -> Result<StoreRequest<'a>, Error> {
         let request = request.checked()?;
         let id = self.registry.id(request.policy, &self.store)?;
-        Ok(StoreRequest { id, key: request.key, action, cost: request.cost })
+        if self.registry.has_concurrency() {
+            self.registry.refuse_unreserved(id, action)?;
+        }
+        Ok(StoreRequest { id, key: request.key, action, cost: request.cost, hold: None })
+    }
+
+    /// Checks the bounds of a request that may concern a reservation, and finds its policy.
+    pub(crate) fn key_request<'a>(&self, call: &'a KeyCall<'a>) -> Result<StoreRequest<'a>, Error> {
+        let KeyCall { action, request, hold } = call;
+        let Some(hold) = hold else { return self.request(*action, *request) };
+        check_hold(*action, request, hold)?;
+        // A commit of what was reserved has a cost of its own.
+        Request { cost: 0, ..*request }.checked()?;
+        let id = self.registry.id(request.policy, &self.store)?;
+        self.registry.refuse_reserved(id, &self.store)?;
+        Ok(StoreRequest { id, key: request.key, action: *action, cost: request.cost, hold: Some(hold) })
     }
 
     /// Answers a request that need not wait.
     #[inline]
-    pub(crate) fn try_ask(&self, action: Action, request: Request<'_>) -> Result<Option<Answer>, Error> {
-        self.try_store(self.request(action, request)?)
+    pub(crate) fn try_ask(&self, call: &KeyCall<'_>) -> Result<Option<Answer>, Error> {
+        self.try_store(self.key_request(call)?)
     }
 
     /// The answer of a store in this process or on this host; `None` for Redis.
@@ -168,11 +188,15 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Takes note of an answer of the store. A refund or a reset may admit waiting callers sooner, so it wakes them.
+    /// Takes note of an answer of the store. A refund, a reset and the end of a reservation may admit waiting callers sooner, so it wakes them.
     #[inline]
     fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
         self.see(&answer.0);
-        if let Action::Apply(Operation::Refund) | Action::Reset = request.action {
+        let gives_back = matches!(
+            request.action,
+            Action::Apply(Operation::Refund | Operation::Commit | Operation::Cancel) | Action::Reset
+        );
+        if gives_back {
             self.wait_queues.wake(request.id, request.key);
         }
     }
@@ -204,7 +228,8 @@ impl Shared {
             Store::Memory(store) => store.check_known(id?, key, cost),
             Store::Redis(store) => {
                 let id = id.or_else(|| self.registry.find(policy))?;
-                let (decision, _) = store.ask_caches(StoreRequest { id, key, action: CHECK, cost })?;
+                let (decision, _) =
+                    store.ask_caches(StoreRequest { id, key, action: CHECK, cost, hold: None })?;
                 Some(decision.by_fields())
             }
             Store::Local(_) => None,
@@ -229,7 +254,11 @@ impl Shared {
     }
 
     pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let request = self.request(action, request)?;
+        self.ask_key_blocking(&KeyCall { action, request, hold: None })
+    }
+
+    pub(crate) fn ask_key_blocking(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
+        let request = self.key_request(call)?;
         let answer = self.store.ask_blocking(request)?;
         self.answered(request, &answer);
         Ok(answer)
@@ -290,7 +319,33 @@ impl Shared {
     }
 }
 
+/// Refuses bounds that an operation on a reservation does not have.
+fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), Error> {
+    let has_ttl = matches!(action, Action::Apply(Operation::Reserve | Operation::Renew));
+    if has_ttl && !(ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US).contains(&hold.ttl_us) {
+        return Err(Error::invalid_argument(format!(
+            "the ttl of a reservation is {} us: allowed is 1 ms to 48 h",
+            hold.ttl_us
+        )));
+    }
+    let is_commit = action == Action::Apply(Operation::Commit);
+    if request.cost > Request::MAX_COST && !(is_commit && request.cost == AS_RESERVED) {
+        request.checked()?;
+    }
+    Ok(())
+}
+
+/// An operation on one key as a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyCall<'a> {
+    pub(crate) action: Action,
+    pub(crate) request: Request<'a>,
+    /// The reservation, for operations on one.
+    pub(crate) hold: Option<Hold>,
+}
+
 pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
+pub(crate) const RESERVE: Action = Action::Apply(Operation::Reserve);
 
 pub(crate) fn usage((decision, spent): Answer) -> Usage {
     decision.into_usage(spent)

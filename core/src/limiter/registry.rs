@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, excerpt};
 use crate::rules::policy::Policy;
+use crate::rules::quota::Algorithm;
+use crate::rules::transition::Operation;
 use crate::runtime::close_signal::closed;
 use crate::store::Store;
-use crate::store::request::{PolicyId, PolicyOptions};
+use crate::store::request::{Action, PolicyId, PolicyOptions};
 
 const MAX_POLICIES: usize = 1 << 16;
 /// How many names and texts of policies are kept.
@@ -28,6 +30,8 @@ pub(crate) struct Registry {
     /// Whether requests may name these policies, and whether a request without a name means the first one.
     by_name: AtomicBool,
     by_none: AtomicBool,
+    /// Whether a policy has a quota of concurrent reservations.
+    has_concurrency: AtomicBool,
     /// Held while policies change, so that the store sees the changes in the same order.
     changing: Mutex<()>,
 }
@@ -53,6 +57,7 @@ impl Registry {
             few: self.few.clone(),
             by_name: same(&self.by_name),
             by_none: same(&self.by_none),
+            has_concurrency: same(&self.has_concurrency),
             changing: Mutex::default(),
         }
     }
@@ -68,6 +73,47 @@ impl Registry {
         }
         let mut few = self.few.iter().map_while(OnceLock::get).zip(0..);
         few.find(|(known, _)| ***known == *name).map(|(_, id)| PolicyId(id))
+    }
+
+    /// Whether a policy has a quota of concurrent reservations, so that operations have to be compared with it.
+    #[inline]
+    pub(crate) fn has_concurrency(&self) -> bool {
+        self.has_concurrency.load(Ordering::Acquire)
+    }
+
+    /// Refuses an operation that would take a slot that nobody gives back.
+    #[cold]
+    pub(crate) fn refuse_unreserved(&self, id: PolicyId, action: Action) -> Result<(), Error> {
+        let Action::Apply(Operation::Check | Operation::Take) = action else { return Ok(()) };
+        let Some(policy) = self.policy_of(id) else { return Ok(()) };
+        match policy.quotas().iter().find(|quota| !quota.algorithm().is_rate()) {
+            None => Ok(()),
+            Some(quota) => Err(Error::invalid_argument(format!(
+                "policy {} has {quota}, which is only ever reserved: use reserve, which gives the slot back",
+                policy.name()
+            ))),
+        }
+    }
+
+    /// Refuses reservations under a policy that cannot have any.
+    pub(crate) fn refuse_reserved(&self, id: PolicyId, store: &Store) -> Result<(), Error> {
+        let Some(policy) = self.policy_of(id) else { return Ok(()) };
+        let name = policy.name();
+        if let Some(quota) = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::LeakyBucket)
+        {
+            return Err(Error::invalid_argument(format!(
+                "policy {name} has {quota}: a leaky_bucket cannot be reserved, use a token_bucket"
+            )));
+        }
+        if matches!(store, Store::Redis(_)) {
+            return Err(Error::invalid_argument("reservations on Redis come with the next change"));
+        }
+        if store.is_leased(id) {
+            return Err(Error::invalid_argument(format!(
+                "policy {name} is leased: a leased policy cannot be reserved, use one without a lease"
+            )));
+        }
+        Ok(())
     }
 
     /// The id of the policy with this name, of the only policy, or of the quotas in this text, which become a policy of the
@@ -195,6 +241,10 @@ impl Registry {
                 id
             }
         };
+        let counts_slots = |policy: &Policy| policy.quotas().iter().any(|quota| !quota.algorithm().is_rate());
+        if policies.list.get(id.0 as usize).is_some_and(counts_slots) {
+            self.has_concurrency.store(true, Ordering::Release);
+        }
         if let Some(text) = quotas {
             // A text that is not kept is parsed again for each request.
             if policies.ids.len() >= MAX_NAMES {

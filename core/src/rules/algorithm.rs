@@ -27,6 +27,7 @@ use stepped_bucket::SteppedBucket;
 use token_bucket::TokenBucket;
 
 use crate::rules::quota::{Algorithm, Quota};
+use crate::rules::reservation::list::Reservations;
 
 /// One quota's numbers, ready for the arithmetic of its algorithm.
 pub(crate) trait Rules {
@@ -122,6 +123,8 @@ pub(crate) struct Explanation {
 pub(crate) enum QuotaRules {
     /// A limit of 0 neither reads nor writes state.
     Nothing,
+    /// Concurrency has no state of its own: the key's reservations are counted.
+    Slots,
     TokenBucket(TokenBucket),
     SteppedBucket(SteppedBucket),
     LeakyBucket(LeakyBucket),
@@ -130,7 +133,7 @@ pub(crate) enum QuotaRules {
     SlidingLog(SlidingLog),
 }
 
-/// The state of one key under one quota.
+/// The state of one key under one quota, or the reservations of a key, which stand after the states of its quotas.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     TokenBucket(token_bucket::State),
@@ -139,6 +142,8 @@ pub(crate) enum State {
     SlidingWindow(sliding_window::State),
     /// The largest variant; boxed to keep the others small.
     SlidingLog(Box<sliding_log::State>),
+    Slots,
+    Reservations(Box<Reservations>),
 }
 
 /// Calls the rules with their state. A store keeps states by the quota's identity, so the two always match; on a
@@ -152,7 +157,7 @@ macro_rules! dispatch {
             (QuotaRules::FixedWindow($r), State::FixedWindow($s)) => $call,
             (QuotaRules::SlidingWindow($r), State::SlidingWindow($s)) => $call,
             (QuotaRules::SlidingLog($r), State::SlidingLog($s)) => $call,
-            (QuotaRules::Nothing, _) => $otherwise,
+            (QuotaRules::Nothing | QuotaRules::Slots, _) => $otherwise,
             _ => {
                 debug_assert!(false, "a state of another algorithm");
                 $otherwise
@@ -167,6 +172,7 @@ const NOTHING: Explanation = Explanation { remaining: 0, reset_after_us: 0, wait
 impl QuotaRules {
     pub(crate) fn new(quota: &Quota) -> Self {
         match quota.algorithm() {
+            Algorithm::Concurrency => Self::Slots,
             _ if quota.limit() == 0 => Self::Nothing,
             Algorithm::TokenBucket => match quota.step() {
                 Some(step) => Self::SteppedBucket(SteppedBucket::new(quota, step)),
@@ -189,6 +195,8 @@ impl State {
             Self::FixedWindow(state) => state.count == 0,
             Self::SlidingWindow(state) => state.holds_nothing(),
             Self::SlidingLog(state) => state.holds_nothing(),
+            Self::Slots => true,
+            Self::Reservations(reservations) => reservations.0.is_empty(),
         }
     }
 
@@ -202,6 +210,7 @@ impl State {
             (Algorithm::FixedWindow, _) => Self::FixedWindow(fixed_window::State::default()),
             (Algorithm::SlidingWindow, _) => Self::SlidingWindow(sliding_window::State::default()),
             (Algorithm::SlidingLog, _) => Self::SlidingLog(Box::default()),
+            (Algorithm::Concurrency, _) => Self::Slots,
         }
     }
 }

@@ -31,6 +31,8 @@ use crate::rules::history::{
 use crate::rules::policy::Policy;
 use crate::rules::quota::tick::SATURATION;
 use crate::rules::quota::{Algorithm, Quota};
+use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::{Reservation, Reservations};
 use crate::units::MAX_US;
 
 const MAX_DEBT: u64 = 1 << 53;
@@ -64,6 +66,20 @@ impl Form {
     }
 }
 
+/// The first form with a length: from here on each record has 3 bytes of a length after its tag, so that a version which does
+/// not know a form can step over it.
+const FIRST_WITH_LENGTH: u8 = 6;
+/// The form of the record of a key's reservations, whose tag is all zero.
+const RESERVATIONS: u8 = 6;
+
+/// A record without its head.
+enum Record<'a> {
+    OfQuota(Form, Tag, Reader<'a>),
+    Reservations(Reader<'a>),
+    /// Of a later version.
+    Unknown,
+}
+
 /// Tells which quota of a policy a record belongs to: the first bytes of a digest of the quota's identity, which is
 /// algorithm, period, step and buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +97,9 @@ impl Tag {
         let digest = Sha256::digest(text);
         Self([digest[0], digest[1], digest[2], digest[3]])
     }
+
+    /// The tag of a record that belongs to all quotas.
+    pub(crate) const OF_KEY: Self = Self([0; 4]);
 }
 
 /// The bytes that are left to read; they are not trusted.
@@ -112,10 +131,16 @@ impl<'a> Reader<'a> {
         self.bytes(1).map(|byte| byte[0])
     }
 
-    /// Reads a record: its form, its tag, and the bytes after them.
-    fn record(&mut self) -> Option<(Form, Tag, Self)> {
-        let form = Form::of(self.byte()?)?;
-        let tag = self.bytes(4)?;
+    fn record(&mut self) -> Option<Record<'a>> {
+        let byte = self.byte()?;
+        let tag = Tag(self.bytes(4)?.try_into().ok()?);
+        if byte >= FIRST_WITH_LENGTH {
+            let length = self.length(3)?;
+            let bytes = Reader(self.bytes(length)?);
+            let is_known = byte == RESERVATIONS && tag == Tag::OF_KEY;
+            return Some(if is_known { Record::Reservations(bytes) } else { Record::Unknown });
+        }
+        let form = Form::of(byte)?;
         let length = match form {
             Form::ShortBucket => 12,
             Form::Bucket => 20,
@@ -130,7 +155,7 @@ impl<'a> Reader<'a> {
                 15 + usize::from(bytes) * usize::from(counts)
             }
         };
-        Some((form, Tag(tag.try_into().ok()?), Reader(self.bytes(length)?)))
+        Some(Record::OfQuota(form, tag, Reader(self.bytes(length)?)))
     }
 }
 
@@ -170,13 +195,18 @@ impl PolicyCodec {
         self.policy.quotas().iter().zip(&self.quotas)
     }
 
-    /// Reads the states; `None` when the bytes are malformed. No bytes mean a key that was never seen. Logs are fresh
-    /// here, since they have their own bytes.
+    /// Reads the states, and after them the reservations, if there are any; `None` when the bytes are malformed. No bytes mean
+    /// a key that was never seen. Logs are fresh here, since they have their own bytes.
     pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
         let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
+        let mut reservations = None;
         let mut rest = Reader(bytes);
         while !rest.is_empty() {
-            records.push(rest.record()?);
+            match rest.record()? {
+                Record::OfQuota(form, tag, record) => records.push((form, tag, record)),
+                Record::Reservations(record) => reservations = Some(read_reservations(record)?),
+                Record::Unknown => {}
+            }
         }
         let each = self.each().map(|(quota, codec)| {
             let is_log = quota.algorithm() == Algorithm::SlidingLog;
@@ -185,27 +215,31 @@ impl PolicyCodec {
                 None => Some(State::fresh(quota)),
             }
         });
-        each.collect()
+        let mut states: States = each.collect::<Option<_>>()?;
+        states.extend(reservations.map(|reservations| State::Reservations(Box::new(reservations))));
+        Some(states)
     }
 
     /// Reads the states at the beginning of bytes that hold one record per quota, in their order, with more bytes after
     /// them; `None` when the bytes do not.
     pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>) -> Option<States> {
-        let each = self.each().map(|(quota, codec)| {
-            let (form, tag, record) = bytes.record()?;
-            if tag == codec.tag { codec.read(form, record, quota) } else { None }
+        let each = self.each().map(|(quota, codec)| match bytes.record()? {
+            Record::OfQuota(form, tag, record) if tag == codec.tag => codec.read(form, record, quota),
+            _ => None,
         });
         each.collect()
     }
 
-    /// Appends the bytes of the states; none when nothing is used. Logs are left out.
+    /// Appends the bytes of the quotas' states; none when nothing is used. Logs are left out, and reservations as well.
     pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, QuotaCodec { tag, .. }), state) in self.each().zip(states) {
             match state {
                 State::TokenBucket(state) => write_bucket(out, *state, quota, *tag),
                 State::SteppedBucket(stepped_bucket::State { used: 0, .. })
                 | State::FixedWindow(fixed_window::State { count: 0, .. })
-                | State::SlidingLog(_) => {}
+                | State::SlidingLog(_)
+                | State::Slots
+                | State::Reservations(_) => {}
                 State::SteppedBucket(stepped_bucket::State { used, at_us }) => {
                     put_head(out, Form::SteppedBucket, *tag);
                     put(out, *used, 6);
@@ -343,6 +377,30 @@ fn write_sliding_window(out: &mut Bytes, state: &sliding_window::State, tag: Tag
     put(out, sum, 6);
     for count in &counts[1..] {
         put(out, *count, bytes);
+    }
+}
+
+/// Reads reservations: of each the time at which it ends (7), its time to live (5), its units (5), the length of its id (1) and
+/// the id.
+pub(crate) fn read_reservations(mut record: Reader<'_>) -> Option<Reservations> {
+    let mut list = Vec::new();
+    while !record.is_empty() {
+        let (ends_us, ttl_us, units) = (record.number(7)?, record.number(5)?, record.number(5)?);
+        let length = record.length(1)?;
+        let id = ReservationId::new(record.bytes(length)?).ok()?;
+        list.push(Reservation { id, units, ends_us, ttl_us });
+    }
+    Reservations::of_parts(list)
+}
+
+/// Appends the bytes of reservations, without the head of a record.
+pub(crate) fn write_reservations(reservations: &Reservations, out: &mut Bytes) {
+    for Reservation { id, units, ends_us, ttl_us } in &reservations.0 {
+        put(out, *ends_us, 7);
+        put(out, *ttl_us, 5);
+        put(out, *units, 5);
+        put(out, id.as_bytes().len() as u64, 1);
+        out.extend_from_slice(id.as_bytes());
     }
 }
 

@@ -234,19 +234,25 @@ impl Decision {
         Self { total, several, wait_us, allowed, source, degraded }
     }
 
+    /// Whether no store has decided: an outage policy that keeps no states has answered.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.source, Source::Allow | Source::Deny)
+    }
+
     /// The usage, without the verdict.
     pub(crate) fn into_usage(self, taken: u64) -> Usage {
-        let Self { total, several, source, degraded, .. } = self;
-        Usage { total, several, taken, source, degraded }
+        let Self { total, several, allowed, source, degraded, .. } = self;
+        Usage { total, several, taken, found: allowed, source, degraded }
     }
 }
 
-/// The result of a take, a charge, a refund or a reset.
+/// The result of a take, a charge, a refund, a reset, a commit, a cancel or a renew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     total: QuotaUsage,
     several: Option<Box<Several>>,
     taken: u64,
+    found: bool,
     source: Source,
     degraded: Option<Degradation>,
 }
@@ -255,6 +261,11 @@ impl Usage {
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub fn taken(&self) -> u64 {
         self.taken
+    }
+
+    /// Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+    pub fn found(&self) -> bool {
+        self.found
     }
 }
 

@@ -54,6 +54,9 @@ impl PolicyRules {
             let applied = Applied { allowed: false, spent: 0, written };
             return (decision(quota.usage(explanation), None, explanation.wait_us, false, degraded), applied);
         }
+        if self.slots.is_some() || states.len() > self.quotas.len() {
+            return self.decide_with_reservations(states, now_us, operation, cost, None, degraded);
+        }
         let applied = self.apply(states, now_us, operation, cost);
         (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
     }
@@ -78,6 +81,9 @@ impl PolicyRules {
 
     /// What the states of a key leave at some time.
     pub(crate) fn view(&self, states: &[State], now_us: u64) -> Decision {
+        if self.slots.is_some() || states.len() > self.quotas.len() {
+            return self.view_with_reservations(states, now_us);
+        }
         let nothing = Applied { allowed: true, spent: 0, written: false };
         self.explain(states, now_us, 0, nothing, None).by_fields()
     }

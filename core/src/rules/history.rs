@@ -88,7 +88,11 @@ pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumb
             bucket_ran_out(parts, quota, past, past.iter().any(is_its))
         }
         State::SteppedBucket(state) => stepped_bucket_ran_out(*state, limit, quota, past),
-        State::FixedWindow(_) | State::SlidingWindow(_) | State::SlidingLog(_) => false,
+        State::FixedWindow(_)
+        | State::SlidingWindow(_)
+        | State::SlidingLog(_)
+        | State::Slots
+        | State::Reservations(_) => false,
     }
 }
 

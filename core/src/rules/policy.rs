@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, excerpt};
-use crate::rules::quota::{Quota, parse_quotas};
+use crate::rules::quota::{Algorithm, Quota, parse_quotas};
 
 /// A named list of one or more quotas: a request spends under all of them or under none.
 ///
@@ -40,7 +40,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when there
-    /// are no quotas or more than 16, or when two agree in algorithm, period, step and buckets.
+    /// are no quotas or more than 16, when two agree in algorithm, period, step and buckets, or when a leaky bucket stands beside
+    /// concurrency.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         check_name(name)?;
         let quotas: Arc<[Quota]> = quotas.into_iter().take(Self::MAX_QUOTAS + 1).collect();
@@ -58,6 +59,13 @@ impl Policy {
                      or buckets, so that what was used can be told apart"
                 )));
             }
+        }
+        let has = |algorithm| quotas.iter().find(|quota| quota.algorithm() == algorithm);
+        if let (Some(queue), Some(slots)) = (has(Algorithm::LeakyBucket), has(Algorithm::Concurrency)) {
+            return Err(Error::invalid_argument(format!(
+                "policy {name} has both {queue} and {slots}: a leaky_bucket cannot be reserved, and concurrency is only ever \
+                 reserved; use a token_bucket"
+            )));
         }
         Ok(Self { name: name.into(), quotas })
     }

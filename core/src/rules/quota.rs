@@ -29,6 +29,9 @@ named_enum! {
         SlidingWindow = "sliding_window",
         /// The time of every admitted unit.
         SlidingLog = "sliding_log",
+        /// How many reservations of a key there are at a time, whatever their units. It has no period, and such a quota is only
+        /// ever reserved.
+        Concurrency = "concurrency",
     }
 }
 
@@ -36,6 +39,11 @@ impl Algorithm {
     /// Whether `burst` applies: the two buckets have a capacity of their own.
     pub(crate) const fn is_bucket(self) -> bool {
         matches!(self, Self::TokenBucket | Self::LeakyBucket)
+    }
+
+    /// Whether it counts units: all but concurrency, which counts reservations.
+    pub(crate) const fn is_rate(self) -> bool {
+        !matches!(self, Self::Concurrency)
     }
 }
 
@@ -47,7 +55,7 @@ impl Algorithm {
 /// | number | bounds |
 /// |---|---|
 /// | limit | 0 to [`MAX_UNITS`](Self::MAX_UNITS) units; 0 admits nothing |
-/// | period | [`MIN_PERIOD`](Self::MIN_PERIOD) to [`MAX_PERIOD`](Self::MAX_PERIOD), whole microseconds |
+/// | period | [`MIN_PERIOD`](Self::MIN_PERIOD) to [`MAX_PERIOD`](Self::MAX_PERIOD), whole microseconds; none for concurrency |
 /// | burst | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; the two buckets only; default `limit` |
 /// | step | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; token bucket only; `step * period / limit` whole microseconds |
 /// | excess | 0 to `limit` units, or 0 to 100 % of it rounded down; default 0 |
@@ -95,6 +103,14 @@ impl Quota {
         QuotaBuilder::new(limit, period)
     }
 
+    /// At most `limit` [reservations](crate::Limiter::reserve) of a key at a time, such as `20 concurrent`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the limit is above [`MAX_UNITS`](Self::MAX_UNITS).
+    pub fn concurrent(limit: u64) -> Result<Self, Error> {
+        Self::builder(limit, Duration::ZERO).algorithm(Algorithm::Concurrency).build()
+    }
+
     /// `limit` units per second in a sliding window of 10 sub-windows.
     ///
     /// # Errors
@@ -124,12 +140,12 @@ impl Quota {
         self.algorithm
     }
 
-    /// The limit, in units per period.
+    /// The limit, in units per period; in reservations for concurrency.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The period, in whole microseconds.
+    /// The period, in whole microseconds; 0 for concurrency, which has none.
     pub fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
     }

@@ -4,6 +4,7 @@
 
 use crate::rules::algorithm::{QuotaRules, Rules, State};
 use crate::rules::policy::Policy;
+use crate::rules::quota::{Algorithm, Quota};
 
 /// An operation on a key. A reset is not among them: it removes the states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +19,22 @@ pub(crate) enum Operation {
     Charge,
     /// Gives back up to the units that are used.
     Refund,
+    /// Decides like a check and, when it admits, sets the cost aside.
+    Reserve,
+    /// Ends a reservation and charges a cost.
+    Commit,
+    /// Ends a reservation.
+    Cancel,
+    /// Makes a reservation last longer.
+    Renew,
 }
 
 /// A policy's numbers, prepared for the arithmetic.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyRules {
     pub(crate) quotas: Box<[QuotaNumbers]>,
+    /// The limit of the quota of concurrent reservations, if there is one.
+    pub(crate) slots: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +49,8 @@ pub(crate) struct QuotaNumbers {
 /// The result of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// Whether every quota admits the request; true for operations that cannot be denied.
+    /// Whether every quota admits the request; true for operations that cannot be denied. For a commit, a cancel and a renew:
+    /// whether the reservation was there.
     pub(crate) allowed: bool,
     /// The units that a check or take has spent from every quota.
     pub(crate) spent: u64,
@@ -51,11 +63,13 @@ impl PolicyRules {
         let numbers = policy.quotas().iter().map(|quota| QuotaNumbers {
             rules: QuotaRules::new(quota),
             limit: quota.limit(),
-            capacity: quota.capacity(),
+            // Slots are counted by reservations, whatever their units.
+            capacity: if quota.algorithm().is_rate() { quota.capacity() } else { u64::MAX },
             excess: quota.excess(),
             count_denied: quota.count_denied(),
         });
-        Self { quotas: numbers.collect() }
+        let concurrency = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::Concurrency);
+        Self { quotas: numbers.collect(), slots: concurrency.map(Quota::limit) }
     }
 
     /// Applies an operation to the states of one key, which are in the order of the quotas.
@@ -86,6 +100,10 @@ impl PolicyRules {
                     quota.rules.refund(state, now_us, cost);
                 }
                 Applied { allowed: true, spent: 0, written: true }
+            }
+            Operation::Reserve | Operation::Commit | Operation::Cancel | Operation::Renew => {
+                debug_assert!(false, "an operation on a reservation without its reservation");
+                Applied { allowed: false, spent: 0, written: false }
             }
         }
     }
@@ -137,7 +155,7 @@ impl PolicyRules {
 
     /// Charges the quotas with `count_denied` and moves the states of the others back if the clock went back. Returns
     /// whether it wrote anything.
-    fn charge(
+    pub(crate) fn charge(
         &self,
         states: &mut [State],
         now_us: u64,

@@ -100,13 +100,14 @@ impl Lease {
     /// Rejects policies whose units cannot be leased.
     pub(crate) fn check(policy: &Policy) -> Result<(), Error> {
         let is_bad = |quota: &&Quota| {
-            matches!(quota.algorithm(), Algorithm::LeakyBucket | Algorithm::SlidingLog)
+            let algorithm = quota.algorithm();
+            matches!(algorithm, Algorithm::LeakyBucket | Algorithm::SlidingLog | Algorithm::Concurrency)
                 || quota.count_denied()
         };
         match policy.quotas().iter().find(is_bad) {
             Some(quota) => Err(Error::invalid_argument(format!(
                 "policy {} cannot be leased: {quota} counts each request when it comes; leave out the lease, or \
-                 leaky_bucket, sliding_log and count_denied (a sliding_window can be leased)",
+                 leaky_bucket, sliding_log, concurrent and count_denied (a sliding_window can be leased)",
                 policy.name()
             ))),
             None => Ok(()),
@@ -170,7 +171,9 @@ mod tests {
     fn what_is_decided_when_it_comes_is_not_leased() {
         let check = |quotas| Lease::check(&Policy::parse("p", quotas).unwrap());
         assert_eq!(check("1/s; 1/m token_bucket; 1/h fixed_window"), Ok(()));
-        for quotas in ["1/s leaky_bucket", "1/s; 2/m count_denied", "1/s; 1000/2s sliding_log"] {
+        for quotas in
+            ["1/s leaky_bucket", "1/s; 2/m count_denied", "1/s; 1000/2s sliding_log", "1/s; 2 concurrent"]
+        {
             assert!(check(quotas).unwrap_err().message().contains("cannot be leased"));
         }
     }

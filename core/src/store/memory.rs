@@ -26,6 +26,7 @@ use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
+use crate::rules::reservation::list::Hold;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
@@ -109,16 +110,16 @@ impl MemoryStore {
     }
 
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Answer {
-        let StoreRequest { id, key, action, cost } = request;
+        let StoreRequest { id, key, action, cost, hold } = request;
         match action {
             Action::Apply(Operation::Check) => match self.check_known(id, key, cost) {
                 Some(decision) => {
                     let spent = if decision.allowed { cost } else { 0 };
                     (decision, spent)
                 }
-                None => self.apply(id, key, Operation::Check, cost),
+                None => self.apply(id, key, Operation::Check, cost, None),
             },
-            Action::Apply(operation) => self.apply(id, key, operation, cost),
+            Action::Apply(operation) => self.apply(id, key, operation, cost, hold),
             Action::Reset => (self.reset(id, key), 0),
         }
     }
@@ -148,6 +149,9 @@ impl MemoryStore {
         let KnownEntry { current, entry, sweep } = shard.known(id, hash, key)?;
         let states = entry.states.as_mut_slice();
         let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
+            if current.rules.slots.is_some() {
+                return None;
+            }
             let (decision, written) = check_others(&current.rules, states, now_us, cost);
             if written {
                 recent_denials.invalidate(hash);
@@ -166,7 +170,14 @@ impl MemoryStore {
 
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
-    fn apply(&self, id: PolicyId, key: &[u8], operation: Operation, cost: u64) -> (Decision, u64) {
+    fn apply(
+        &self,
+        id: PolicyId,
+        key: &[u8],
+        operation: Operation,
+        cost: u64,
+        hold: Option<&Hold>,
+    ) -> (Decision, u64) {
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
@@ -182,8 +193,17 @@ impl MemoryStore {
                     (overflow.slot(current), Some(Degradation::StoreFull))
                 }
             };
+        if hold.is_some() {
+            slot.with_reservations(true);
+        }
         let (rules, states) = slot.parts();
-        let (decision, applied) = rules.decide(states, now_us, operation, cost, degraded);
+        let (decision, applied) = match hold {
+            None => rules.decide(states, now_us, operation, cost, degraded),
+            Some(_) => rules.decide_with_reservations(states, now_us, operation, cost, hold, degraded),
+        };
+        if hold.is_some() {
+            slot.with_reservations(false);
+        }
         if applied.written {
             recent_denials.invalidate(hash);
             slot.keep(now_us, now_us + decision.reset_after_us());

@@ -133,6 +133,10 @@ impl RedisStore {
         }
     }
 
+    pub(crate) fn is_leased(&self, id: PolicyId) -> bool {
+        self.policies.get(id).is_some_and(|policy| policy.lease.is_some())
+    }
+
     /// Uses other credentials for all connections made from now on.
     pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
         let secret = |text: &str| Secret::from(Box::from(text));

@@ -1,6 +1,7 @@
 //! The requests of a limiter to its store, and the store's answers.
 
 use crate::rules::decision::Decision;
+use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
@@ -30,7 +31,10 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) action: Action,
     pub(crate) cost: u64,
+    /// The reservation, for operations on one.
+    pub(crate) hold: Option<&'a Hold>,
 }
 
-/// The decision, and the number of units that a check or take spent.
+/// The decision, and the number of units that a check or take spent. The decision on a commit, a cancel or a renew is allowed
+/// when the reservation was there.
 pub(crate) type Answer = (Decision, u64);

@@ -155,7 +155,7 @@ impl QueuedState {
     fn refund(&self, answer: &CallResult) {
         let request = self.limiter.shared().request(CHECK, self.request.request());
         if let (Ok(Answer::Decision(decision)), Ok(request)) = (answer, request) {
-            self.limiter.refund_unused(request, decision);
+            self.limiter.give_back_unused(request, decision);
         }
     }
 }

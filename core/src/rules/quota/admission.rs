@@ -16,6 +16,7 @@ impl Quota {
     /// | sliding window of n > 1 buckets | B in any span of P - P/n |
     /// | sliding window of 1 bucket | 2B in any span of P |
     /// | sliding log | B in any span of P |
+    /// | concurrency | any number, since it counts no units |
     ///
     /// A tick is a microsecond for nearly every quota, and coarser for those whose numbers would not be exact in a
     /// double. Spans are half-open: what is admitted at the very end of one belongs to the next. Saturates at
@@ -33,6 +34,7 @@ impl Quota {
         let limit = u128::from(self.limit);
         let most = match self.counting() {
             _ if limit == 0 => 0,
+            Counting::Unbounded => u128::MAX,
             Counting::Refilled { each_us, tokens } => {
                 let arrivals = match self.step {
                     0 => {
@@ -57,6 +59,7 @@ impl Quota {
         let units = u128::from(units);
         let span_us = match self.counting() {
             _ if self.limit == 0 => 0,
+            Counting::Unbounded => 0,
             Counting::Refilled { each_us, tokens } => {
                 let missing = units.saturating_sub(u128::from(self.capacity));
                 match self.step {
@@ -77,7 +80,7 @@ impl Quota {
     /// How long a unit counts in full at least, in microseconds; `None` for a bucket, whose debt is repaid gradually.
     pub(crate) fn forgets_after_us(&self) -> Option<u64> {
         match self.algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => None,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Concurrency => None,
             Algorithm::SlidingWindow => Some(self.period_us - self.period_us / u64::from(self.buckets)),
             // A fixed window that ends forgets the old use with the new; then everything fits.
             Algorithm::FixedWindow | Algorithm::SlidingLog => Some(self.period_us),
@@ -98,6 +101,7 @@ impl Quota {
                 Counting::Windows { span_us: period_us, extra: 1 }
             }
             Algorithm::SlidingLog => Counting::Windows { span_us: period_us, extra: 0 },
+            Algorithm::Concurrency => Counting::Unbounded,
         }
     }
 }
@@ -108,6 +112,8 @@ enum Counting {
     Refilled { each_us: u128, tokens: u128 },
     /// The capacity in any span of `span_us`, and for some algorithms `extra` times more.
     Windows { span_us: u128, extra: u128 },
+    /// Concurrency bounds no units.
+    Unbounded,
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl QuotaBuilder {
     }
 
     /// Soft throttling: this many units beyond the limit, or beyond the burst of the two buckets, are admitted as well, and
-    /// each decision says how many of them are in use. 0, which is the default, to `limit` units.
+    /// each decision says how many of them are in use. 0, which is the default, to [`MAX_UNITS`](Quota::MAX_UNITS).
     pub fn excess(mut self, units: u64) -> Self {
         self.excess = Some(Excess::Units(units));
         self
@@ -123,6 +123,9 @@ impl QuotaBuilder {
         if limit > Quota::MAX_UNITS {
             return Err(refuse("limit", limit, "0 to 1000000000000 units"));
         }
+        if self.algorithm == Algorithm::Concurrency {
+            return self.check_concurrency();
+        }
         let period_us = self.checked_period_us()?;
         let is_token_bucket = self.algorithm == Algorithm::TokenBucket;
         let burst = self.checked_units("burst", self.burst, self.algorithm.is_bucket(), "the two buckets")?;
@@ -146,6 +149,39 @@ impl QuotaBuilder {
         };
         quota.tick_us = checked_tick_us(&quota)?;
         Ok(quota)
+    }
+
+    /// Concurrency has a limit and nothing else.
+    fn check_concurrency(&self) -> Result<Quota, Refusal> {
+        let settings = [
+            ("period", !self.period.is_zero()),
+            ("burst", self.burst.is_some()),
+            ("step", self.step.is_some()),
+            ("buckets", self.buckets.is_some()),
+            ("aligned", self.aligned),
+            ("count_denied", self.count_denied),
+            ("excess", self.excess.is_some()),
+        ];
+        if let Some((setting, _)) = settings.into_iter().find(|(_, is_given)| *is_given) {
+            let message = format!(
+                "{setting} does not belong to concurrency, which has a limit only, such as {} concurrent: leave it out or \
+                 change the algorithm",
+                self.limit
+            );
+            return Err(Refusal { setting, message });
+        }
+        Ok(Quota {
+            algorithm: self.algorithm,
+            limit: self.limit,
+            period_us: 0,
+            capacity: self.limit,
+            excess: 0,
+            step: 0,
+            buckets: 0,
+            aligned: false,
+            count_denied: false,
+            tick_us: 1,
+        })
     }
 
     fn checked_period_us(&self) -> Result<u64, Refusal> {
@@ -196,8 +232,8 @@ impl QuotaBuilder {
         let limit = self.limit;
         match self.excess {
             None => Ok(0),
-            Some(Excess::Units(units)) if units > limit => {
-                Err(refuse("excess", units, &format!("0 to the limit, which is {limit} units")))
+            Some(Excess::Units(units)) if units > Quota::MAX_UNITS => {
+                Err(refuse("excess", units, "0 to 1000000000000 units"))
             }
             Some(Excess::Units(units)) => Ok(units),
             Some(Excess::Percent(percent)) if percent > 100 => {
@@ -237,7 +273,7 @@ fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
         (Algorithm::SlidingWindow, _) => {
             tick::of_sliding_window(quota.capacity, quota.period_us / u64::from(quota.buckets))
         }
-        (Algorithm::FixedWindow | Algorithm::SlidingLog, _) => Some(1),
+        (Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::Concurrency, _) => Some(1),
     };
     tick.ok_or_else(|| {
         let message = format!(

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! quotas   = quota { ";" quota }
+//! quota    = limit ws "concurrent"
 //! quota    = limit ( [ws] "/" [ws] | ws "per" ws ) period { ws setting }
 //! limit    = digits, with "_" allowed between them
 //! period   = [digits [ws]] unit ;  unit = us|ms|s|sec|second|m|min|minute|h|hr|hour|d|day|w|week, plural forms too
@@ -36,6 +37,9 @@ const UNITS: [(u64, &str, &str, &str); 7] = [
 /// it.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.algorithm == Algorithm::Concurrency {
+            return write!(f, "{} concurrent", self.limit);
+        }
         write!(f, "{}/", self.limit)?;
         for (unit_us, word, letters, _) in UNITS {
             if self.period_us == unit_us {
@@ -147,6 +151,9 @@ impl<'a> Reader<'a> {
         let Some(first) = words.next() else {
             return Err(self.error(span.start, "a quota such as 100/minute"));
         };
+        if let Some(word) = words.next_if(|word| self.read(*word).eq_ignore_ascii_case("concurrent")) {
+            return self.concurrency(first, word, words.next());
+        }
         let (limit, period) = self.around_separator(first, &mut words)?;
         let limit = self.number(limit, "digits with _ between them, then / and a period")?;
         let (period_at, period) = (period.start, self.period(period, &mut words)?);
@@ -158,6 +165,19 @@ impl<'a> Reader<'a> {
             let place = settings.places.iter().find(|(setting, _)| *setting == refusal.setting);
             let otherwise = if refusal.setting == "period" { period_at } else { first.start };
             let at = place.map_or(otherwise, |(_, at)| *at);
+            self.error_at(at, &refusal.message)
+        })
+    }
+
+    /// The quota `<limit> concurrent`, after which nothing follows.
+    fn concurrency(&self, limit: Span, word: Span, next: Option<Span>) -> Result<Quota, Error> {
+        if let Some(next) = next {
+            return Err(self.error(next.start, "nothing after concurrent, which has no settings"));
+        }
+        let units = self.number(limit, "digits with _ between them, then concurrent")?;
+        let builder = Quota::builder(units, Duration::ZERO).algorithm(Algorithm::Concurrency);
+        builder.check().map_err(|refusal| {
+            let at = if refusal.setting == "limit" { limit.start } else { word.start };
             self.error_at(at, &refusal.message)
         })
     }
@@ -240,14 +260,15 @@ impl<'a> Reader<'a> {
             Some(at) => (&read[..at], Some(Span { start: word.start + at + 1, end: word.end })),
             None => (read, None),
         };
-        let algorithm = Algorithm::from_name(name).filter(|_| value.is_none());
+        let algorithm = Algorithm::from_name(name).filter(|algorithm| value.is_none() && algorithm.is_rate());
         let (setting, allowed) = match (name, value) {
             _ if algorithm.is_some() => ("algorithm", "one algorithm".to_owned()),
             ("burst" | "step" | "buckets" | "excess", Some(_)) | ("aligned" | "count_denied", None) => {
                 (name, format!("{name} once"))
             }
             _ => {
-                let algorithms = Algorithm::ALL.map(Algorithm::name).join(", ");
+                let rates = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.is_rate());
+                let algorithms = rates.map(Algorithm::name).collect::<Vec<_>>().join(", ");
                 let allowed = format!(
                     "{algorithms}, burst=n, step=n, buckets=n, excess=n, excess=n%, aligned or count_denied"
                 );
@@ -338,6 +359,8 @@ mod tests {
             ("10/MINUTE", "10/minute"),
             ("10/S", "10/second"),
             ("10/500 milliseconds", "10/500ms"),
+            ("20 concurrent", "20 concurrent"),
+            (" 1_000  CONCURRENT ", "1000 concurrent"),
         ] {
             assert_eq!(canonical(text), expected, "{text}");
             assert_eq!(canonical(expected), expected);
@@ -379,6 +402,10 @@ mod tests {
             ("10/s buckets=9999999999", "column 6: buckets is 4294967295"),
             ("10/s sliding_log sliding_log", "column 18: read \"sliding_log\", allowed is one algorithm"),
             ("10/s aligned aligned", "column 14: read \"aligned\", allowed is aligned once"),
+            ("20 concurrent burst=3", "column 15: read \"burst=3\", allowed is nothing after concurrent"),
+            ("x concurrent", "column 1: read \"x\", allowed is digits with _ between them, then concurrent"),
+            ("2000000000000 concurrent", "column 1: limit is 2000000000000"),
+            ("20/s concurrency", "column 6: read \"concurrency\", allowed is token_bucket"),
             ("10/s; 20/m", "column 5: read \";\", allowed is one quota"),
         ] {
             assert!(message(text).contains(expected), "{text}: {}", message(text));

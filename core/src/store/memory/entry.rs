@@ -12,8 +12,8 @@ use crate::rules::quota::Quota;
 use crate::rules::transition::PolicyRules;
 use crate::store::request::PolicyId;
 
-/// The states of one key: one for each quota of its policy, in the same order. Most policies have one quota, whose state
-/// needs no heap allocation.
+/// The states of one key: one for each quota of its policy, in the same order, and its reservations after them, if it has
+/// any. Most policies have one quota, whose state needs no heap allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum States {
     One(State),
@@ -41,6 +41,42 @@ impl States {
             Self::One(state) => std::slice::from_mut(state),
             Self::Many(states) => states,
         }
+    }
+}
+
+impl States {
+    /// Adds a place for reservations if there is none yet.
+    pub(crate) fn add_reservations(&mut self) {
+        if !matches!(self.as_slice().last(), Some(State::Reservations(_))) {
+            *self = self.taken().chain([State::Reservations(Box::default())]).collect();
+        }
+    }
+
+    /// Removes the place for reservations if there are none, so that the key costs no more than any other.
+    pub(crate) fn drop_empty_reservations(&mut self) {
+        if let Some(State::Reservations(reservations)) = self.as_slice().last()
+            && reservations.0.is_empty()
+        {
+            let quotas = self.as_slice().len() - 1;
+            *self = self.taken().take(quotas).collect();
+        }
+    }
+
+    fn taken(&mut self) -> impl Iterator<Item = State> + use<> {
+        std::mem::replace(self, Self::Many(Box::default())).into_iter()
+    }
+}
+
+impl IntoIterator for States {
+    type Item = State;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<State>, std::vec::IntoIter<State>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, many) = match self {
+            Self::One(state) => (Some(state), Box::default()),
+            Self::Many(states) => (None, states),
+        };
+        one.into_iter().chain(many.into_vec())
     }
 }
 
@@ -88,7 +124,9 @@ impl RegisteredPolicy {
             (!ran_out(state, written_under.limit(), quota, past)).then(|| state.clone())
         };
         let quotas = self.policy.quotas().iter().zip(&self.past);
-        quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota))).collect()
+        let quotas = quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota)));
+        // Changed numbers keep reservations.
+        quotas.chain(states.as_slice().get(under.policy.quotas().len()).cloned()).collect()
     }
 
     /// What a key that was never seen has left.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn ask(store: &MemoryStore, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        store.answer(StoreRequest { id: ID, key, action: Action::Apply(operation), cost }).0
+        store.answer(StoreRequest { id: ID, key, action: Action::Apply(operation), cost, hold: None }).0
     }
 
     /// Denies twice; the second denial is answered by an entry.

@@ -186,6 +186,19 @@ impl<'a> Slot<'a> {
         (&self.current.rules, states.as_mut_slice())
     }
 
+    /// Adds a place for reservations, or removes it if it is empty.
+    pub(crate) fn with_reservations(&mut self, wanted: bool) {
+        let states = match &mut self.place {
+            Place::Entry { entry, .. } => &mut entry.states,
+            Place::Moved { states, .. } | Place::Unseen { states, .. } => states,
+        };
+        if wanted {
+            states.add_reservations();
+        } else {
+            states.drop_empty_reservations();
+        }
+    }
+
     /// Stores what an operation wrote; the states expire at `reset_at_us`.
     pub(crate) fn keep(self, now_us: u64, reset_at_us: u64) {
         let sweep = match self.place {

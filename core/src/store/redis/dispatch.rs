@@ -171,7 +171,8 @@ impl RedisStore {
     /// Applies an action to a key that is reserved for the doctor.
     pub(crate) async fn try_out(&self, action: Action) -> Result<Reply, Error> {
         let topology = self.access.hub()?.runtimes.here()?;
-        let request = StoreRequest { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1 };
+        let request =
+            StoreRequest { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1, hold: None };
         let policy = if let Some(policy) = self.policies.get(request.id) {
             policy
         } else {
@@ -194,7 +195,7 @@ impl RedisStore {
         let PreparedRequest { request, policy, .. } = prepared;
         let mut key = Vec::new();
         self.keys.write(&policy.key_prefix, request.key, &mut key);
-        let what = (request.action, request.cost);
+        let what = (request.action, request.cost, request.hold);
         let until = Until::DeadlineOrFirst(deadline);
         self.access.submit(topology, &policy.call, key, what, until)
     }

@@ -55,7 +55,15 @@ impl Fallback {
                 StoreRequest { action: Action::Apply(Operation::Charge), cost: spent, ..request }
             }
             Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
-            Action::Apply(Operation::Charge | Operation::Refund) | Action::Reset => request,
+            Action::Apply(
+                Operation::Charge
+                | Operation::Refund
+                | Operation::Reserve
+                | Operation::Commit
+                | Operation::Cancel
+                | Operation::Renew,
+            )
+            | Action::Reset => request,
         };
         let _ = self.store.answer(followed);
     }

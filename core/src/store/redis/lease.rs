@@ -297,13 +297,13 @@ impl Leases {
         let mut key = Vec::new();
         keys.write(&policy.key_prefix, &lease_key.key, &mut key);
         let until = Until::Deadline(until);
-        Ok(access.submit(&topology, &policy.call, key, (action, units), until))
+        Ok(access.submit(&topology, &policy.call, key, (action, units, None), until))
     }
 
     /// Counts the outcome of an operation, and forwards it to the fallback store and the denial cache.
     fn counted(&self, lease_key: &LeaseKey, reply: Reply, action: Action, cost: u64) -> Reply {
         let LeaseDeps { access, policies, outage, denial_cache, .. } = &self.deps;
-        let request = StoreRequest { id: lease_key.id, key: &lease_key.key, action, cost };
+        let request = StoreRequest { id: lease_key.id, key: &lease_key.key, action, cost, hold: None };
         if action == REFUND {
             denial_cache.forget(request, reply.is_err().then_some(2 * access.deadline));
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
+use crate::rules::algorithm::State;
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
@@ -92,10 +93,10 @@ impl MappedStore {
         policies: &PolicyList,
         request: StoreRequest<'_>,
     ) -> Result<Answer, Error> {
-        let StoreRequest { id, key, action, cost } = request;
+        let StoreRequest { id, key, action, .. } = request;
         let policy = &*policies[id.0 as usize];
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key) };
-        let decide = |place: &Place<'_>, degraded| decide(place, policies, policy, operation, cost, degraded);
+        let decide = |place: &Place<'_>, degraded| decide(place, policies, operation, request, degraded);
         match self.work(clock, policy, key, false, |place| decide(place, None))? {
             Some(answer) => Ok(answer),
             None => {
@@ -234,12 +235,13 @@ impl MappedStore {
 fn decide(
     place: &Place<'_>,
     policies: &PolicyList,
-    policy: &SharedFilePolicy,
     operation: Operation,
-    cost: u64,
+    request: StoreRequest<'_>,
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
+    let StoreRequest { id, cost, hold, .. } = request;
+    let policy = &*policies[id.0 as usize];
     let mut bytes = Bytes::new();
     let found = shard.find(hash, key, &mut bytes)?;
     let of_known = |bytes: &[u8], lengths, at_us| expires_at_us(policies, bytes, lengths, at_us);
@@ -256,7 +258,14 @@ fn decide(
         }
         policy.fresh()
     };
-    let (decision, applied) = policy.rules.decide(&mut states, now_us, operation, cost, degraded);
+    let (decision, applied) = if hold.is_none() {
+        policy.rules.decide(&mut states, now_us, operation, cost, degraded)
+    } else {
+        if states.len() == policy.rules.quotas.len() {
+            states.push(State::Reservations(Box::default()));
+        }
+        policy.rules.decide_with_reservations(&mut states, now_us, operation, cost, hold, degraded)
+    };
     let reset_at_us = now_us.saturating_add(decision.reset_after_us());
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {

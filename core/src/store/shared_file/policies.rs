@@ -13,7 +13,9 @@ use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::rules::algorithm::{Rules, State};
-use crate::rules::codec::{PolicyCodec, Reader, States, Tag, read_log, write_log};
+use crate::rules::codec::{
+    PolicyCodec, Reader, States, Tag, read_log, read_reservations, write_log, write_reservations,
+};
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
@@ -160,6 +162,11 @@ impl SharedFilePolicy {
             let tag = logs.bytes(4)?;
             let length = logs.length(4)?;
             let bytes = logs.bytes(length)?;
+            if tag == Tag::OF_KEY.0 {
+                let reservations = read_reservations(Reader(bytes))?;
+                states.push(State::Reservations(Box::new(reservations)));
+                continue;
+            }
             for (state, of_quota) in states.iter_mut().zip(&self.tags) {
                 if let State::SlidingLog(state) = state
                     && of_quota.0 == tag
@@ -178,18 +185,11 @@ impl SharedFilePolicy {
         let records = bytes.len() - key;
         for (state, tag) in states.iter().zip(&self.tags) {
             if let State::SlidingLog(state) = state {
-                let start = bytes.len();
-                bytes.extend_from_slice(&tag.0);
-                bytes.extend_from_slice(&[0; 4]);
-                write_log(state, bytes);
-                let length = bytes.len() - start - 8;
-                if length == 0 {
-                    bytes.truncate(start);
-                } else {
-                    let length = u32::try_from(length).unwrap_or(u32::MAX);
-                    bytes[start + 4..start + 8].copy_from_slice(&length.to_be_bytes());
-                }
+                put_tagged(bytes, *tag, |bytes| write_log(state, bytes));
             }
+        }
+        if let Some(State::Reservations(reservations)) = states.get(self.tags.len()) {
+            put_tagged(bytes, Tag::OF_KEY, |bytes| write_reservations(reservations, bytes));
         }
         let logs = bytes.len() - key - records;
         Lengths {
@@ -198,6 +198,20 @@ impl SharedFilePolicy {
             logs: u32::try_from(logs).unwrap_or(u32::MAX),
         }
     }
+}
+
+/// Appends a tag, a length, and what `put` appends; nothing where that is nothing.
+fn put_tagged(bytes: &mut Bytes, tag: Tag, put: impl FnOnce(&mut Bytes)) {
+    let start = bytes.len();
+    bytes.extend_from_slice(&tag.0);
+    bytes.extend_from_slice(&[0; 4]);
+    put(bytes);
+    let length = bytes.len() - start - 8;
+    if length == 0 {
+        return bytes.truncate(start);
+    }
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    bytes[start + 4..start + 8].copy_from_slice(&length.to_be_bytes());
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(crate) struct Case {
 pub(crate) struct QuotaNumbers {
     algorithm: String,
     limit: u64,
+    /// Concurrency has none.
+    #[serde(default)]
     period_us: u64,
     burst: Option<u64>,
     step: Option<u64>,
@@ -42,6 +44,8 @@ pub(crate) struct Operation {
     pub(crate) at_us: u64,
     pub(crate) op: Kind,
     pub(crate) cost: Option<u64>,
+    pub(crate) id: Option<String>,
+    pub(crate) ttl_us: Option<u64>,
     pub(crate) quotas: Option<Vec<QuotaNumbers>>,
     pub(crate) expect: Option<Answer>,
 }
@@ -55,6 +59,10 @@ pub(crate) enum Kind {
     Charge,
     Refund,
     Reset,
+    Reserve,
+    Commit,
+    Cancel,
+    Renew,
     Change,
 }
 
@@ -69,6 +77,7 @@ pub(crate) struct Answer {
     pub(crate) reset_after_us: Option<u64>,
     pub(crate) delay_us: Option<u64>,
     pub(crate) taken: Option<u64>,
+    pub(crate) found: Option<bool>,
     /// Only in format 2.
     pub(crate) over: Option<u64>,
 }

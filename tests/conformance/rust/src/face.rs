@@ -1,9 +1,11 @@
 //! The two Rust faces of a limiter.
 
-use polylimit::{Decision, Error, Limiter, Request, Usage};
+use std::time::Duration;
+
+use polylimit::{Decision, Error, Limiter, Request, Reservation, ReservationId, ReserveOptions, Usage};
 use tokio::runtime::Runtime;
 
-use crate::cases::{Answer, Kind};
+use crate::cases::{Answer, Kind, Operation};
 
 pub(crate) enum Face {
     Blocking,
@@ -27,36 +29,54 @@ impl Face {
         &self,
         limiter: &Limiter,
         key: &str,
-        kind: Kind,
-        cost: Option<u64>,
+        operation: &Operation,
     ) -> Result<Answer, Error> {
-        let request = Request::new(key).cost(cost.unwrap_or(1));
+        let cost = operation.cost.unwrap_or(1);
+        let request = Request::new(key).cost(cost);
+        let id = ReservationId::new(operation.id.as_deref().unwrap_or("none"))?;
+        let ttl = Duration::from_micros(operation.ttl_us.unwrap_or(0));
+        let options = ReserveOptions::default().id(id).ttl(ttl).max_age(Duration::ZERO);
         match self {
             Self::Blocking => {
                 let limiter = limiter.blocking();
-                Ok(match kind {
+                Ok(match operation.op {
                     Kind::Check => decision(&limiter.check(request)?),
                     Kind::Peek => decision(&limiter.peek(request)?),
                     Kind::Take => taken(&limiter.take(request)?),
                     Kind::Charge => usage(&limiter.charge(request)?),
                     Kind::Refund => usage(&limiter.refund(request)?),
                     Kind::Reset => usage(&limiter.reset(request)?),
+                    Kind::Reserve => reserved(limiter.reserve(request, options)?),
+                    Kind::Commit => found(&limiter.commit(key, id, Some(cost))?),
+                    Kind::Cancel => found(&limiter.cancel(key, id)?),
+                    Kind::Renew => found(&limiter.renew(key, id, ttl)?),
                     Kind::Change => Answer::default(),
                 })
             }
             Self::Asynchronous(runtime) => runtime.block_on(async {
-                Ok(match kind {
+                Ok(match operation.op {
                     Kind::Check => decision(&limiter.check(request).await?),
                     Kind::Peek => decision(&limiter.peek(request).await?),
                     Kind::Take => taken(&limiter.take(request).await?),
                     Kind::Charge => usage(&limiter.charge(request).await?),
                     Kind::Refund => usage(&limiter.refund(request).await?),
                     Kind::Reset => usage(&limiter.reset(request).await?),
+                    Kind::Reserve => reserved(limiter.reserve(request, options).await?),
+                    Kind::Commit => found(&limiter.commit(key, id, Some(cost)).await?),
+                    Kind::Cancel => found(&limiter.cancel(key, id).await?),
+                    Kind::Renew => found(&limiter.renew(key, id, ttl).await?),
                     Kind::Change => Answer::default(),
                 })
             }),
         }
     }
+}
+
+/// The decision of a reservation that stays as the case leaves it.
+fn reserved(reservation: Reservation) -> Answer {
+    let answer = decision(reservation.decision());
+    reservation.detach();
+    answer
 }
 
 fn decision(decision: &Decision) -> Answer {
@@ -71,6 +91,7 @@ fn decision(decision: &Decision) -> Answer {
         delay_us: Some(decision.delay_us()),
         over: Some(decision.over()),
         taken: None,
+        found: None,
     }
 }
 
@@ -87,4 +108,8 @@ fn usage(usage: &Usage) -> Answer {
 
 fn taken(taken: &Usage) -> Answer {
     Answer { taken: Some(taken.taken()), ..usage(taken) }
+}
+
+fn found(found: &Usage) -> Answer {
+    Answer { found: Some(found.found()), ..usage(found) }
 }

@@ -79,7 +79,7 @@ fn run_case(case: &Case, key: &str, face: &Face, store: &str) -> Result<(), Diff
     let limiter = builder.build().map_err(failed(0))?;
     let difference = differs(case, key, face, &limiter, &clock);
     // A manual clock's keys do not expire.
-    face.answer(&limiter, key, Kind::Reset, None).map_err(failed(case.ops.len()))?;
+    limiter.blocking().reset(key).map_err(failed(case.ops.len()))?;
     difference
 }
 
@@ -100,7 +100,7 @@ fn differs(
             limiter.set_policy(cases::policy(quotas).map_err(failed(at))?).map_err(failed(at))?;
             continue;
         }
-        let mut got = face.answer(limiter, key, operation.op, operation.cost).map_err(failed(at))?;
+        let mut got = face.answer(limiter, key, operation).map_err(failed(at))?;
         let expected = operation.expect.as_ref().unwrap_or(&NOTHING);
         got.over = got.over.filter(|_| expected.over.is_some());
         if got != *expected {
@@ -126,4 +126,5 @@ const NOTHING: Answer = Answer {
     delay_us: None,
     taken: None,
     over: None,
+    found: None,
 };

@@ -126,6 +126,7 @@ pub(crate) fn span_us(quota: &Quota) -> Option<u64> {
         Algorithm::FixedWindow => quota.period_us(),
         Algorithm::SlidingWindow => quota.period_us() / u64::from(quota.buckets().unwrap_or(1)),
         Algorithm::SlidingLog => 1,
+        Algorithm::Concurrency => 0,
     };
     (span_us > 0).then_some(span_us)
 }

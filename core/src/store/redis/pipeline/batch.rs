@@ -46,9 +46,9 @@ impl Entry {
 
     /// The entry as the script call takes it.
     pub(crate) fn wanted(&self) -> call::Entry<'_> {
-        let ScriptRequest { key, action, cost, .. } = &**self.first;
+        let ScriptRequest { key, action, cost, hold, .. } = &**self.first;
         let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
-        call::Entry { key, action: *action, cost: *cost, count }
+        call::Entry { key, action: *action, cost: *cost, count, hold: hold.as_deref() }
     }
 
     /// Whether an operation can be decided together with these.

@@ -10,6 +10,7 @@ use std::time::Instant;
 use atomic_waker::AtomicWaker;
 
 use crate::rules::decision::Degradation;
+use crate::rules::reservation::list::Hold;
 use crate::runtime::park;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::ScriptDecision;
@@ -30,6 +31,8 @@ pub(crate) struct ScriptRequest {
     pub(crate) slot: u16,
     pub(crate) action: Action,
     pub(crate) cost: u64,
+    /// The reservation, for operations on one.
+    pub(crate) hold: Option<Box<Hold>>,
     /// The latest time for the answer.
     pub(crate) until: Instant,
     /// Whether that is later than its deadline, because the operation may wait for a first connection.

@@ -205,6 +205,7 @@ mod tests {
             slot: 0,
             action,
             cost: 1,
+            hold: None,
             until: deadline,
             is_first: false,
             in_background: false,

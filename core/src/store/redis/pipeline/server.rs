@@ -209,6 +209,7 @@ mod tests {
                 slot: 0,
                 action: Action::Apply(Operation::Check),
                 cost: 1,
+                hold: None,
                 until,
                 is_first,
                 in_background: false,

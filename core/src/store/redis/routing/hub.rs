@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::rules::decision::Degradation;
+use crate::rules::reservation::list::Hold;
 use crate::runtime::clock::{Clock, ManualClock};
 use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
@@ -244,7 +245,7 @@ impl Access {
         topology: &Topology,
         call: &Arc<PolicyCall>,
         key: Vec<u8>,
-        (action, cost): (Action, u64),
+        (action, cost, hold): (Action, u64, Option<&Hold>),
         until: Until,
     ) -> PendingReply {
         let Some(permit) = self.member.permit(key.len()) else {
@@ -260,7 +261,8 @@ impl Access {
             },
         };
         let call = Arc::clone(call);
-        let wanted = ScriptRequest { call, key, slot, action, cost, until, is_first, in_background };
+        let hold = hold.map(|hold| Box::new(*hold));
+        let wanted = ScriptRequest { call, key, slot, action, cost, hold, until, is_first, in_background };
         let operation = PendingOperation::new(wanted, permit);
         topology.submit(Arc::clone(&operation));
         operation.end_if_closed();

@@ -14,6 +14,8 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
         Algorithm::FixedWindow => 3,
         Algorithm::SlidingWindow => 4,
         Algorithm::SlidingLog => 5,
+        // It has no arguments of its own.
+        Algorithm::Concurrency => 0,
     }
 }
 
@@ -59,7 +61,7 @@ fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
             let buckets = u64::from(quota.buckets().unwrap_or(1));
             (period_us / buckets / quota.tick_us(), buckets)
         }
-        (Algorithm::FixedWindow | Algorithm::SlidingLog, _) => (0, 0),
+        (Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::Concurrency, _) => (0, 0),
     };
     out.push(algorithm_number(quota));
     out.push(u8::from(quota.count_denied()) | u8::from(quota.aligned()) << 1);

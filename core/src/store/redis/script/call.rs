@@ -19,6 +19,7 @@ use crate::rules::codec::PolicyCodec;
 use crate::rules::history::PastPolicy;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
+use crate::rules::reservation::list::Hold;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::store::request::Action;
 
@@ -52,6 +53,8 @@ pub(crate) struct Entry<'a> {
     /// The number of checks, one after the other: 1 for every other action, and for policies that
     /// [cannot coalesce](PolicyCall::can_coalesce).
     pub(crate) count: u16,
+    /// The reservation, for operations on one.
+    pub(crate) hold: Option<&'a Hold>,
 }
 
 /// A policy with its script and its encoded arguments.
@@ -213,6 +216,10 @@ fn code(action: Action) -> u8 {
         Action::Apply(Operation::Charge) => 3,
         Action::Apply(Operation::Refund) => 4,
         Action::Reset => 5,
+        Action::Apply(Operation::Reserve) => 6,
+        Action::Apply(Operation::Commit) => 7,
+        Action::Apply(Operation::Cancel) => 8,
+        Action::Apply(Operation::Renew) => 9,
     }
 }
 
@@ -292,8 +299,15 @@ mod tests {
     fn call_is_written_as_header_between_arguments() {
         let policy = Policy::parse("api", "10/s token_bucket; 5/10s sliding_log").unwrap();
         let call = PolicyCall::new(&policy, &[]);
-        let check = Entry { key: b"a", action: Action::Apply(Operation::Check), cost: 3, count: 1 };
-        let charge = Entry { key: b"b", action: Action::Apply(Operation::Charge), cost: 1 << 32, count: 1 };
+        let check =
+            Entry { key: b"a", action: Action::Apply(Operation::Check), cost: 3, count: 1, hold: None };
+        let charge = Entry {
+            key: b"b",
+            action: Action::Apply(Operation::Charge),
+            cost: 1 << 32,
+            count: 1,
+            hold: None,
+        };
         let mut header = CallHeader { nonce: *b"nonce!", deadline_us: 0x0102, manual_now_us: None };
         let arguments = |middle: &[u8]| [&call.fast_path_arguments, middle, &call.policy_arguments].concat();
         let (mut out, mut buffer) = (b"before".to_vec(), CommandBuffer::default());

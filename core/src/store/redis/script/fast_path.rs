@@ -284,7 +284,7 @@ fn form(quota: &Quota) -> Option<Form> {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => Form::Bucket,
         Algorithm::FixedWindow => Form::FixedWindow,
         Algorithm::SlidingWindow => Form::SlidingWindow,
-        Algorithm::SlidingLog => return None,
+        Algorithm::SlidingLog | Algorithm::Concurrency => return None,
     };
     Some(form)
 }

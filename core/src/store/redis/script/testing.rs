@@ -146,8 +146,13 @@ impl Script {
 }
 
 fn entries<'a>(items: &[Item<'a>]) -> Vec<Entry<'a>> {
-    let entry =
-        |&(key, operation, cost, count): &Item<'a>| Entry { key, action: operation.action(), cost, count };
+    let entry = |&(key, operation, cost, count): &Item<'a>| Entry {
+        key,
+        action: operation.action(),
+        cost,
+        count,
+        hold: None,
+    };
     items.iter().map(entry).collect()
 }
 

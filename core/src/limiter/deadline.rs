@@ -1,0 +1,86 @@
+//! A time until which a caller or a task waits, by the limiter's clock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::runtime::backoff::part_of;
+use crate::runtime::clock::{Clock, ManualClock};
+use crate::runtime::monotonic;
+use crate::runtime::sleep::{sleep, sleep_until};
+use crate::units::micros;
+
+/// The longest timeout; longer ones are cut to these 100 years.
+const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// When a caller stops waiting. With the system clock this is monotonic time, so that a step of the system clock makes no
+/// caller wait longer.
+#[derive(Debug)]
+pub(crate) enum Deadline {
+    Monotonic(Instant),
+    Manual(ManualClock, u64),
+}
+
+impl Deadline {
+    pub(crate) fn after(timeout: Duration, clock: &Clock) -> Self {
+        let timeout = timeout.min(MAX_WAIT);
+        match clock.manual() {
+            None => Self::Monotonic((monotonic::now() + timeout).into()),
+            Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
+        }
+    }
+
+    /// The time until the deadline, in microseconds.
+    pub(crate) fn left_us(&self) -> u64 {
+        match self {
+            Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now().into())),
+            Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
+        }
+    }
+
+    /// A random wait that keeps callers of several processes apart: at most 1 ms and at most `most_us`; 0 with a manual
+    /// clock.
+    pub(crate) fn spread_us(&self, most_us: u64) -> u64 {
+        const SPREAD_US: u64 = 1_000;
+        match self {
+            Self::Monotonic(_) => micros(part_of(Duration::from_micros(most_us.min(SPREAD_US)))),
+            Self::Manual(..) => 0,
+        }
+    }
+
+    /// Waits until the deadline passes.
+    pub(crate) async fn reached(&self) {
+        match self {
+            Self::Monotonic(at) => sleep_until(*at).await,
+            Self::Manual(clock, at_us) => clock.reached(*at_us).await,
+        }
+    }
+
+    /// Waits for a duration in microseconds, by the same clock.
+    pub(crate) async fn sleep(&self, for_us: u64) {
+        match self {
+            Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
+            // A wait beyond what the clock can show never ends.
+            Self::Manual(clock, _) => clock.reached(clock.now_us().saturating_add(for_us)).await,
+        }
+    }
+
+    /// Whether this caller can wait: with the system clock it needs tokio's timer.
+    pub(crate) fn can_wait(&self) -> Result<(), Error> {
+        match self {
+            Self::Monotonic(_) => in_tokio("acquire"),
+            Self::Manual(..) => Ok(()),
+        }
+    }
+}
+
+/// Fails outside of a tokio runtime; the message names the operation.
+pub(crate) fn in_tokio(operation: &str) -> Result<(), Error> {
+    tokio::runtime::Handle::try_current().map(drop).map_err(|_| {
+        Error::invalid_argument(format!(
+            "{operation} has to wait and there is no tokio runtime here: call it from one, or use \
+             polylimit::blocking::Limiter"
+        ))
+    })
+}

@@ -1,0 +1,153 @@
+//! Renews reservations in the background while their handles live.
+//!
+//! One task for each limiter renews all of them: each every third of its ttl, those that are due together in one batch. The
+//! task ends when no handle is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::limiter::deadline::Deadline;
+use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::Hold;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
+use crate::units::micros;
+
+/// Renewals that are due within this time are made together.
+const TOGETHER_US: u64 = 5_000;
+
+/// The reservations of a limiter that are renewed.
+#[derive(Debug, Default)]
+pub(crate) struct Renewals {
+    state: Mutex<RenewalState>,
+    /// Wakes the task when a renewal comes that may be due earlier.
+    pub(crate) added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct RenewalState {
+    renewed: Vec<Arc<Renewed>>,
+    is_running: bool,
+}
+
+/// A reservation that is renewed.
+#[derive(Debug)]
+pub(crate) struct Renewed {
+    policy: PolicyId,
+    key: Box<[u8]>,
+    hold: Hold,
+    times: Mutex<Times>,
+    is_lost: AtomicBool,
+    is_over: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Times {
+    /// When it is renewed next.
+    due: Deadline,
+    /// When the reservation ends as far as this process knows.
+    ends: Deadline,
+    /// When its handle is too old to be renewed.
+    max_age: Deadline,
+}
+
+/// Keeps a reservation renewed until it is dropped; made by [`Limiter::keep_renewed`].
+#[derive(Debug)]
+#[must_use = "a dropped renewal ends"]
+pub struct Renewal(Arc<Renewed>);
+
+impl Renewal {
+    /// Whether the reservation is known to have ended: a renewal did not find it, or its time has passed without a renewal.
+    pub fn is_lost(&self) -> bool {
+        self.0.is_lost.load(Ordering::Acquire) || self.0.times.lock().ends.left_us() == 0
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
+    }
+}
+
+impl Renewals {
+    /// Adds a reservation that was just made. The second part of the result says whether the task has to be started.
+    pub(crate) fn add(
+        &self,
+        (policy, key): (PolicyId, &[u8]),
+        id: ReservationId,
+        ttl: Duration,
+        max_age: Duration,
+        clock: &Clock,
+    ) -> (Renewal, bool) {
+        let renewed = Arc::new(Renewed {
+            policy,
+            key: key.into(),
+            hold: Hold { id, ttl_us: micros(ttl) },
+            times: Mutex::new(Times {
+                due: Deadline::after(ttl / 3, clock),
+                ends: Deadline::after(ttl, clock),
+                max_age: Deadline::after(max_age, clock),
+            }),
+            is_lost: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        });
+        let mut state = self.state.lock();
+        state.renewed.push(Arc::clone(&renewed));
+        let starts = !std::mem::replace(&mut state.is_running, true);
+        drop(state);
+        self.added.notify_one();
+        (Renewal(renewed), starts)
+    }
+
+    /// The task could not be started.
+    pub(crate) fn not_started(&self) {
+        self.state.lock().is_running = false;
+    }
+
+    /// How long until the next renewal is due, in microseconds; `None` ends the task.
+    pub(crate) fn next_us(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        state.renewed.retain(|renewed| renewed.is_renewed());
+        let next_us = state.renewed.iter().map(|renewed| renewed.times.lock().due.left_us()).min();
+        state.is_running = next_us.is_some();
+        next_us
+    }
+
+    pub(crate) fn due(&self) -> Vec<Arc<Renewed>> {
+        let is_due = |renewed: &&Arc<Renewed>| renewed.times.lock().due.left_us() <= TOGETHER_US;
+        self.state.lock().renewed.iter().filter(is_due).cloned().collect()
+    }
+}
+
+impl Renewed {
+    fn is_renewed(&self) -> bool {
+        !self.is_over.load(Ordering::Acquire)
+            && !self.is_lost.load(Ordering::Acquire)
+            && self.times.lock().max_age.left_us() > 0
+    }
+
+    pub(crate) fn request(&self) -> StoreRequest<'_> {
+        let action = Action::Apply(Operation::Renew);
+        StoreRequest { id: self.policy, key: &self.key, action, cost: 0, hold: Some(&self.hold) }
+    }
+
+    /// Takes the store's answer. Without one, the next attempt comes as if this one had succeeded, as long as the reservation
+    /// lasts by this process's clock.
+    pub(crate) fn answered(&self, answer: Option<&Answer>, clock: &Clock) {
+        let ttl = Duration::from_micros(self.hold.ttl_us);
+        let mut times = self.times.lock();
+        let decided = answer.filter(|(decision, _)| !decision.is_unknown());
+        match decided {
+            Some((decision, _)) if decision.allowed => times.ends = Deadline::after(ttl, clock),
+            Some(_) => self.is_lost.store(true, Ordering::Release),
+            None if times.ends.left_us() == 0 => self.is_lost.store(true, Ordering::Release),
+            None => {}
+        }
+        times.due = Deadline::after(ttl / 3, clock);
+    }
+}

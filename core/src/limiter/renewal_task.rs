@@ -1,0 +1,66 @@
+//! The task that renews the reservations of a limiter.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::limiter::Limiter;
+use crate::limiter::deadline::Deadline;
+use crate::limiter::renewal::Renewal;
+use crate::rules::request::Request;
+use crate::rules::reservation::id::ReservationId;
+use crate::store::request::StoreRequest;
+
+impl Limiter {
+    /// Renews a reservation that was just made, every third of its ttl, until the returned value is dropped or `max_age` has
+    /// passed. [`Reservation`](crate::Reservation) does this itself; languages with handles of their own use it.
+    ///
+    /// # Errors
+    /// See [`Limiter`]; [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when the system refuses a thread.
+    pub fn keep_renewed(
+        &self,
+        request: Request<'_>,
+        id: ReservationId,
+        ttl: Duration,
+        max_age: Duration,
+    ) -> Result<Renewal, Error> {
+        let shared = self.shared();
+        let policy = shared.registry.id(request.policy, &shared.store)?;
+        let (renewal, starts) =
+            shared.renewals.add((policy, request.key), id, ttl, max_age, shared.store.clock());
+        if starts {
+            let limiter = self.clone();
+            match shared.driver() {
+                Ok(driver) => driver.spawn(async move { limiter.renew_all().await }),
+                Err(error) => {
+                    shared.renewals.not_started();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(renewal)
+    }
+
+    /// Renews what is due, until no handle is left or the limiter is closed.
+    async fn renew_all(&self) {
+        loop {
+            let shared = self.shared();
+            let Some(next_us) = shared.renewals.next_us() else { return };
+            if next_us > 0 {
+                let sleep = Deadline::after(Duration::from_micros(next_us), shared.store.clock());
+                tokio::select! {
+                    () = sleep.reached() => {}
+                    () = shared.renewals.added.notified() => {}
+                    () = shared.closing.closed() => return,
+                }
+                continue;
+            }
+            let due = shared.renewals.due();
+            let requests: Vec<StoreRequest<'_>> = due.iter().map(|renewed| renewed.request()).collect();
+            let answers = shared.store.ask_many(&requests).await;
+            let clock = shared.store.clock();
+            for (at, renewed) in due.iter().enumerate() {
+                renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), clock);
+            }
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Reservations: the operations on them, and the handle that gives a reservation back.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::limiter::call::{Answer, Call};
+use crate::limiter::renewal::Renewal;
+use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
+use crate::rules::decision::{Decision, Usage};
+use crate::rules::request::Request;
+use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
+use crate::rules::transition::Operation;
+use crate::runtime::fork::ProcessGeneration;
+use crate::store::request::Action;
+use crate::units::micros;
+
+/// How a [`Reservation`] is made, kept and ended.
+///
+/// ```
+/// use std::time::Duration;
+/// use polylimit::ReserveOptions;
+///
+/// let options = ReserveOptions::default().ttl(Duration::from_secs(10)).timeout(Duration::from_secs(2));
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "options do nothing until they are passed to `reserve`"]
+pub struct ReserveOptions {
+    id: Option<ReservationId>,
+    ttl: Duration,
+    timeout: Duration,
+    max_age: Duration,
+    commits_at_end: bool,
+}
+
+impl Default for ReserveOptions {
+    /// A random id, a ttl of [`DEFAULT_TTL`](Self::DEFAULT_TTL), no waiting, renewed for at most
+    /// [`DEFAULT_MAX_AGE`](Self::DEFAULT_MAX_AGE), and cancelled when the handle is dropped.
+    fn default() -> Self {
+        Self {
+            id: None,
+            ttl: Self::DEFAULT_TTL,
+            timeout: Duration::ZERO,
+            max_age: Self::DEFAULT_MAX_AGE,
+            commits_at_end: false,
+        }
+    }
+}
+
+impl ReserveOptions {
+    /// How long a reservation lasts after its last renewal: 30 seconds. So long its units stay set aside after its holder died.
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+    /// How long a handle renews its reservation: one hour.
+    pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(3_600);
+
+    /// The id; random by default. A caller that has received no answer repeats the operation with the same id.
+    pub fn id(mut self, id: ReservationId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// How long the reservation lasts after its last renewal: 1 ms to 48 h, in whole microseconds.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long the caller waits in line, as in [`acquire`](Limiter::acquire), until the store admits the reservation.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long the handle renews the reservation in the background, every third of its ttl; zero never renews it.
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = max_age;
+        self
+    }
+
+    /// Commits what was reserved when the handle is dropped, in place of cancelling.
+    pub fn commit_at_end(mut self, commits: bool) -> Self {
+        self.commits_at_end = commits;
+        self
+    }
+
+    fn terms(&self) -> Result<ReservationTerms, Error> {
+        let id = self.id.map_or_else(ReservationId::random, Ok)?;
+        Ok(ReservationTerms { id, ttl: self.ttl, timeout: self.timeout })
+    }
+}
+
+impl Limiter {
+    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
+    /// committed, cancelled or dropped, or until the reservation's time has passed. Nothing is spent before the commit.
+    ///
+    /// A denied request has a handle as well: its [`allowed`](Reservation::allowed) is false, and ending it does nothing.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), polylimit::Error> {
+    /// use polylimit::{Limiter, Policy, Request, ReserveOptions};
+    ///
+    /// let policy = Policy::parse("model", "20 concurrent; 100000/minute token_bucket")?;
+    /// let limiter = Limiter::builder().policy(policy).build()?;
+    /// let reservation =
+    ///     limiter.reserve(Request::new("tenant:7").cost(4_000), ReserveOptions::default()).await?;
+    /// if reservation.allowed() {
+    ///     let tokens = 1_200; // what the work has taken
+    ///     let left = reservation.commit(tokens).await?;
+    ///     assert_eq!(left.remaining(), 98_800);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the ttl is out of bounds, when a quota
+    /// of the policy is a leaky bucket, and when the policy is leased.
+    pub async fn reserve<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        options: ReserveOptions,
+    ) -> Result<Reservation, Error> {
+        let (request, terms) = (request.into(), options.terms()?);
+        let decision = self.reserve_on(request, &terms).await?;
+        Reservation::new(self, request, &terms, options, decision)
+    }
+
+    /// Reserves without a handle: the caller ends the reservation itself.
+    async fn reserve_on(&self, request: Request<'_>, terms: &ReservationTerms) -> Result<Decision, Error> {
+        if !terms.timeout.is_zero() {
+            return self.reserve_in_line(request, terms).await;
+        }
+        self.on_reservation(Operation::Reserve, request, terms.id, terms.ttl)
+            .await
+            .map(|(decision, _)| decision)
+    }
+
+    pub(crate) async fn reserve_in_line(
+        &self,
+        request: Request<'_>,
+        terms: &ReservationTerms,
+    ) -> Result<Decision, Error> {
+        let shared = self.shared();
+        let hold = Some(Hold { id: terms.id, ttl_us: micros(terms.ttl) });
+        let call = KeyCall { action: RESERVE, request, hold };
+        let request = shared.key_request(&call)?;
+        shared.closing.unless_closed(self.acquire_while_open(request, terms.timeout)).await
+    }
+
+    /// Ends the reservation with this id and charges `spent`, or what was reserved, as [`charge`](Self::charge) does. A
+    /// reservation that is gone changes nothing, and [`Usage::found`] says so: a repeated commit never charges twice.
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub async fn commit<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        id: ReservationId,
+        spent: Option<u64>,
+    ) -> Result<Usage, Error> {
+        let request = Request { cost: spent.unwrap_or(AS_RESERVED), ..request.into() };
+        self.on_reservation(Operation::Commit, request, id, Duration::ZERO).await.map(usage)
+    }
+
+    /// Ends the reservation with this id and spends nothing.
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub async fn cancel<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        id: ReservationId,
+    ) -> Result<Usage, Error> {
+        self.on_reservation(Operation::Cancel, request.into(), id, Duration::ZERO).await.map(usage)
+    }
+
+    /// Makes the reservation with this id end `ttl` from now, which is 1 ms to 48 h.
+    ///
+    /// # Errors
+    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the ttl is out of bounds.
+    pub async fn renew<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        id: ReservationId,
+        ttl: Duration,
+    ) -> Result<Usage, Error> {
+        self.on_reservation(Operation::Renew, request.into(), id, ttl).await.map(usage)
+    }
+
+    async fn on_reservation(
+        &self,
+        operation: Operation,
+        request: Request<'_>,
+        id: ReservationId,
+        ttl: Duration,
+    ) -> Result<(Decision, u64), Error> {
+        let hold = Some(Hold { id, ttl_us: micros(ttl) });
+        let shared = self.shared();
+        let call = KeyCall { action: Action::Apply(operation), request, hold };
+        shared.ask_store(shared.key_request(&call)?).await
+    }
+}
+
+impl blocking::Limiter {
+    /// See [`Limiter::reserve`].
+    ///
+    /// # Errors
+    /// See [`Limiter::reserve`].
+    pub fn reserve<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        options: ReserveOptions,
+    ) -> Result<Reservation, Error> {
+        let (request, terms, limiter) = (request.into(), options.terms()?, self.asynchronous());
+        let Answer::Decision(decision) = self.call(&Call::Reserve(request, terms))? else {
+            return Err(Error::new(ErrorKind::Internal, "a reserve got no decision"));
+        };
+        Reservation::new(limiter, request, &terms, options, decision)
+    }
+
+    /// See [`Limiter::commit`].
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub fn commit<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        id: ReservationId,
+        spent: Option<u64>,
+    ) -> Result<Usage, Error> {
+        let request = Request { cost: spent.unwrap_or(AS_RESERVED), ..request.into() };
+        self.on_reservation(Operation::Commit, request, id, Duration::ZERO)
+    }
+
+    /// See [`Limiter::cancel`].
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub fn cancel<'a>(&self, request: impl Into<Request<'a>>, id: ReservationId) -> Result<Usage, Error> {
+        self.on_reservation(Operation::Cancel, request.into(), id, Duration::ZERO)
+    }
+
+    /// See [`Limiter::renew`].
+    ///
+    /// # Errors
+    /// See [`Limiter::renew`].
+    pub fn renew<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        id: ReservationId,
+        ttl: Duration,
+    ) -> Result<Usage, Error> {
+        self.on_reservation(Operation::Renew, request.into(), id, ttl)
+    }
+
+    fn on_reservation(
+        &self,
+        operation: Operation,
+        request: Request<'_>,
+        id: ReservationId,
+        ttl: Duration,
+    ) -> Result<Usage, Error> {
+        let hold = Some(Hold { id, ttl_us: micros(ttl) });
+        let call = KeyCall { action: Action::Apply(operation), request, hold };
+        self.asynchronous().shared().ask_key_blocking(&call).map(usage)
+    }
+}
+
+/// Units that are set aside for its holder, made by [`Limiter::reserve`].
+///
+/// While it lives, the limiter renews the reservation in the background, up to the options' `max_age`. A handle that is dropped
+/// without a commit cancels the reservation, also when its holder fails, unless the options say that it commits.
+#[must_use = "a dropped reservation gives back what was set aside"]
+pub struct Reservation {
+    limiter: Limiter,
+    key: Box<[u8]>,
+    policy: Option<Box<str>>,
+    id: ReservationId,
+    decision: Decision,
+    renewal: Option<Renewal>,
+    commits_at_end: bool,
+    /// Whether the reservation still has to be ended.
+    is_open: bool,
+    generation: ProcessGeneration,
+}
+
+impl Reservation {
+    fn new(
+        limiter: &Limiter,
+        request: Request<'_>,
+        terms: &ReservationTerms,
+        options: ReserveOptions,
+        decision: Decision,
+    ) -> Result<Self, Error> {
+        let is_open = decision.allowed();
+        let mut reservation = Self {
+            limiter: limiter.clone(),
+            key: request.key.into(),
+            policy: request.policy.map(Into::into),
+            id: terms.id,
+            decision,
+            renewal: None,
+            commits_at_end: options.commits_at_end,
+            is_open,
+            generation: ProcessGeneration::here(),
+        };
+        if is_open && !options.max_age.is_zero() {
+            reservation.renewal =
+                Some(limiter.keep_renewed(request, terms.id, terms.ttl, options.max_age)?);
+        }
+        Ok(reservation)
+    }
+
+    /// Whether every quota has admitted the request, so that its units are set aside.
+    pub fn allowed(&self) -> bool {
+        self.decision.allowed()
+    }
+
+    /// The decision on the request.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// The id, by which another process can end the reservation.
+    pub fn id(&self) -> ReservationId {
+        self.id
+    }
+
+    /// Whether the reservation is known to have ended without its holder: a renewal did not find it, or its time has passed
+    /// without a renewal. Its units may be admitted to others meanwhile.
+    pub fn is_lost(&self) -> bool {
+        self.renewal.as_ref().is_some_and(Renewal::is_lost)
+    }
+
+    /// Ends the reservation and charges what was spent: less than was reserved, more, or nothing. The usage's
+    /// [`found`](Usage::found) is false, and nothing is charged, when the reservation had ended before.
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub async fn commit(mut self, spent: u64) -> Result<Usage, Error> {
+        self.close();
+        let limiter = self.limiter.clone();
+        limiter.commit(self.request(), self.id, Some(spent)).await
+    }
+
+    /// As [`commit`](Self::commit), and blocks this thread.
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub fn commit_blocking(mut self, spent: u64) -> Result<Usage, Error> {
+        self.close();
+        self.limiter.blocking().commit(self.request(), self.id, Some(spent))
+    }
+
+    /// Ends the reservation and spends nothing.
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub async fn cancel(mut self) -> Result<Usage, Error> {
+        self.close();
+        let limiter = self.limiter.clone();
+        limiter.cancel(self.request(), self.id).await
+    }
+
+    /// As [`cancel`](Self::cancel), and blocks this thread.
+    ///
+    /// # Errors
+    /// See [`Limiter`].
+    pub fn cancel_blocking(mut self) -> Result<Usage, Error> {
+        self.close();
+        self.limiter.blocking().cancel(self.request(), self.id)
+    }
+
+    /// Leaves the reservation to whoever ends it by this id; it is not renewed any more.
+    pub fn detach(mut self) -> ReservationId {
+        self.close();
+        self.id
+    }
+
+    /// The handle has nothing to end any more.
+    fn close(&mut self) {
+        self.is_open = false;
+        self.renewal = None;
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request { key: &self.key, policy: self.policy.as_deref(), cost: 0 }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // In a forked child this is a copy, and the reservation belongs to the parent.
+        if !std::mem::take(&mut self.is_open) || !self.generation.is_here() {
+            return;
+        }
+        self.renewal = None;
+        let (operation, cost) =
+            if self.commits_at_end { (Operation::Commit, AS_RESERVED) } else { (Operation::Cancel, 0) };
+        let request = Request { cost, ..self.request() };
+        let hold = Some(Hold { id: self.id, ttl_us: 0 });
+        self.limiter.end_in_background(&KeyCall { action: Action::Apply(operation), request, hold });
+    }
+}
+
+/// `Debug` does not show the key: it may be a secret or a person's name.
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("id", &self.id)
+            .field("decision", &self.decision)
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
