@@ -84,7 +84,11 @@ impl ReserveOptions {
         self
     }
 
-    fn terms(&self) -> Result<ReservationTerms, Error> {
+    /// The terms of one reservation with these options: with a new random id, unless the options name one.
+    ///
+    /// # Errors
+    /// [`Internal`](ErrorKind::Internal) when the system has no random numbers.
+    pub fn terms(&self) -> Result<ReservationTerms, Error> {
         let id = self.id.map_or_else(ReservationId::random, Ok)?;
         Ok(ReservationTerms { id, ttl: self.ttl, timeout: self.timeout })
     }
@@ -124,7 +128,21 @@ impl Limiter {
     ) -> Result<Reservation, Error> {
         let (request, terms) = (request.into(), options.terms()?);
         let decision = self.reserve_on(request, &terms).await?;
-        Reservation::new(self, request, &terms, options, decision)
+        self.adopt(request, &terms, options, decision)
+    }
+
+    /// The handle of a reservation that was made with [`Call::Reserve`] and got this decision.
+    ///
+    /// # Errors
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the system refuses the thread that renews it.
+    pub fn adopt(
+        &self,
+        request: Request<'_>,
+        terms: &ReservationTerms,
+        options: ReserveOptions,
+        decision: Decision,
+    ) -> Result<Reservation, Error> {
+        Reservation::new(self, request, terms, options, decision)
     }
 
     /// Reserves without a handle: the caller ends the reservation itself.
@@ -217,7 +235,7 @@ impl blocking::Limiter {
         let Answer::Decision(decision) = self.call(&Call::Reserve(request, terms))? else {
             return Err(Error::new(ErrorKind::Internal, "a reserve got no decision"));
         };
-        Reservation::new(limiter, request, &terms, options, decision)
+        limiter.adopt(request, &terms, options, decision)
     }
 
     /// See [`Limiter::commit`].
@@ -371,6 +389,30 @@ impl Reservation {
     pub fn cancel_blocking(mut self) -> Result<Usage, Error> {
         self.close();
         self.limiter.blocking().cancel(self.request(), self.id)
+    }
+
+    /// The call that commits the reservation, for a caller that makes its calls itself; `None` commits what was reserved. The
+    /// handle has nothing to end any more.
+    pub fn commit_call(&mut self, spent: Option<u64>) -> Call<'_> {
+        self.close();
+        Call::Commit(self.request(), self.id, spent)
+    }
+
+    /// The call that cancels the reservation; as [`commit_call`](Self::commit_call).
+    pub fn cancel_call(&mut self) -> Call<'_> {
+        self.close();
+        Call::Cancel(self.request(), self.id)
+    }
+
+    /// The call that ends the reservation in the way that dropping the handle would: it cancels, or commits what was reserved
+    /// where the options say so.
+    pub fn end_call(&mut self) -> Call<'_> {
+        if self.commits_at_end { self.commit_call(None) } else { self.cancel_call() }
+    }
+
+    /// Whether the reservation still has to be ended: it was admitted, and neither committed, cancelled nor detached.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Leaves the reservation to whoever ends it by this id; it is not renewed any more.
