@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::error::Error;
 use crate::names::named_enum;
 
@@ -94,24 +96,36 @@ pub struct QuotaUsage {
 }
 
 impl QuotaUsage {
-    /// The usage of several quotas together: the least of the remaining units, the longest of the times, and the most units of
-    /// an excess.
-    pub(crate) fn of_all(each: &[Self]) -> Self {
-        let first =
-            each.first().copied().unwrap_or(Self { limit: 0, remaining: 0, reset_after_us: 0, over: 0 });
-        each.iter().fold(first, |total, usage| Self {
-            limit: total.limit.min(usage.limit),
-            remaining: total.remaining.min(usage.remaining),
-            reset_after_us: total.reset_after_us.max(usage.reset_after_us),
-            over: total.over.max(usage.over),
-        })
+    /// The usage of no quota.
+    const NOTHING: Self = Self { limit: 0, remaining: 0, reset_after_us: 0, over: 0 };
+
+    /// The usage of two quotas together: the least of the limits and of the remaining units, the longest of the times, and the
+    /// most units of an excess.
+    #[inline]
+    fn and(self, other: Self) -> Self {
+        Self {
+            limit: self.limit.min(other.limit),
+            remaining: self.remaining.min(other.remaining),
+            reset_after_us: self.reset_after_us.max(other.reset_after_us),
+            over: self.over.max(other.over),
+        }
     }
 }
 
-/// Each quota's usage where there are several.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Each quota's usage where there are several: one allocation for up to four of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Several {
-    pub(crate) each: Box<[QuotaUsage]>,
+    each: SmallVec<[QuotaUsage; 4]>,
+}
+
+impl Several {
+    /// The usage of all quotas together and, where there are several, of each.
+    #[inline]
+    pub(crate) fn of(each: impl Iterator<Item = QuotaUsage>) -> (QuotaUsage, Option<Box<Self>>) {
+        let mut several = Box::<Self>::default();
+        let total = each.inspect(|usage| several.each.push(*usage)).reduce(QuotaUsage::and);
+        (total.unwrap_or(QuotaUsage::NOTHING), (several.each.len() > 1).then_some(several))
+    }
 }
 
 /// The result of a check, a peek or an acquire.
@@ -178,8 +192,8 @@ impl Decision {
                 )));
             }
         }
-        let several = (quotas.len() > 1).then(|| Box::new(Several { each: quotas.into() }));
-        Ok(Self { total: QuotaUsage::of_all(quotas), several, wait_us, allowed, source, degraded })
+        let (total, several) = Several::of(quotas.iter().copied());
+        Ok(Self { total, several, wait_us, allowed, source, degraded })
     }
 
     /// Whether every quota of the policy admits the request.

@@ -113,10 +113,9 @@ impl PolicyRules {
             longest_wait_us = longest_wait_us.max(wait_us);
             usage
         });
-        let each: Box<[QuotaUsage]> = each.collect();
-        let total = QuotaUsage::of_all(&each);
+        let (total, several) = Several::of(each);
         let wait_us = self.wait_us(longest_wait_us, cost, applied);
-        decision(total, Some(Box::new(Several { each })), wait_us, applied.allowed, degraded)
+        decision(total, several, wait_us, applied.allowed, degraded)
     }
 
     /// The longest wait over the quotas; [`Decision::NEVER`] for a denied cost that can never be admitted.

@@ -14,9 +14,7 @@ fn policy(name: &str, quotas: &str) -> Policy {
 fn decision(allowed: bool, wait_us: u64, quotas: &[(u64, u64)]) -> Decision {
     let usage_of =
         |&(remaining, reset_after_us): &_| QuotaUsage { limit: 1, remaining, reset_after_us, over: 0 };
-    let each: Box<[_]> = quotas.iter().map(usage_of).collect();
-    let total = QuotaUsage::of_all(&each);
-    let several = Some(Box::new(Several { each }));
+    let (total, several) = Several::of(quotas.iter().map(usage_of));
     Decision { total, several, wait_us, allowed, source: Source::Store, degraded: None }
 }
 

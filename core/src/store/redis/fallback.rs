@@ -90,10 +90,10 @@ impl Fallback {
             reset_after_us: 0,
             over: 0,
         });
-        let each: Box<[QuotaUsage]> = views.collect();
+        let (total, several) = Several::of(views);
         let decision = Decision {
-            total: QuotaUsage::of_all(&each),
-            several: (each.len() > 1).then(|| Box::new(Several { each })),
+            total,
+            several,
             wait_us: if allowed { 0 } else { COME_BACK_US },
             allowed,
             source,

@@ -282,8 +282,7 @@ impl KeyLease {
         let (total, several) = if let [only] = &*self.views {
             (view(only), None)
         } else {
-            let each: Box<[QuotaUsage]> = self.views.iter().map(view).collect();
-            (QuotaUsage::of_all(&each), Some(Box::new(Several { each })))
+            Several::of(self.views.iter().map(view))
         };
         Decision { total, several, wait_us: 0, allowed: true, source: Source::Lease, degraded: None }
     }
