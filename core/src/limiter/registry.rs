@@ -105,9 +105,6 @@ impl Registry {
                 "policy {name} has {quota}: a leaky_bucket cannot be reserved, use a token_bucket"
             )));
         }
-        if matches!(store, Store::Redis(_)) {
-            return Err(Error::invalid_argument("reservations on Redis come with the next change"));
-        }
         if store.is_leased(id) {
             return Err(Error::invalid_argument(format!(
                 "policy {name} is leased: a leased policy cannot be reserved, use one without a lease"

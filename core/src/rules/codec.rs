@@ -380,21 +380,25 @@ fn write_sliding_window(out: &mut Bytes, state: &sliding_window::State, tag: Tag
     }
 }
 
-/// Reads reservations: of each the time at which it ends (7), its time to live (5), its units (5), the length of its id (1) and
+/// Reads reservations: how many there are (2), and of each the time at which it ends (7), its time to live (5), its units (5), the length of its id (1) and
 /// the id.
 pub(crate) fn read_reservations(mut record: Reader<'_>) -> Option<Reservations> {
     let mut list = Vec::new();
-    while !record.is_empty() {
+    for _ in 0..record.length(2)? {
         let (ends_us, ttl_us, units) = (record.number(7)?, record.number(5)?, record.number(5)?);
         let length = record.length(1)?;
         let id = ReservationId::new(record.bytes(length)?).ok()?;
         list.push(Reservation { id, units, ends_us, ttl_us });
     }
-    Reservations::of_parts(list)
+    if record.is_empty() { Reservations::of_parts(list) } else { None }
 }
 
-/// Appends the bytes of reservations, without the head of a record.
+/// Appends the bytes of reservations, without the head of a record; none where there are none.
 pub(crate) fn write_reservations(reservations: &Reservations, out: &mut Bytes) {
+    if reservations.0.is_empty() {
+        return;
+    }
+    put(out, reservations.0.len() as u64, 2);
     for Reservation { id, units, ends_us, ttl_us } in &reservations.0 {
         put(out, *ends_us, 7);
         put(out, *ttl_us, 5);

@@ -149,7 +149,7 @@ impl MemoryStore {
         let KnownEntry { current, entry, sweep } = shard.known(id, hash, key)?;
         let states = entry.states.as_mut_slice();
         let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
-            if current.rules.slots.is_some() {
+            if current.rules.slots.is_some() || states.len() > current.rules.quotas.len() {
                 return None;
             }
             let (decision, written) = check_others(&current.rules, states, now_us, cost);
@@ -201,9 +201,7 @@ impl MemoryStore {
             None => rules.decide(states, now_us, operation, cost, degraded),
             Some(_) => rules.decide_with_reservations(states, now_us, operation, cost, hold, degraded),
         };
-        if hold.is_some() {
-            slot.with_reservations(false);
-        }
+        slot.with_reservations(false);
         if applied.written {
             recent_denials.invalidate(hash);
             slot.keep(now_us, now_us + decision.reset_after_us());

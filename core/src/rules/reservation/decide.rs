@@ -5,6 +5,7 @@ use crate::rules::decision::{Decision, Degradation};
 use crate::rules::reservation::explain::HeldRequest;
 use crate::rules::reservation::list::{AS_RESERVED, Hold, MAX_RESERVATIONS, Reservation, Reservations};
 use crate::rules::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
+use crate::units::MAX_US;
 
 impl PolicyRules {
     /// Applies an operation to a key that has reservations, or may get one, and explains the result. The states are those of
@@ -51,19 +52,20 @@ impl PolicyRules {
                 if !self.admits_beside(states, reservations, request) {
                     return self.deny_beside(states, reservations, request);
                 }
-                let applied = self.apply(states, now_us, Operation::Check, cost);
-                reservations.rewind(now_us);
-                applied
+                reservations.bring(now_us);
+                self.apply(states, now_us, Operation::Check, cost)
             }
             (Operation::Take, _) => {
                 let spent = self.left_beside(states, reservations.held(now_us).units, now_us).min(cost);
-                let rewound = reservations.rewind(now_us);
-                let applied = self.apply(states, now_us, Operation::Take, spent);
-                let written = applied.written || rewound || (spent == 0 && self.rewind(states, now_us));
-                Applied { written, ..applied }
+                if spent == 0 {
+                    let rewound = reservations.rewind(now_us) | self.rewind(states, now_us);
+                    return Applied { written: rewound, ..nothing(true) };
+                }
+                reservations.bring(now_us);
+                self.apply(states, now_us, Operation::Take, spent)
             }
             (Operation::Charge | Operation::Refund, _) => {
-                reservations.rewind(now_us);
+                reservations.bring(now_us);
                 self.apply(states, now_us, operation, cost)
             }
             // A store passes a hold with each operation on a reservation.
@@ -87,7 +89,7 @@ impl PolicyRules {
         }
         reservations.bring(now_us);
         let (id, ttl_us) = (hold.id, hold.ttl_us);
-        reservations.0.push(Reservation { id, units: cost, ends_us: now_us + ttl_us, ttl_us });
+        reservations.0.push(Reservation { id, units: cost, ends_us: end_of(now_us, ttl_us), ttl_us });
         self.bring(states, now_us);
         Applied { allowed: true, spent: 0, written: true }
     }
@@ -107,7 +109,7 @@ impl PolicyRules {
         if let Some(place) = place {
             if operation == Operation::Renew {
                 let renewed = &mut reservations.0[place];
-                (renewed.ends_us, renewed.ttl_us) = (now_us + hold.ttl_us, hold.ttl_us);
+                (renewed.ends_us, renewed.ttl_us) = (end_of(now_us, hold.ttl_us), hold.ttl_us);
             } else {
                 let ended = reservations.0.remove(place);
                 if operation == Operation::Commit {
@@ -195,4 +197,9 @@ fn split(states: &mut [State], quotas: usize) -> (&mut [State], Option<&mut Rese
         [State::Reservations(reservations)] => (states, Some(reservations)),
         _ => (states, None),
     }
+}
+
+/// When a reservation that is made now ends; no clock shows a time after [`MAX_US`].
+fn end_of(now_us: u64, ttl_us: u64) -> u64 {
+    now_us.saturating_add(ttl_us).min(MAX_US)
 }

@@ -52,7 +52,7 @@ impl Reservation {
     }
 
     fn is_valid(&self) -> bool {
-        self.ends_us <= 2 * MAX_US
+        self.ends_us <= MAX_US
     }
 }
 

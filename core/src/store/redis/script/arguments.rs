@@ -5,6 +5,10 @@ use crate::rules::history::{PastNumbers, PastPolicy, past_of};
 use crate::rules::policy::Policy;
 use crate::rules::quota::tick::gcd;
 use crate::rules::quota::{Algorithm, Quota};
+use crate::rules::reservation::list::MAX_RESERVATIONS;
+
+/// The number of slots of a policy without a quota of concurrent reservations.
+const NO_CONCURRENCY: u64 = 65_535;
 
 /// The number of a quota's algorithm in the scripts, from 1: the position of its Lua source.
 pub(super) fn algorithm_number(quota: &Quota) -> u8 {
@@ -22,13 +26,15 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
 /// The arguments of the general transition, with the past numbers that this process knows. `dropped` is the number of
 /// keys per entry that only past quotas used.
 pub(super) fn policy_arguments(policy: &Policy, superseded: &[PastPolicy], dropped: u8) -> Box<[u8]> {
-    let count = u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX);
-    let has_main_key = policy.quotas().iter().any(|quota| quota.algorithm() != Algorithm::SlidingLog);
-    let mut out = vec![count, has_main_key.into(), dropped];
-    for quota in policy.quotas() {
+    let rates = || policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
+    let concurrency = policy.quotas().iter().find(|quota| !quota.algorithm().is_rate());
+    let slots = concurrency.map_or(NO_CONCURRENCY, |quota| quota.limit().min(MAX_RESERVATIONS as u64));
+    let mut out = vec![u8::try_from(rates().count()).unwrap_or(u8::MAX), dropped];
+    put(&mut out, slots, 2);
+    for quota in rates() {
         put_quota(&mut out, quota);
     }
-    for quota in policy.quotas() {
+    for quota in rates() {
         let past = past_of(quota, superseded);
         // The oldest numbers are the least useful.
         let past = &past[past.len().saturating_sub(usize::from(u8::MAX))..];

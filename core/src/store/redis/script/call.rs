@@ -139,6 +139,9 @@ impl PolicyCall {
         put_header(&mut arguments, header, entries);
         arguments.put_slice(&self.policy_arguments);
         drop(arguments);
+        if entries.iter().any(|entry| entry.hold.is_some()) {
+            put_holds(&mut command.bufmut_for_next_arg(0), entries);
+        }
         command.write_packed_command(out);
     }
 }
@@ -156,15 +159,11 @@ impl fmt::Debug for CommandBuffer {
 
 /// The suffixes of the keys of a policy, in their order.
 fn suffixes(policy: &Policy) -> Vec<Box<[u8]>> {
-    let (mut main, mut logs) = (None, Vec::new());
-    for quota in policy.quotas() {
-        if quota.algorithm() == Algorithm::SlidingLog {
-            logs.push(format!(":log:{}", quota.period_us()).into_bytes().into());
-        } else {
-            main = Some(Box::default());
-        }
-    }
-    main.into_iter().chain(logs).collect()
+    let is_log = |quota: &&Quota| quota.algorithm() == Algorithm::SlidingLog;
+    let logs = policy.quotas().iter().filter(is_log);
+    let logs = logs.map(|quota| format!(":log:{}", quota.period_us()).into_bytes().into());
+    // The main key is there for the reservations in any case.
+    [Box::default()].into_iter().chain(logs).collect()
 }
 
 /// Whether the call is one check by the server's clock, as most calls are.
@@ -188,6 +187,16 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
         out.put_u8(code(entry.action));
         out.put_uint(entry.cost, 5);
         out.put_u16(entry.count);
+    }
+}
+
+/// The reservations of the entries that concern one, in their order: ttl (6), length of the id (1), id.
+fn put_holds(out: &mut impl BufMut, entries: &[Entry<'_>]) {
+    for Hold { id, ttl_us } in entries.iter().filter_map(|entry| entry.hold) {
+        out.put_uint(*ttl_us, 6);
+        // At most 64 bytes.
+        out.put_uint(id.as_bytes().len() as u64, 1);
+        out.put_slice(id.as_bytes());
     }
 }
 
@@ -235,6 +244,7 @@ const ALGORITHMS: [&str; 5] = [
     include_str!("lua/transition/sliding_window.lua"),
     include_str!("lua/transition/sliding_log.lua"),
 ];
+const RESERVATIONS: &str = include_str!("lua/transition/reservations.lua");
 const DECIDE: &str = include_str!("lua/transition/decide.lua");
 
 /// A script and the name by which a server knows it.
@@ -248,8 +258,8 @@ pub(super) struct Script {
 impl Script {
     fn of(policy: &Policy, fast_path: &FastPath) -> Arc<Self> {
         static SCRIPTS: Mutex<BTreeMap<(usize, FastPath), Arc<Script>>> = Mutex::new(BTreeMap::new());
-        let needed =
-            policy.quotas().iter().fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1));
+        let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
+        let needed = rates.fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1));
         let assemble = || Arc::new(Self::assemble(needed, fast_path));
         Arc::clone(SCRIPTS.lock().entry((needed, fast_path.clone())).or_insert_with(assemble))
     }
@@ -264,7 +274,7 @@ impl Script {
         );
         let (prefetch, check) =
             if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
-        let general = [POLICY, &algorithms, DECIDE].concat();
+        let general = [POLICY, &algorithms, RESERVATIONS, DECIDE].concat();
         let source = compact(&MAIN.fill([&arguments, prefetch, &check, &general]));
         // `redis::Script::get_hash` is no better: it compiles the crate sha1_smol in place of sha1, and keeps the text a second time.
         let mut hash = [0; 40];

@@ -13,7 +13,7 @@ use crate::rules::algorithm::{State, sliding_log};
 use crate::rules::codec::{Reader, States};
 use crate::rules::decision::Decision;
 use crate::rules::quota::Algorithm;
-use crate::rules::transition::{Applied, Operation};
+use crate::rules::transition::Operation;
 use crate::store::request::Action;
 
 /// Added to the entry's code, this is the status of a reply to a single entry.
@@ -167,7 +167,7 @@ impl PolicyCall {
             2 => Found::Foreign,
             _ => return None,
         };
-        let length = reply.length(2)?;
+        let length = reply.length(3)?;
         let mut states = self.codec.read(reply.bytes(length)?)?;
         for (quota, state) in self.policy.quotas().iter().zip(&mut states) {
             if quota.algorithm() == Algorithm::SlidingLog {
@@ -191,16 +191,29 @@ impl PolicyCall {
         let Answer { mut states, spent: stored, .. } = answer;
         let Action::Apply(operation) = entry.action else {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
-            let nothing = Applied { allowed: true, spent: 0, written: false };
-            let decision = self.rules.explain(&fresh, now_us, 0, nothing, None);
+            let decision = self.rules.view(&fresh, now_us);
             each(ScriptDecision { decision, spent: 0, now_us, denied: None });
             return Ok(());
         };
+        if entry.hold.is_some() && states.len() == self.rules.quotas.len() {
+            states.push(State::Reservations(Box::default()));
+        }
+        let has_reservations = states.len() > self.rules.quotas.len();
         let count = if operation == Operation::Check { entry.count } else { 1 };
         let mut spent = 0;
         let decided: SmallVec<[_; 1]> = (0..count)
             .map(|_| {
-                let (decision, applied) = self.rules.decide(&mut states, now_us, operation, entry.cost, None);
+                let (decision, applied) = match entry.hold {
+                    None => self.rules.decide(&mut states, now_us, operation, entry.cost, None),
+                    Some(_) => self.rules.decide_with_reservations(
+                        &mut states,
+                        now_us,
+                        operation,
+                        entry.cost,
+                        entry.hold,
+                        None,
+                    ),
+                };
                 spent += applied.spent;
                 (decision, applied.spent)
             })
@@ -208,7 +221,8 @@ impl PolicyCall {
         if spent == stored {
             // All checks after a denied one are denied as well, and write nothing.
             let is_denied = decided.last().is_some_and(|(decision, _)| !decision.allowed);
-            let is_known = is_denied && operation == Operation::Check && !self.counts_denied;
+            let is_check = operation == Operation::Check && !has_reservations;
+            let is_known = is_denied && is_check && !self.counts_denied;
             let known = is_known.then(|| Arc::new(DenyingStates { states, now_us }));
             for (decision, spent) in decided {
                 let denied = known.clone().filter(|_| !decision.allowed);
@@ -223,14 +237,23 @@ impl PolicyCall {
     }
 }
 
-/// A log as far as a decision needs it: the units that count, the time of the newest, and one entry.
+/// A log as far as a decision needs it: the units that count, the time of the newest, and the entries with which there are as
+/// many units as the decision asks about, oldest first.
 fn read_view(reply: &mut Reader<'_>) -> Option<sliding_log::State> {
-    let (used, newest_us) = (reply.number(6)?, reply.number(7)?);
-    let (at_us, units) = (reply.number(7)?, reply.number(6)?);
-    if units > used || at_us > newest_us || newest_us > crate::units::MAX_US {
+    let (used, newest_us, count) = (reply.number(6)?, reply.number(7)?, reply.length(2)?);
+    let mut entries: SmallVec<[(u64, u64); 2]> = SmallVec::new();
+    for _ in 0..count {
+        let (at_us, units) = (reply.number(7)?, reply.number(6)?);
+        let is_later = entries.last().is_none_or(|(before_us, less)| *before_us <= at_us && *less < units);
+        if !is_later || units == 0 || units > used || at_us > newest_us {
+            return None;
+        }
+        entries.push((at_us, units));
+    }
+    if newest_us > crate::units::MAX_US {
         return None;
     }
-    let entry = (0 < units && units < used).then_some((at_us, units));
-    let newest = (used > 0).then_some((newest_us, used));
-    Some(sliding_log::State::of_parts(entry.into_iter().chain(newest)))
+    entries.retain(|(_, units)| *units < used);
+    entries.extend((used > 0).then_some((newest_us, used)));
+    Some(sliding_log::State::of_parts(entries))
 }

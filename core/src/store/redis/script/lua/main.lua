@@ -9,6 +9,7 @@
 --   format 1: manual clock (7, all ones: the server's clock), flags (1: all keys differ, 2: all entries ask the same),
 --     number of entries (2), and for each entry operation (1), cost (5), count (2)
 --   the arguments of the general transition (transition/policy.lua)
+-- ARGV[2] is there when entries concern reservations, and has for each of them, in their order: ttl (6), length of the id (1), id.
 --
 -- The reply is nonce (6), time (7), status (1) and the rest:
 --   status 1       the call came after its deadline and did nothing

@@ -1,14 +1,19 @@
 -- The last part of the general transition: decides an entry by all quotas of the policy, all or nothing; see
 -- rules/transition.rs.
-local CHECK, PEEK, TAKE, CHARGE, REFUND, RESET = 0, 1, 2, 3, 4, 5
--- The forms of records with their lengths; a sliding window's depends on itself.
+local CHECK, PEEK, TAKE, CHARGE, REFUND, RESET, RESERVE, COMMIT, CANCEL, RENEW = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- The cost of a commit of what was reserved.
+local AS_RESERVED = 1099511627775
+-- The forms of records with their lengths. A sliding window's depends on itself; forms from 6 on name theirs (3 bytes after the
+-- tag), and a record of a form that is not known here is kept.
 local LENGTH = { 17, 25, 23, 18 }
+local reservations_at, reservations_size, unknown
 
--- The places of the records in `body` by their tags, and the number of records; nothing when `body` is malformed.
+-- The places of the quotas' records in `body` by their tags, and their number; nothing when `body` is malformed.
 local function records()
   local places, count, p, length = {}, 0, 1, #body
+  reservations_at, unknown = nil, ''
   while p <= length do
-    if p + 15 > length then
+    if p + 7 > length then
       return nil
     end
     local form, tag = read('>Bc4', body, p)
@@ -19,26 +24,40 @@ local function records()
         return nil
       end
       size = 20 + bytes * many
+    elseif form > 5 then
+      size = 8 + read('>I3', body, p + 5)
     end
     if not size or p + size - 1 > length then
       return nil
     end
-    if not places[tag] then
-      places[tag] = { form, p, size }
+    if form == 6 and tag == '\0\0\0\0' then
+      reservations_at, reservations_size = p, size
+    elseif form > 5 then
+      unknown = unknown .. sub(body, p, p + size - 1)
+    else
+      places[tag] = places[tag] or { form, p, size }
+      count = count + 1
     end
-    count, p = count + 1, p + size
+    p = p + size
   end
   return places, count
 end
 
--- Reads the states of the quotas that share the main key; false when that is malformed.
+-- Reads the states of the quotas that share the main key, and the key's reservations; false when they are malformed.
 local function load_main(xs, raw)
   body = raw or ''
   local places, count = records()
   if not places then
     return false
   end
-  local until_us = 0
+  local until_us, r = 0, nil
+  if reservations_at then
+    r = load_reservations(reservations_at, reservations_size)
+    if not r then
+      return false
+    end
+    until_us = r.until_us
+  end
   for i = 1, quota_count do
     local q, x = quotas[i], xs[i]
     if q.algorithm ~= 5 then
@@ -62,13 +81,13 @@ local function load_main(xs, raw)
       end
     end
   end
-  -- Whether the next write drops records, and the time until which the key lives at least.
-  return true, count > 0, until_us
+  -- Whether the next write drops records, the time until which the key lives at least, and its reservations.
+  return true, count > 0, until_us, r
 end
 
--- The records of all quotas, and the time until which the key has to live.
-local function packed(xs)
-  local value, until_us = '', 0
+-- Stores the records of all quotas, the record of the reservations, and what is not known here.
+local function store_main(key, xs, raw, known_until, reserved, until_us)
+  local value = ''
   for i = 1, quota_count do
     local q, x = quotas[i], xs[i]
     if q.algorithm ~= 5 then
@@ -82,11 +101,7 @@ local function packed(xs)
       end
     end
   end
-  return value, until_us
-end
-
-local function store_main(key, xs, raw, known_until)
-  local value, until_us = packed(xs)
+  value = value .. reserved .. unknown
   if value == '' then
     if raw then
       call('DEL', key)
@@ -120,52 +135,71 @@ local function foreign(refusal)
   if sub(refusal.err, 1, 9) ~= 'WRONGTYPE' then
     error(refusal)
   end
-  return pack('>I6BH', 0, 2, 0) .. string.rep('\0', 26 * logs)
+  return pack('>I6BI3', 0, 2, 0) .. string.rep('\0', 15 * logs)
+end
+
+-- The arguments of the next entry that concerns a reservation.
+local holds_at = 1
+local function next_hold()
+  local ttl, id, after = read('>I6Bc0', ARGV[2], holds_at)
+  holds_at = after
+  return ttl, id
+end
+
+-- What a log's explanation of a denial asks about, ascending: how many units have to go until the cost fits beside each amount
+-- that is set aside by then, when `charged` units were charged.
+local function wanted_units(q, x, cost, charged, r, most)
+  local wanted = {}
+  local held = r and levels(r, most) or { 0 }
+  for i = #held, 1, -1 do
+    if cost + held[i] <= q.capacity then
+      wanted[#wanted + 1] = x.used + charged + cost + held[i] - q.capacity
+    end
+  end
+  return wanted
 end
 
 -- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
--- length (2) and the value of the main key before the call, and the views of the logs (26 each).
-local function decide(i, op, cost, count, broken)
-  local k = (i - 1) * stride
+-- length (3) and the value of the main key before the call, and the views of the logs.
+local function decide(i, op, cost, count, broken, ttl, id)
+  local k = (i - 1) * stride + 1
   if op == RESET then
-    for at = k + 1, k + stride do
+    for at = k, k + stride - 1 do
       call('DEL', keys[at])
     end
-    publish_invalidation(keys[k + 1])
-    return pack('>I6BH', 0, 0, 0) .. string.rep('\0', 26 * logs)
+    publish_invalidation(keys[k])
+    return pack('>I6BI3', 0, 0, 0) .. string.rep('\0', 15 * logs)
+  end
+  if op >= RESERVE and not broken then
+    ttl, id = next_hold()
   end
   local xs = {}
   for j = 1, quota_count do
     xs[j] = {}
   end
-  local raw, stale, known_until, healed = false, false, 0, 0
-  if has_main > 0 then
-    k = k + 1
-    raw = try('GET', keys[k])
-    if raw and raw.err then
-      return foreign(raw)
-    end
-    local good
-    good, stale, known_until = load_main(xs, raw)
-    if not good or raw == '' then
-      -- Not a state: everything counts as used from now on. An empty string is none of ours either.
-      healed = 1
-      for j = 1, quota_count do
-        local q, x = quotas[j], {}
-        xs[j], x.kept, x.known_until = x, '', 0
-        if q.limit > 0 and q.algorithm ~= 5 then
-          fill[q.algorithm](q, x)
-          x.dirty = true
-        end
-      end
-      raw = store_main(keys[k], xs, raw, 0)
-      for j = 1, quota_count do
-        xs[j] = {}
-      end
-      good, stale, known_until = load_main(xs, raw)
-    end
+  local healed, main = 0, k
+  local raw = try('GET', keys[k])
+  if raw and raw.err then
+    return foreign(raw)
   end
-  local main = k
+  local good, stale, known_until, r = load_main(xs, raw)
+  if not good or raw == '' then
+    -- Not a state: everything counts as used from now on. An empty string is none of ours either.
+    healed, unknown = 1, ''
+    for j = 1, quota_count do
+      local q, x = quotas[j], {}
+      xs[j], x.kept, x.known_until = x, '', 0
+      if q.limit > 0 and q.algorithm ~= 5 then
+        fill[q.algorithm](q, x)
+        x.dirty = true
+      end
+    end
+    raw = store_main(keys[k], xs, raw, 0, '', 0)
+    for j = 1, quota_count do
+      xs[j] = {}
+    end
+    good, stale, known_until, r = load_main(xs, raw)
+  end
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if q.algorithm == 5 then
@@ -182,87 +216,115 @@ local function decide(i, op, cost, count, broken)
     end
   end
 
-  local left, largest = cost, true
+  -- What is set aside counts as if it were spent.
+  local held, most = r and r.units or 0, 1001
+  if op == RESERVE or op == PEEK and slots < 65535 then
+    most = slots < MAX_RESERVATIONS and slots or MAX_RESERVATIONS
+  end
+  local left, possible = cost, most > 0
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if q.limit == 0 then
-      left, largest = 0, false
+      left = 0
+      possible = possible and cost == 0
     else
+      x.left = x.left > held and x.left - held or 0
       if x.left < left then
         left = x.left
       end
       if cost > q.capacity then
-        largest = false
+        possible = false
       end
     end
   end
-  local spent, denied = 0, false
-  if cost > 0 then
-    if op == CHECK then
-      if left < cost then
-        denied = largest
-      elseif count == 1 then
-        spent = cost
-      else
-        left = count * cost
-        for j = 1, quota_count do
-          if xs[j].left < left then
-            left = xs[j].left
-          end
+  local spent, denied, found, more, more_until = 0, false, nil, nil, 0
+  local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
+  local brings, rewinds = false, false
+  if op >= RESERVE then
+    found = find_reservation(r, id)
+    if op == RESERVE then
+      brings, denied = admits and not found, possible and not admits and not found
+    else
+      possible, brings = true, true
+    end
+    if op == RESERVE and brings or op == RENEW and found then
+      more_until = math.min(now + ttl, 9007199254740991)
+      more = pack_reservation(more_until, ttl, found and r.list[found + 2] or cost, id)
+    elseif op == COMMIT and found and cost == AS_RESERVED then
+      cost = r.list[found + 2]
+    end
+  elseif op == PEEK then
+    denied = possible and not admits
+  elseif cost == 0 then
+    rewinds = r or slots < 65535
+  elseif op == CHECK then
+    if left < cost then
+      denied = possible
+    elseif count == 1 then
+      spent = cost
+    else
+      left = count * cost
+      for j = 1, quota_count do
+        if xs[j].left < left then
+          left = xs[j].left
         end
-        spent = left - left % cost
       end
-    elseif op == PEEK then
-      denied = largest and left < cost
-    elseif op == TAKE then
-      spent = left
+      spent = left - left % cost
     end
+  elseif op == TAKE then
+    spent = left
+    rewinds = spent == 0
   end
-  local wrote, views = cost > 0 and (op == CHARGE or op == REFUND), ''
+  rewinds = rewinds or denied and op ~= PEEK
+  local charges = cost > 0 and (op == CHARGE or op == COMMIT and found)
+  local refunds = op == REFUND and cost > 0
+  local wrote, views = charges or refunds or brings, ''
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if q.limit > 0 then
-      local algorithm, wanted = q.algorithm, 0
-      if cost == 0 or op == PEEK then
-        wanted = denied and x.used and x.used + cost - q.capacity or 0
-      elseif spent > 0 then
+      local algorithm, charged = q.algorithm, 0
+      if spent > 0 then
         spend[algorithm](q, x, spent)
         x.dirty = true
-      elseif op == CHARGE or denied and q.count_denied then
-        local units = cost
-        if x.room < units then
-          units = x.room
-        end
-        wanted = denied and algorithm == 5 and x.used + units + cost - q.capacity or 0
-        spend[algorithm](q, x, units)
+      elseif charges or denied and q.count_denied and op ~= PEEK and cost > 0 then
+        charged = cost < x.room and cost or x.room
+        spend[algorithm](q, x, charged)
         x.dirty = true
-      elseif op == REFUND then
-        wanted = algorithm == 5 and x.used - cost or 0
+      elseif refunds then
         refund[algorithm](q, x, cost)
         x.dirty = true
-      elseif denied or op == TAKE then
-        wanted = denied and algorithm == 5 and x.used + cost - q.capacity or 0
-        if x.ahead then
-          rewind[algorithm](q, x)
-          x.dirty = true
-        end
+      elseif brings then
+        spend[algorithm](q, x, 0)
+        x.dirty = true
+      elseif rewinds and x.ahead then
+        rewind[algorithm](q, x)
+        x.dirty = true
       end
       wrote = wrote or x.dirty
       if algorithm == 5 then
+        local wanted
+        if denied and cost > 0 then
+          wanted = wanted_units(q, x, cost, charged, r, most)
+        elseif refunds then
+          wanted = { x.used - cost }
+        end
         x.view = view(x, wanted)
         if not x.view then
           -- The entries of the log are not in order. Nothing has been written yet.
           broken = broken or {}
           broken[j] = true
-          return decide(i, op, cost, count, broken)
+          return decide(i, op, cost, count, broken, ttl, id)
         end
       end
     end
     if q.algorithm == 5 then
-      views = views .. (x.view or pack('>I6I7I7I6', 0, 0, 0, 0))
+      views = views .. (x.view or pack('>I6I7H', 0, 0, 0))
     end
   end
-  local dirty = wrote and stale
+  -- Reservations that have ended are forgotten with everything that is spent.
+  local forgets = brings or charges or refunds or spent > 0
+  local changes = more or r and (found and op ~= RESERVE or forgets and r.ended or (forgets or rewinds) and r.ahead)
+  local dirty = changes or wrote and stale
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if x.dirty then
@@ -274,17 +336,23 @@ local function decide(i, op, cost, count, broken)
     end
   end
   if dirty then
-    store_main(keys[main], xs, raw, known_until)
+    local reserved, until_us = '', 0
+    if changes then
+      reserved, until_us = reservations_record(r, forgets, op ~= RESERVE and found, more, more_until)
+    elseif r then
+      reserved, until_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
+    end
+    store_main(keys[main], xs, raw, known_until, reserved, until_us)
   end
-  if wrote and dropped > 0 then
+  if (wrote or changes) and dropped > 0 then
     for at = i * stride - dropped + 1, i * stride do
       call('DEL', keys[at])
     end
   end
-  if wrote and op == REFUND then
-    publish_invalidation(keys[(i - 1) * stride + 1])
+  if refunds then
+    publish_invalidation(keys[main])
   end
   raw = raw or ''
-  return pack('>I6BH', spent, healed, #raw) .. raw .. views
+  return pack('>I6BI3', spent, healed, #raw) .. raw .. views
 end
 return decide

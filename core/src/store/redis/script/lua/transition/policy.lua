@@ -2,9 +2,10 @@
 -- 37 bytes for each quota, then the past numbers of each quota.
 local sub = string.sub
 local quotas, logs = {}, 0
-local quota_count, has_main, dropped = read('>BBB', input, policy_at)
+-- The limit of the quota of concurrent reservations; 65535 without one.
+local quota_count, dropped, slots = read('>BBH', input, policy_at)
 do
-  local p = policy_at + 3
+  local p = policy_at + 4
   for i = 1, quota_count do
     local q = {}
     q.algorithm, q.flags, q.exponent, q.tag, q.limit, q.capacity, q.a, q.b, q.period = read('>BBBc4I5I6I7I7I6', input, p)
@@ -32,7 +33,7 @@ do
     quotas[i].past = past
   end
 end
-local stride = (has_main > 0 and 1 or 0) + logs + dropped
+local stride = 1 + logs + dropped
 
 -- The functions of each algorithm, by its number. They work on the state x of a key under the quota q:
 --   load(q, x, form, at)  reads the record at that place of `body`, or sets a fresh state; false for a malformed record.

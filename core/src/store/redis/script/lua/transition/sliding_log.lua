@@ -128,26 +128,30 @@ fill[5] = function(q, x)
   x.left, x.room = 0, 7 * q.capacity
 end
 
--- What the explanation of a log needs: how much counts, since when the newest does, and the entry with which there
--- are so many units.
-local function view(x, units)
-  local newest, at, rel = 0, 0, 0
+-- What the explanation of a log needs: how much counts (6), since when the newest does (7), and the entries with which there are
+-- as many units as `wanted` lists, ascending: how many (2), and of each the time (7) and the units (6).
+local function view(x, wanted)
+  local newest, number, entries, known = 0, 0, '', 0
   if x.used > 0 then
     newest = x.newest
-    if units >= 1 and units <= x.used then
-      if x.length > 0 then
-        local found = entry_with(x, units)
-        at = entry_at(x, found)
-        rel = units_at(x, found)
-        if rel < units or rel > x.used or at > newest then
-          return nil
+    for i = 1, wanted and #wanted or 0 do
+      local units = wanted[i]
+      -- An entry that was found before may have as many.
+      if units > known and units <= x.used then
+        local at, rel = now, x.used
+        if x.length > 0 then
+          local found = entry_with(x, units)
+          at = entry_at(x, found)
+          rel = units_at(x, found)
+          if rel < units or rel > x.used or at > newest then
+            return nil
+          end
         end
-      else
-        at, rel = now, x.used
+        number, entries, known = number + 1, entries .. pack('>I7I6', at, rel), rel
       end
     end
   end
-  return pack('>I6I7I7I6', x.used, newest, at, rel)
+  return pack('>I6I7H', x.used, newest, number) .. entries
 end
 
 -- Moves what is ahead of the clock back to it.
