@@ -102,7 +102,7 @@ impl QuotaUsage {
     /// The usage of two quotas together: the least of the limits and of the remaining units, the longest of the times, and the
     /// most units of an excess.
     #[inline]
-    fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             limit: self.limit.min(other.limit),
             remaining: self.remaining.min(other.remaining),

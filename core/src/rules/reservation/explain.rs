@@ -1,5 +1,7 @@
 //! The explanation of a key with reservations.
 
+use smallvec::SmallVec;
+
 use crate::rules::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::reservation::list::{Held, Reservations};
@@ -35,60 +37,40 @@ impl PolicyRules {
         let HeldRequest { now_us, .. } = request;
         let held = reservations.held(now_us);
         let ends_after_us = reservations.reset_after_us(now_us);
-        let each: Box<[QuotaUsage]> = self
-            .quotas
-            .iter()
-            .zip(states)
-            .map(|(quota, state)| {
-                if matches!(quota.rules, QuotaRules::Slots) {
-                    let remaining = self.most_reservations().saturating_sub(held.alive);
-                    return QuotaUsage {
-                        limit: quota.limit,
-                        remaining,
-                        reset_after_us: ends_after_us,
-                        over: 0,
-                    };
-                }
-                let Explanation { remaining, reset_after_us, .. } =
-                    quota.rules.explain(state, now_us, Outcome::Adjusted);
-                let remaining = remaining.saturating_sub(held.units);
-                QuotaUsage {
-                    limit: quota.limit,
-                    remaining,
-                    reset_after_us: reset_after_us.max(ends_after_us),
-                    over: if quota.limit == 0 { 0 } else { quota.excess.saturating_sub(remaining) },
-                }
-            })
-            .collect();
-        let total = self.total(&each, held);
+        let each = self.quotas.iter().zip(states).map(|(quota, state)| {
+            if matches!(quota.rules, QuotaRules::Slots) {
+                let remaining = self.most_reservations().saturating_sub(held.alive);
+                return QuotaUsage { limit: quota.limit, remaining, reset_after_us: ends_after_us, over: 0 };
+            }
+            let Explanation { remaining, reset_after_us, .. } =
+                quota.rules.explain(state, now_us, Outcome::Adjusted);
+            let remaining = remaining.saturating_sub(held.units);
+            QuotaUsage {
+                limit: quota.limit,
+                remaining,
+                reset_after_us: reset_after_us.max(ends_after_us),
+                over: if quota.limit == 0 { 0 } else { quota.excess.saturating_sub(remaining) },
+            }
+        });
+        let each: SmallVec<[QuotaUsage; 4]> = each.collect();
+        let (of_all, several) = Several::of(each.iter().copied());
+        let total = self.total(&each, of_all, held);
         let wait_us = match (request.operation, applied.allowed) {
             (Operation::Check | Operation::Peek | Operation::Reserve, false) => {
                 self.retry_after_us(states, reservations, request)
             }
             _ => 0,
         };
-        Decision {
-            total,
-            several: (each.len() > 1).then(|| Box::new(Several { each })),
-            wait_us,
-            allowed: applied.allowed,
-            source: Source::Store,
-            degraded,
-        }
+        Decision { total, several, wait_us, allowed: applied.allowed, source: Source::Store, degraded }
     }
 
     /// The usage of all quotas together. Slots limit what remains only when none is free, or when nothing else does.
-    fn total(&self, each: &[QuotaUsage], held: Held) -> QuotaUsage {
+    fn total(&self, each: &[QuotaUsage], of_all: QuotaUsage, held: Held) -> QuotaUsage {
         let rates = self.quotas.iter().zip(each);
-        let rates: Vec<QuotaUsage> = rates
-            .filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots))
-            .map(|(_, usage)| *usage)
-            .collect();
-        let mut total = QuotaUsage::of_all(if rates.is_empty() { each } else { &rates });
-        if self.slots.is_some() && held.alive >= self.most_reservations() {
-            total.remaining = 0;
-        }
-        total
+        let rates = rates.filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots));
+        let total = rates.map(|(_, usage)| *usage).reduce(QuotaUsage::and).unwrap_or(of_all);
+        let has_no_slot = self.slots.is_some() && held.alive >= self.most_reservations();
+        QuotaUsage { remaining: if has_no_slot { 0 } else { total.remaining }, ..total }
     }
 
     /// How long until every quota admits the request beside what is set aside by then: the first of the walk's steps in
