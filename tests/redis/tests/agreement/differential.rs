@@ -4,11 +4,15 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
-use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Request, Usage, blocking};
+use polylimit::{
+    Algorithm, Call, Decision, Limiter, ManualClock, Outage, Policy, Request, ReservationId,
+    ReservationTerms, Usage, blocking,
+};
 use tokio::runtime::Runtime;
 
-use super::generators::{Identity, Random, change_policy, random_policy};
+use super::generators::{Identity, Random, change_policy, random_policy, with_slots};
 use super::servers::Servers;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
@@ -23,7 +27,14 @@ enum Operation {
     Charge,
     Refund,
     Reset,
+    Reserve(Terms),
+    Commit(u8, bool),
+    Cancel(u8),
+    Renew(Terms),
 }
+
+/// The number of an id, and the time to live of a reservation in microseconds.
+type Terms = (u8, u64);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
@@ -52,7 +63,10 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(urls: &[String], runtime: &'a Runtime, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let policies = POLICIES.map(|name| random_policy(name, &mut random));
+        let policies = POLICIES.map(|name| {
+            let policy = random_policy(name, &mut random);
+            if random.once_in(4) { with_slots(policy, &mut random) } else { policy }
+        });
         let near_epoch = random.once_in(20);
         let now_us =
             if near_epoch { random.below(10_000_000) } else { 1_700_000_000_000_000 + random.below(1 << 43) };
@@ -85,7 +99,8 @@ impl<'a> Case<'a> {
         let now_us = self.clock.now_us();
         let (key, policy) = (self.random.pick(&[0, 1, 2]), self.random.pick(&[0, 1]));
         let quota = self.random.pick(self.policies[policy].quotas());
-        let period_us = u64::try_from(quota.period().as_micros()).unwrap();
+        // Concurrency has no period; its reservations have.
+        let period_us = u64::try_from(quota.period().as_micros()).unwrap().max(1_000_000);
         let peek =
             || self.memory[key][policy].peek(Request::new(KEYS[key]).policy(POLICIES[policy])).unwrap();
         let before = self.random.below(2);
@@ -108,6 +123,10 @@ impl<'a> Case<'a> {
 
     fn arguments(&mut self, largest: u64) -> Arguments {
         let (key, policy) = (self.random.pick(&[0, 1, 2]), self.random.pick(&[0, 0, 1]));
+        self.arguments_of(key, policy, largest)
+    }
+
+    fn arguments_of(&mut self, key: usize, policy: usize, largest: u64) -> Arguments {
         let quotas = self.policies[policy].quotas();
         let least = quotas.iter().map(polylimit::Quota::capacity).min().unwrap();
         let capacity = self.random.pick(quotas).capacity();
@@ -134,12 +153,43 @@ impl<'a> Case<'a> {
         (key, policy, self.random.pick(&costs).min(Request::MAX_COST))
     }
 
-    fn operation(&mut self) -> Operation {
-        use Operation::{Charge, Check, Peek, Refund, Reset, Take};
+    /// An operation that the policy allows: slots are only ever reserved, and a leaky bucket cannot be.
+    fn operation(&mut self, policy: usize) -> Operation {
+        use Operation::{Cancel, Charge, Check, Commit, Peek, Refund, Renew, Reserve, Reset, Take};
         if self.random.once_in(30) {
             return Reset;
         }
+        let has =
+            |algorithm| self.policies[policy].quotas().iter().any(|quota| quota.algorithm() == algorithm);
+        let (has_slots, has_queue) = (has(Algorithm::Concurrency), has(Algorithm::LeakyBucket));
+        if has_slots || (!has_queue && self.random.once_in(3)) {
+            let id = u8::try_from(self.random.below(6)).unwrap();
+            let ttl_us = self.random.pick(&[1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000]);
+            let commits = self.random.once_in(3);
+            let (reserve, renew) = (Reserve((id, ttl_us)), Renew((id, ttl_us)));
+            return self.random.pick(&[
+                reserve,
+                reserve,
+                reserve,
+                reserve,
+                Commit(id, commits),
+                Commit(id, commits),
+                Cancel(id),
+                renew,
+                Peek,
+                Charge,
+                Refund,
+            ]);
+        }
         self.random.pick(&[Check, Check, Check, Check, Peek, Take, Take, Charge, Refund, Refund])
+    }
+
+    /// An operation with its arguments.
+    fn chosen(&mut self) -> (Operation, Arguments) {
+        let (key, policy, _) = self.arguments(1);
+        let operation = self.operation(policy);
+        let arguments = self.arguments_of(key, policy, if operation == Operation::Charge { 5 } else { 1 });
+        (operation, arguments)
     }
 
     /// Moves the clock and performs operations; returns how many.
@@ -147,21 +197,26 @@ impl<'a> Case<'a> {
         self.move_clock();
         match self.random.below(4) {
             0 => {
-                let operation = self.operation();
-                let arguments = self.arguments(if operation == Operation::Charge { 5 } else { 1 });
-                self.perform(&[(operation, arguments)])
+                let chosen = self.chosen();
+                self.perform(&[chosen])
             }
             1 => {
                 let checks = 2 + self.random.below(40);
                 let arguments: Vec<Arguments> = (0..checks).map(|_| self.arguments(1)).collect();
+                let is_check = |(_, policy, _): &Arguments| {
+                    !self.policies[*policy]
+                        .quotas()
+                        .iter()
+                        .any(|quota| quota.algorithm() == Algorithm::Concurrency)
+                };
+                let arguments: Vec<Arguments> = arguments.into_iter().filter(is_check).collect();
                 self.check_many(&arguments)
             }
             _ => {
                 // Concurrent operations have no order, so each has another key or policy.
                 let mut performed: Vec<(Operation, Arguments)> = Vec::new();
                 for _ in 0..8 {
-                    let operation = self.operation();
-                    let arguments = self.arguments(if operation == Operation::Charge { 5 } else { 1 });
+                    let (operation, arguments) = self.chosen();
                     if !performed.iter().any(|(_, other)| (other.0, other.1) == (arguments.0, arguments.1)) {
                         performed.push((operation, arguments));
                     }
@@ -254,8 +309,37 @@ fn blocking_answer(limiter: &blocking::Limiter, operation: Operation, request: R
         Operation::Charge => limiter.charge(request).map(Answer::Usage),
         Operation::Refund => limiter.refund(request).map(Answer::Usage),
         Operation::Reset => limiter.reset(request).map(Answer::Usage),
+        _ => limiter.call(&reservation_call(operation, request)).map(Answer::of),
     }
     .unwrap()
+}
+
+impl Answer {
+    fn of(answer: polylimit::Answer) -> Self {
+        match answer {
+            polylimit::Answer::Decision(decision) => Self::Decision(decision),
+            polylimit::Answer::Usage(usage) => Self::Usage(usage),
+            other => panic!("an operation on one key got {other:?}"),
+        }
+    }
+}
+
+/// The call of an operation on a reservation.
+fn reservation_call(operation: Operation, request: Request<'_>) -> Call<'_> {
+    // Ids of several lengths.
+    let id = |number: u8| ReservationId::new("x".repeat(1 + usize::from(number) * 12)).unwrap();
+    match operation {
+        Operation::Reserve((number, ttl_us)) => {
+            let ttl = Duration::from_micros(ttl_us);
+            Call::Reserve(request, ReservationTerms { id: id(number), ttl, timeout: Duration::ZERO })
+        }
+        Operation::Commit(number, as_reserved) => {
+            Call::Commit(request, id(number), (!as_reserved).then_some(request.units()))
+        }
+        Operation::Cancel(number) => Call::Cancel(request, id(number)),
+        Operation::Renew((number, ttl_us)) => Call::Renew(request, id(number), Duration::from_micros(ttl_us)),
+        other => panic!("{other:?} concerns no reservation"),
+    }
 }
 
 async fn answer(limiter: &Limiter, operation: Operation, request: Request<'_>) -> Answer {
@@ -266,6 +350,7 @@ async fn answer(limiter: &Limiter, operation: Operation, request: Request<'_>) -
         Operation::Charge => limiter.charge(request).await.map(Answer::Usage),
         Operation::Refund => limiter.refund(request).await.map(Answer::Usage),
         Operation::Reset => limiter.reset(request).await.map(Answer::Usage),
+        _ => limiter.call(&reservation_call(operation, request)).await.map(Answer::of),
     }
     .unwrap()
 }

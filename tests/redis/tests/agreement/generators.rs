@@ -48,6 +48,9 @@ impl Identity {
 
     /// A quota of this identity with random numbers.
     fn quota(self, random: &mut Random) -> Quota {
+        if self.algorithm == Algorithm::Concurrency {
+            return random_slots(random);
+        }
         loop {
             let limit = random.pick(&LIMITS);
             // Not so much that more remains than a request may cost.
@@ -82,7 +85,20 @@ impl Identity {
     }
 }
 
-/// A quota of any kind.
+/// A quota of concurrent reservations.
+fn random_slots(random: &mut Random) -> Quota {
+    Quota::concurrent(random.pick(&[0, 1, 2, 3, 10, 5_000])).unwrap()
+}
+
+/// A policy that is only ever reserved: the same quotas, or none of them, and concurrent reservations.
+pub(crate) fn with_slots(policy: Policy, random: &mut Random) -> Policy {
+    let quotas = if random.once_in(4) { &[] } else { policy.quotas() };
+    let all = quotas.iter().cloned().chain([random_slots(random)]);
+    // A leaky bucket cannot stand beside them.
+    Policy::new(policy.name(), all).unwrap_or(policy)
+}
+
+/// A quota of any kind that counts units.
 pub(crate) fn random_quota(random: &mut Random) -> Quota {
     Identity::random(random).quota(random)
 }
