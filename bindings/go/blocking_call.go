@@ -23,13 +23,13 @@ func (l *Limiter) blockingCall(ctx context.Context, operation C.uint32_t, reques
 	if strings.IndexByte(request.policy, 0) >= 0 {
 		return invalid("policy contains a NUL")
 	}
+	if ctx.Done() == nil {
+		return resultError(l.callUntilStopped(operation, request, nil, result), result)
+	}
 	// An answer that is available at once needs no watch on the context.
 	status := l.callUntilStopped(operation, request, &alreadyStopped, result)
 	if status != C.POLYLIMIT_PENDING {
 		return resultError(status, result)
-	}
-	if ctx.Done() == nil {
-		return resultError(l.callUntilStopped(operation, request, nil, result), result)
 	}
 	var stopped atomic.Uint32
 	ended := context.AfterFunc(ctx, func() { stopped.Store(1) })

@@ -265,12 +265,13 @@ pub unsafe extern "C" fn polylimit_limiter_call(
         let call = unsafe { request.call() }?;
         // SAFETY: the caller guarantees a number, or NULL.
         let stop = || unsafe { is_stopped(stopped) };
-        let immediate = limiter.limiter.asynchronous().try_call(&call);
-        let answer = match immediate {
-            None if stop() => None,
-            None => limiter.limiter.call_until(&call, STOP_POLL_INTERVAL, stop),
-            immediate => immediate,
-        };
+        let limiter = &limiter.limiter;
+        let answer = limiter.asynchronous().try_call(&call).or_else(|| match stopped.is_null() {
+            // Nothing stops it, so that it needs no timer.
+            true => Some(limiter.call_store(&call)),
+            false if stop() => None,
+            false => limiter.call_until(&call, STOP_POLL_INTERVAL, stop),
+        });
         let Some(answer) = answer else { return Ok(POLYLIMIT_PENDING) };
         // SAFETY: it is the only element of the array, and any bytes are valid in its fields.
         unsafe { &mut *result.at::<polylimit_result>(0) }.set(0, Ok(answer?));

@@ -22,6 +22,14 @@ type scenario struct {
 	keys       int
 	goroutines int
 	denied     bool
+	// Whether the context can be cancelled, as that of an HTTP request.
+	cancellable bool
+}
+
+// sampling is how often each contender has its turn, and for how long.
+type sampling struct {
+	rounds int
+	span   time.Duration
 }
 
 // Of 10^9 a minute every request is admitted here, of one nearly none.
@@ -33,40 +41,71 @@ const (
 func main() {
 	quick := flag.Bool("quick", false, "a short run that only shows that it works")
 	flag.Parse()
-	rounds, span := 5, 300*time.Millisecond
+	many, lone := sampling{5, 300 * time.Millisecond}, sampling{101, 20 * time.Millisecond}
 	if *quick {
-		rounds, span = 1, 30*time.Millisecond
+		many, lone = sampling{1, 30 * time.Millisecond}, sampling{3, 10 * time.Millisecond}
 	}
-	if err := run(os.Getenv("REDIS_URL"), rounds, span); err != nil {
+	if err := run(os.Getenv("REDIS_URL"), many, lone); err != nil {
 		fmt.Fprintln(os.Stderr, "bindings/go/bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(url string, rounds int, span time.Duration) error {
+func run(url string, many, lone sampling) error {
 	if url == "" {
 		return errors.New("REDIS_URL names no server")
 	}
-	fmt.Printf("Microseconds a decision (wall time over all goroutines), medians of %d interleaved rounds of %v each.\n\n", rounds, span)
+	// First, because the library starts a thread for the goroutines below, which also reads the replies for a lone one.
+	fmt.Printf("A lone caller, one goroutine, Redis on loopback: microseconds a decision, medians of %d interleaved rounds of %v each.\n\n",
+		lone.rounds, lone.span)
+	fmt.Println("| keys | context | polylimit | redis_rate | ratio | throttled | ratio |")
+	fmt.Println("|---:|---|---:|---:|---:|---:|---:|")
+	for _, scenario := range []scenario{
+		{store: "redis", keys: 1, goroutines: 1}, {store: "redis", keys: 1, goroutines: 1, cancellable: true},
+		{store: "redis", keys: 100_000, goroutines: 1}, {store: "redis", keys: 100_000, goroutines: 1, cancellable: true},
+	} {
+		context := "background"
+		if scenario.cancellable {
+			context = "can be cancelled"
+		}
+		fmt.Printf("| %d | %s |", scenario.keys, context)
+		if err := scenario.run(url, lone); err != nil {
+			return fmt.Errorf("%+v: %w", scenario, err)
+		}
+	}
+
+	fmt.Printf("\nMicroseconds a decision (wall time over all goroutines), medians of %d interleaved rounds of %v each.\n\n", many.rounds, many.span)
 	fmt.Println("| store | keys | goroutines | outcome | polylimit | redis_rate | ratio | throttled | ratio |")
 	fmt.Println("|---|---:|---:|---|---:|---:|---:|---:|---:|")
 	for _, scenario := range []scenario{
-		{"memory", 1, 1, false}, {"memory", 1, 64, false}, {"memory", 1, 1, true}, {"memory", 100_000, 64, false},
-		{"redis", 1, 1, false}, {"redis", 1, 64, false}, {"redis", 1, 64, true}, {"redis", 100_000, 1, false}, {"redis", 100_000, 64, false},
+		{store: "memory", keys: 1, goroutines: 1}, {store: "memory", keys: 1, goroutines: 64},
+		{store: "memory", keys: 1, goroutines: 1, denied: true}, {store: "memory", keys: 100_000, goroutines: 64},
+		{store: "redis", keys: 1, goroutines: 64}, {store: "redis", keys: 1, goroutines: 64, denied: true},
+		{store: "redis", keys: 100_000, goroutines: 64},
+		{store: "redis", keys: 100_000, goroutines: 1},
 	} {
-		if err := scenario.run(url, rounds, span); err != nil {
+		fmt.Printf("| %s | %d | %d | %s |", scenario.store, scenario.keys, scenario.goroutines, scenario.outcome())
+		if err := scenario.run(url, many); err != nil {
 			return fmt.Errorf("%+v: %w", scenario, err)
 		}
 	}
 	fmt.Println("\nWhere throttled gives up on a key that many ask about, only what it decided counts.")
-	fmt.Println("A ratio above 1 is how many times as fast polylimit is. To repeat it: bindings/go/bench")
+	fmt.Println("\nA ratio above 1 is how many times as fast polylimit is. To repeat it: bindings/go/bench")
 	return nil
 }
 
-func (s scenario) run(url string, rounds int, span time.Duration) error {
-	limit, outcome := plenty, "allowed"
+func (s scenario) outcome() string {
 	if s.denied {
-		limit, outcome = scarce, "denied"
+		return "denied"
+	}
+	return "allowed"
+}
+
+// run prints the rest of the scenario's row.
+func (s scenario) run(url string, sampling sampling) error {
+	limit := plenty
+	if s.denied {
+		limit = scarce
 	}
 	contenders, err := inMemory(limit)
 	if s.store == "redis" {
@@ -77,12 +116,12 @@ func (s scenario) run(url string, rounds int, span time.Duration) error {
 	}
 	keys := make([]string, s.keys)
 	for at := range keys {
-		keys[at] = fmt.Sprintf("%v:user:%d", outcome, at)
+		keys[at] = fmt.Sprintf("%v:user:%d", s.outcome(), at)
 	}
 	measured := map[string][]float64{}
-	for round := range rounds + 1 {
+	for round := range sampling.rounds + 1 {
 		for _, contender := range contenders {
-			took, err := s.measure(contender, keys, span)
+			took, err := s.measure(contender, keys, sampling.span)
 			if err != nil {
 				return fmt.Errorf("%s: %w", contender.name, err)
 			}
@@ -93,7 +132,7 @@ func (s scenario) run(url string, rounds int, span time.Duration) error {
 		}
 	}
 	ours := median(measured["polylimit"])
-	fmt.Printf("| %s | %d | %d | %s | %s |", s.store, s.keys, s.goroutines, outcome, format(ours))
+	fmt.Printf(" %s |", format(ours))
 	for _, peer := range []string{"redis_rate", "throttled"} {
 		if took := median(measured[peer]); took > 0 {
 			fmt.Printf(" %s | %s |", format(took), strconv.FormatFloat(took/ours, 'f', 1, 64))
@@ -111,6 +150,11 @@ func (s scenario) measure(contender contender, keys []string, span time.Duration
 	var failed atomic.Value
 	var group sync.WaitGroup
 	ctx := context.Background()
+	if s.cancellable {
+		cancellable, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ctx = cancellable
+	}
 	started := time.Now()
 	for worker := range s.goroutines {
 		group.Add(1)
