@@ -83,7 +83,6 @@ pub use limiter::blocking;
 pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;
 pub use limiter::event::DegradedEvent;
-pub use limiter::renewal::Renewal;
 pub use limiter::reservation::{Reservation, ReserveOptions};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use rules::decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};

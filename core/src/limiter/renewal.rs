@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::limiter::deadline::Deadline;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::Hold;
+use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
@@ -41,6 +40,8 @@ pub(crate) struct Renewed {
     policy: PolicyId,
     key: Box<[u8]>,
     hold: Hold,
+    /// Whether an outage policy has made the reservation, in this process.
+    is_local: bool,
     times: Mutex<Times>,
     is_lost: AtomicBool,
     is_over: AtomicBool,
@@ -56,14 +57,21 @@ struct Times {
     max_age: Deadline,
 }
 
+/// The times of a reservation after a renewal.
+#[derive(Debug)]
+pub(crate) struct Next {
+    due: Deadline,
+    ends: Deadline,
+}
+
 /// Keeps a reservation renewed until it is dropped; made by [`Limiter::keep_renewed`].
 #[derive(Debug)]
 #[must_use = "a dropped renewal ends"]
-pub struct Renewal(Arc<Renewed>);
+pub(crate) struct Renewal(Arc<Renewed>);
 
 impl Renewal {
     /// Whether the reservation is known to have ended: a renewal did not find it, or its time has passed without a renewal.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.0.is_lost.load(Ordering::Acquire) || self.0.times.lock().ends.left_us() == 0
     }
 }
@@ -79,15 +87,17 @@ impl Renewals {
     pub(crate) fn add(
         &self,
         (policy, key): (PolicyId, &[u8]),
-        id: ReservationId,
-        ttl: Duration,
+        terms: &ReservationTerms,
         max_age: Duration,
+        is_local: bool,
         clock: &Clock,
     ) -> (Renewal, bool) {
+        let ReservationTerms { id, ttl, .. } = *terms;
         let renewed = Arc::new(Renewed {
             policy,
             key: key.into(),
             hold: Hold { id, ttl_us: micros(ttl) },
+            is_local,
             times: Mutex::new(Times {
                 due: Deadline::after(ttl / 3, clock),
                 ends: Deadline::after(ttl, clock),
@@ -136,18 +146,24 @@ impl Renewed {
         StoreRequest { id: self.policy, key: &self.key, action, cost: 0, hold: Some(&self.hold) }
     }
 
+    /// When the reservation is renewed next and when it ends, if it is renewed now.
+    pub(crate) fn next(&self, clock: &Clock) -> Next {
+        let ttl = Duration::from_micros(self.hold.ttl_us);
+        Next { due: Deadline::after(ttl / 3, clock), ends: Deadline::after(ttl, clock) }
+    }
+
     /// Takes the store's answer. Without one, the next attempt comes as if this one had succeeded, as long as the reservation
     /// lasts by this process's clock.
-    pub(crate) fn answered(&self, answer: Option<&Answer>, clock: &Clock) {
-        let ttl = Duration::from_micros(self.hold.ttl_us);
+    pub(crate) fn answered(&self, answer: Option<&Answer>, next: Next) {
         let mut times = self.times.lock();
-        let decided = answer.filter(|(decision, _)| !decision.is_unknown());
+        // During an outage the store's reservations cannot be renewed, and those of this process are not the store's.
+        let decided = answer.filter(|(decision, _)| decision.source.is_outage() == self.is_local);
         match decided {
-            Some((decision, _)) if decision.allowed => times.ends = Deadline::after(ttl, clock),
+            Some((decision, _)) if decision.allowed => times.ends = next.ends,
             Some(_) => self.is_lost.store(true, Ordering::Release),
             None if times.ends.left_us() == 0 => self.is_lost.store(true, Ordering::Release),
             None => {}
         }
-        times.due = Deadline::after(ttl / 3, clock);
+        times.due = next.due;
     }
 }

@@ -5,28 +5,28 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::limiter::Limiter;
 use crate::limiter::deadline::Deadline;
-use crate::limiter::renewal::Renewal;
+use crate::limiter::renewal::{Next, Renewal};
 use crate::rules::request::Request;
-use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::ReservationTerms;
 use crate::store::request::StoreRequest;
 
 impl Limiter {
     /// Renews a reservation that was just made, every third of its ttl, until the returned value is dropped or `max_age` has
-    /// passed. [`Reservation`](crate::Reservation) does this itself; languages with handles of their own use it.
+    /// passed.
     ///
     /// # Errors
     /// See [`Limiter`]; [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when the system refuses a thread.
-    pub fn keep_renewed(
+    pub(super) fn keep_renewed(
         &self,
         request: Request<'_>,
-        id: ReservationId,
-        ttl: Duration,
+        terms: &ReservationTerms,
         max_age: Duration,
+        is_local: bool,
     ) -> Result<Renewal, Error> {
         let shared = self.shared();
         let policy = shared.registry.id(request.policy, &shared.store)?;
         let (renewal, starts) =
-            shared.renewals.add((policy, request.key), id, ttl, max_age, shared.store.clock());
+            shared.renewals.add((policy, request.key), terms, max_age, is_local, shared.store.clock());
         if starts {
             let limiter = self.clone();
             match shared.driver() {
@@ -56,10 +56,12 @@ impl Limiter {
             }
             let due = shared.renewals.due();
             let requests: Vec<StoreRequest<'_>> = due.iter().map(|renewed| renewed.request()).collect();
-            let answers = shared.store.ask_many(&requests).await;
+            // The time before the store is asked: no reservation lasts longer here than there.
             let clock = shared.store.clock();
-            for (at, renewed) in due.iter().enumerate() {
-                renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), clock);
+            let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();
+            let answers = shared.store.ask_many(&requests).await;
+            for (at, (renewed, next)) in due.iter().zip(next).enumerate() {
+                renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), next);
             }
         }
     }

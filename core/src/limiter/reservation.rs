@@ -325,8 +325,8 @@ impl Reservation {
             generation: ProcessGeneration::here(),
         };
         if is_open && !options.max_age.is_zero() {
-            reservation.renewal =
-                Some(limiter.keep_renewed(request, terms.id, terms.ttl, options.max_age)?);
+            let is_local = reservation.decision.source.is_outage();
+            reservation.renewal = Some(limiter.keep_renewed(request, terms, options.max_age, is_local)?);
         }
         Ok(reservation)
     }

@@ -248,11 +248,6 @@ impl Decision {
         Self { total, several, wait_us, allowed, source, degraded }
     }
 
-    /// Whether no store has decided: an outage policy that keeps no states has answered.
-    pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self.source, Source::Allow | Source::Deny)
-    }
-
     /// The usage, without the verdict.
     pub(crate) fn into_usage(self, taken: u64) -> Usage {
         let Self { total, several, allowed, source, degraded, .. } = self;

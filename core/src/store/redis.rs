@@ -15,6 +15,7 @@ pub(crate) mod doctor;
 pub(crate) mod fallback;
 pub(crate) mod keys;
 pub(crate) mod lease;
+mod made_reservations;
 pub(crate) mod pipeline;
 mod policies;
 pub(crate) mod routing;

@@ -97,6 +97,10 @@ impl RedisStore {
     ) -> Result<Vec<Answer>, Error> {
         let mut started = Vec::with_capacity(requests.len());
         for request in requests {
+            if let Some(answer) = self.outage.answer_made(*request) {
+                started.push(RequestProgress::Answered(answer));
+                continue;
+            }
             let prepared = self.prepare(*request)?;
             started.push(if prepared.policy.lease.is_some() {
                 RequestProgress::Answered(self.ask_beside_lease(topology, &prepared).await?)
@@ -116,6 +120,9 @@ impl RedisStore {
     }
 
     async fn ask_at(&self, topology: &Topology, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        if let Some(answer) = self.outage.answer_made(request) {
+            return Ok(answer);
+        }
         let prepared = self.prepare(request)?;
         if prepared.policy.lease.is_some() {
             return self.ask_beside_lease(topology, &prepared).await;
@@ -209,7 +216,7 @@ impl RedisStore {
             Ok(ScriptDecision { decision, spent, .. }) => {
                 counters.applied.add(1);
                 if policy.outage == Outage::Fallback {
-                    self.outage.follow(*request, spent);
+                    self.outage.follow(*request, &decision, spent);
                 }
                 Ok((decision, spent))
             }
@@ -241,7 +248,8 @@ impl RedisStore {
             }
             Ok(_) if gives_back => self.denial_cache.forget(*request, None),
             Ok(ScriptDecision { spent, .. })
-                if *spent > 0 || request.action == Action::Apply(Operation::Charge) =>
+                if *spent > 0
+                    || matches!(request.action, Action::Apply(Operation::Charge | Operation::Commit)) =>
             {
                 self.denial_cache.outdated(*request);
             }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
+use crate::rules::reservation::list::AS_RESERVED;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
+use crate::store::redis::made_reservations::MadeReservations;
 use crate::store::redis::policies::RedisPolicy;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 
@@ -24,16 +26,19 @@ const COME_BACK_US: u64 = 1_000_000;
 pub(crate) struct Fallback {
     store: MemoryStore,
     share_ppm: u32,
+    /// The reservations that were made here, not by Redis: here they end.
+    made: MadeReservations,
 }
 
 impl Fallback {
     pub(crate) fn new(share_ppm: u32, clock: Clock, max_keys: usize) -> Self {
-        Self { store: MemoryStore::new(max_keys, clock), share_ppm }
+        Self { store: MemoryStore::new(max_keys, clock), share_ppm, made: MadeReservations::default() }
     }
 
     /// The same, for a forked child, without states.
     pub(crate) fn after_fork(&self, policies: &[Arc<RedisPolicy>]) -> Self {
-        let after_fork = Self { store: self.store.after_fork(), share_ppm: self.share_ppm };
+        let made = MadeReservations::default();
+        let after_fork = Self { store: self.store.after_fork(), share_ppm: self.share_ppm, made };
         for (id, policy) in (0..).zip(policies) {
             after_fork.set_policy(PolicyId(id), &policy.policy);
         }
@@ -48,24 +53,39 @@ impl Fallback {
         self.store.clear();
     }
 
-    /// Applies what the store has done, with the number of units that it spent.
-    pub(crate) fn follow(&self, request: StoreRequest<'_>, spent: u64) {
+    /// Applies what the store has done and decided, with the number of units that it spent.
+    pub(crate) fn follow(&self, request: StoreRequest<'_>, decided: &Decision, spent: u64) {
         let followed = match request.action {
             Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
                 StoreRequest { action: Action::Apply(Operation::Charge), cost: spent, ..request }
             }
             Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
-            Action::Apply(
-                Operation::Charge
-                | Operation::Refund
-                | Operation::Reserve
-                | Operation::Commit
-                | Operation::Cancel
-                | Operation::Renew,
-            )
-            | Action::Reset => request,
+            Action::Apply(_) if !decided.allowed => return,
+            Action::Apply(Operation::Commit) => return self.follow_commit(request),
+            Action::Apply(_) | Action::Reset => request,
         };
         let _ = self.store.answer(followed);
+    }
+
+    /// A commit in the store: units that are not set aside here are charged.
+    fn follow_commit(&self, request: StoreRequest<'_>) {
+        let (committed, _) = self.store.answer(request);
+        if !committed.allowed && request.cost != AS_RESERVED {
+            let action = Action::Apply(Operation::Charge);
+            let _ = self.store.answer(StoreRequest { action, hold: None, ..request });
+        }
+    }
+
+    /// The answer to an operation on a reservation that was made here, whether the store decides by now or not.
+    #[inline]
+    pub(crate) fn answer_made(&self, request: StoreRequest<'_>) -> Option<Answer> {
+        let reason = self.made.find(request)?;
+        let (decision, spent) = self.store.answer(request);
+        let ends = matches!(request.action, Action::Apply(Operation::Commit | Operation::Cancel));
+        if ends || !decision.allowed {
+            self.made.remove(request);
+        }
+        Some((Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent))
     }
 
     /// Answers without the store. Units are spent in the fallback store.
@@ -79,10 +99,14 @@ impl Fallback {
         let (allowed, source) = match outage {
             Outage::Fallback => {
                 let (decision, spent) = self.store.answer(request);
+                if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
+                    self.made.add(request, reason, self.store.clock().now_us());
+                }
                 return (Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent);
             }
-            Outage::Allow => (true, Source::Allow),
-            Outage::Deny => (request.cost == 0, Source::Deny),
+            // Without states there is no reservation to find.
+            Outage::Allow => (!is_about_reservation(request.action), Source::Allow),
+            Outage::Deny => (request.cost == 0 && request.hold.is_none(), Source::Deny),
         };
         let views = quotas.iter().map(|quota| QuotaUsage {
             limit: quota.limit(),
@@ -103,6 +127,11 @@ impl Fallback {
     }
 }
 
+/// Whether the operation needs a reservation that is there.
+fn is_about_reservation(action: Action) -> bool {
+    matches!(action, Action::Apply(Operation::Commit | Operation::Cancel | Operation::Renew))
+}
+
 const WHOLE_PPM: u64 = 1_000_000;
 
 /// The policy with each limit and burst reduced to a share, in parts per million; values above 0 stay above 0.
@@ -117,6 +146,10 @@ fn share_of(policy: &Policy, share_ppm: u32) -> Policy {
 }
 
 fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
+    if quota.algorithm() == Algorithm::Concurrency {
+        let limit = (quota.limit() * share_ppm / WHOLE_PPM).max(u64::from(quota.limit() > 0));
+        return Quota::concurrent(limit).unwrap_or_else(|_| quota.clone());
+    }
     // At most 10^12 * 10^6, which fits.
     let cut = |units: u64| (units * share_ppm / WHOLE_PPM).max(u64::from(units > 0));
     let limit = cut(quota.limit());

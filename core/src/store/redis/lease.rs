@@ -311,7 +311,7 @@ impl Leases {
             Ok(replied) => {
                 access.member.counters.applied.add(1);
                 if policies.get(lease_key.id).is_some_and(|policy| policy.outage == Outage::Fallback) {
-                    outage.follow(request, replied.spent);
+                    outage.follow(request, &replied.decision, replied.spent);
                 }
             }
             Err(failure) => access.member.counters.failed(failure.class),

@@ -1,0 +1,75 @@
+//! The reservations that the outage policy `fallback` has made in this process.
+//!
+//! Redis does not know them, so they are committed, cancelled and renewed here, also when Redis decides again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+
+use crate::rules::decision::Degradation;
+use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::ReservationTerms;
+use crate::store::request::{PolicyId, StoreRequest};
+
+/// With fewer than these, reservations that have ended are not looked for.
+const FEW: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub(crate) struct MadeReservations {
+    table: Mutex<Table>,
+    /// Their number; nothing is looked up where there is none.
+    number: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    made: HashMap<Name, Made, RandomState>,
+    /// The number at which those that have ended are removed.
+    full: usize,
+}
+
+type Name = (PolicyId, Box<[u8]>, ReservationId);
+
+#[derive(Debug)]
+struct Made {
+    reason: Degradation,
+    at_us: u64,
+}
+
+impl MadeReservations {
+    /// Why a reservation was made here; `None` for one that was not.
+    #[inline]
+    pub(crate) fn find(&self, request: StoreRequest<'_>) -> Option<Degradation> {
+        if request.hold.is_none() || self.number.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.table.lock().made.get(&name_of(request)?).map(|made| made.reason)
+    }
+
+    pub(crate) fn add(&self, request: StoreRequest<'_>, reason: Degradation, now_us: u64) {
+        let Some(name) = name_of(request) else { return };
+        let mut table = self.table.lock();
+        if table.made.len() >= table.full.max(FEW) {
+            // A renewed reservation is made again as far as its age goes.
+            let is_recent =
+                |_: &Name, made: &mut Made| now_us.saturating_sub(made.at_us) < ReservationTerms::MAX_TTL_US;
+            table.made.retain(is_recent);
+            table.full = 2 * table.made.len();
+        }
+        table.made.insert(name, Made { reason, at_us: now_us });
+        self.number.store(table.made.len(), Ordering::Release);
+    }
+
+    pub(crate) fn remove(&self, request: StoreRequest<'_>) {
+        let Some(name) = name_of(request) else { return };
+        let mut table = self.table.lock();
+        table.made.remove(&name);
+        self.number.store(table.made.len(), Ordering::Release);
+    }
+}
+
+fn name_of(request: StoreRequest<'_>) -> Option<Name> {
+    Some((request.id, request.key.into(), request.hold?.id))
+}

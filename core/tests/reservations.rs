@@ -1,0 +1,261 @@
+//! Handles of reservations: how they end, are renewed, are lost, and wait in line.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use polylimit::{
+    Answer, Call, ErrorKind, Limiter, ManualClock, Policy, Quota, Request, ReservationId, ReservationTerms,
+    ReserveOptions, blocking,
+};
+
+const START_US: u64 = 1_790_000_000_000_000;
+const LONG: Duration = Duration::from_secs(60);
+
+fn limiter(quotas: &str) -> (blocking::Limiter, ManualClock) {
+    let clock = ManualClock::new(START_US).unwrap();
+    let policy = Policy::parse("p", quotas).unwrap();
+    (Limiter::builder().policy(policy).clock(clock.clone()).build().unwrap().blocking(), clock)
+}
+
+fn remaining(limiter: &blocking::Limiter) -> u64 {
+    limiter.peek("key").unwrap().remaining()
+}
+
+/// Waits until something that another thread does is seen.
+fn wait_until(mut is_seen: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_seen() {
+        assert!(started.elapsed() < LONG, "the other thread did nothing");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn commit_charges_what_was_spent() {
+    let (limiter, _) = limiter("2 concurrent; 100/hour token_bucket");
+    let reserve = |cost| limiter.reserve(Request::new("key").cost(cost), ReserveOptions::default()).unwrap();
+    let (one, two) = (reserve(40), reserve(60));
+    assert!(one.allowed() && two.allowed() && !reserve(1).allowed());
+    let left = one.commit_blocking(25).unwrap();
+    assert!(left.found() && left.remaining() == 15);
+    let left = two.commit_blocking(0).unwrap();
+    assert!(left.found() && left.remaining() == 75);
+    assert_eq!(remaining(&limiter), 75);
+}
+
+#[test]
+fn handle_that_is_dropped_cancels() {
+    let (limiter, _) = limiter("10/hour");
+    let reservation = limiter.reserve(Request::new("key").cost(4), ReserveOptions::default()).unwrap();
+    assert_eq!(remaining(&limiter), 6);
+    drop(reservation);
+    assert_eq!(remaining(&limiter), 10);
+    let panicked = thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let _held = limiter.reserve(Request::new("key").cost(4), ReserveOptions::default()).unwrap();
+            panic!("the holder fails");
+        });
+        holder.join().is_err()
+    });
+    assert!(panicked && remaining(&limiter) == 10);
+}
+
+#[test]
+fn handle_commits_at_its_end_where_the_options_say_so() {
+    let (limiter, _) = limiter("10/hour");
+    let options = ReserveOptions::default().commit_at_end(true);
+    drop(limiter.reserve(Request::new("key").cost(4), options).unwrap());
+    assert_eq!(remaining(&limiter), 6);
+    limiter.reserve(Request::new("key").cost(4), options).unwrap().cancel_blocking().unwrap();
+    assert_eq!(remaining(&limiter), 6);
+}
+
+#[test]
+fn denied_handle_ends_nothing() {
+    let (limiter, _) = limiter("1 concurrent");
+    let id = ReservationId::new("same").unwrap();
+    let held = limiter.reserve("key", ReserveOptions::default().id(id)).unwrap();
+    let denied = limiter.reserve("key", ReserveOptions::default()).unwrap();
+    assert!(!denied.allowed() && denied.decision().retry_after() == Some(ReserveOptions::DEFAULT_TTL));
+    drop(denied);
+    assert_eq!(remaining(&limiter), 0);
+    assert_eq!(held.detach(), id);
+    assert_eq!(remaining(&limiter), 0);
+    assert!(limiter.cancel("key", id).unwrap().found());
+    assert!(!limiter.cancel("key", id).unwrap().found());
+}
+
+#[test]
+fn handle_renews_until_its_max_age() {
+    let (limiter, clock) = limiter("1 concurrent");
+    let ttl = Duration::from_secs(30);
+    let options = ReserveOptions::default().ttl(ttl).max_age(Duration::from_secs(95));
+    let held = limiter.reserve("key", options).unwrap();
+    for _ in 0..9 {
+        clock.advance(ttl / 3).unwrap();
+        wait_until(|| limiter.peek("key").unwrap().reset_after() == ttl);
+        assert!(!held.is_lost());
+    }
+    clock.advance(Duration::from_secs(29)).unwrap();
+    assert_eq!(remaining(&limiter), 0);
+    clock.advance(Duration::from_secs(1)).unwrap();
+    wait_until(|| held.is_lost());
+    assert_eq!(remaining(&limiter), 1);
+    assert!(!held.commit_blocking(1).unwrap().found());
+}
+
+#[test]
+fn handle_tells_that_its_reservation_was_lost() {
+    let (limiter, clock) = limiter("1 concurrent");
+    let held = limiter.reserve("key", ReserveOptions::default()).unwrap();
+    limiter.reset("key").unwrap();
+    assert!(!held.is_lost());
+    clock.advance(Duration::from_secs(10)).unwrap();
+    wait_until(|| held.is_lost());
+}
+
+#[test]
+fn one_batch_renews_many_handles() {
+    let (limiter, clock) = limiter("1000 concurrent");
+    let held: Vec<_> =
+        (0..1_000).map(|_| limiter.reserve("key", ReserveOptions::default()).unwrap()).collect();
+    assert!(held.iter().all(polylimit::Reservation::allowed) && remaining(&limiter) == 0);
+    for _ in 0..6 {
+        clock.advance(Duration::from_secs(10)).unwrap();
+        wait_until(|| limiter.peek("key").unwrap().retry_after() == Some(Duration::from_secs(30)));
+    }
+    drop(held);
+    assert_eq!(remaining(&limiter), 1_000);
+}
+
+#[test]
+fn caller_waits_in_line_until_a_slot_is_free() {
+    let clock = ManualClock::new(START_US).unwrap();
+    let policy = Policy::parse("p", "1 concurrent").unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock).build().unwrap().blocking();
+    let held = limiter.reserve("key", ReserveOptions::default()).unwrap();
+    let order = Arc::new(AtomicU64::new(0));
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (limiter, order) = (limiter.clone(), Arc::clone(&order));
+            scope.spawn(move || {
+                let waited = limiter.reserve("key", ReserveOptions::default().timeout(LONG)).unwrap();
+                assert!(waited.allowed());
+                assert_eq!(order.fetch_add(1, Ordering::SeqCst), number);
+                drop(waited);
+            });
+            // Each has its place in line before the next one comes.
+            thread::sleep(Duration::from_millis(30));
+        }
+        assert_eq!(order.load(Ordering::SeqCst), 0);
+        drop(held);
+    });
+    assert_eq!((order.load(Ordering::SeqCst), remaining(&limiter)), (3, 1));
+}
+
+#[test]
+fn caller_that_waits_too_long_is_denied() {
+    let (limiter, clock) = limiter("1 concurrent");
+    let held = limiter.reserve("key", ReserveOptions::default()).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            limiter.reserve("key", ReserveOptions::default().timeout(Duration::from_secs(2))).unwrap()
+        });
+        while !waiter.is_finished() {
+            clock.advance(Duration::from_millis(100)).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let denied = waiter.join().unwrap();
+        assert!(!denied.allowed() && denied.decision().retry_after().is_some());
+    });
+    drop(held);
+    assert_eq!(remaining(&limiter), 1);
+}
+
+#[tokio::test]
+async fn caller_that_stops_waiting_leaves_nothing_behind() {
+    let policy = Policy::parse("p", "1 concurrent").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap();
+    let held = limiter.reserve("key", ReserveOptions::default()).await.unwrap();
+    let waiting = limiter.reserve("key", ReserveOptions::default().timeout(LONG));
+    assert!(tokio::time::timeout(Duration::from_millis(20), waiting).await.is_err());
+    held.cancel().await.unwrap();
+    let next = limiter.reserve("key", ReserveOptions::default().timeout(LONG)).await.unwrap();
+    assert!(next.allowed());
+}
+
+#[test]
+fn no_more_than_the_limit_are_held_at_a_time() {
+    let policy = Policy::parse("p", "20 concurrent").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+    let (holding, most) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    let held = limiter.reserve("key", ReserveOptions::default()).unwrap();
+                    if held.allowed() {
+                        let now = holding.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        thread::yield_now();
+                        holding.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 20);
+    assert_eq!(remaining(&limiter), 20);
+}
+
+#[test]
+fn a_key_has_at_most_1000_reservations() {
+    let (limiter, _) = limiter("1000000/hour");
+    let reserve = || {
+        let terms = ReservationTerms {
+            id: ReservationId::random().unwrap(),
+            ttl: Duration::from_secs(1),
+            timeout: Duration::ZERO,
+        };
+        match limiter.call(&Call::Reserve(Request::new("key"), terms)).unwrap() {
+            Answer::Decision(decision) => decision,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((0..1_000).all(|_| reserve().allowed()));
+    let denied = reserve();
+    assert!(!denied.allowed() && denied.retry_after() == Some(Duration::from_secs(1)));
+    assert!(limiter.check("key").unwrap().allowed());
+}
+
+#[test]
+fn bad_input_is_refused_with_what_is_allowed() {
+    let (limiter, _) = limiter("1 concurrent; 5/hour");
+    let refused = |error: polylimit::Error, allowed: &str| {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains(allowed), "{error}");
+    };
+    for id in [String::new(), "x".repeat(65)] {
+        refused(ReservationId::new(id).unwrap_err(), "allowed are 1 to 64");
+    }
+    for ttl in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(48 * 3_600 + 1)] {
+        let options = ReserveOptions::default().ttl(ttl);
+        refused(limiter.reserve("key", options).unwrap_err(), "1 ms to 48 h");
+        let id = ReservationId::new("a").unwrap();
+        refused(limiter.renew("key", id, ttl).unwrap_err(), "1 ms to 48 h");
+    }
+    refused(limiter.check("key").unwrap_err(), "use reserve");
+    refused(limiter.check_many(["key"]).remove(0).unwrap_err(), "use reserve");
+    refused(limiter.take("key").unwrap_err(), "use reserve");
+    refused(limiter.acquire("key", LONG).unwrap_err(), "use reserve");
+    let queue = Request::new("key").policy("10/s leaky_bucket");
+    refused(limiter.reserve(queue, ReserveOptions::default()).unwrap_err(), "use a token_bucket");
+    let long = Request::new("key").cost(Request::MAX_COST + 1);
+    refused(limiter.reserve(long, ReserveOptions::default()).unwrap_err(), "cost is");
+    refused(Policy::parse("q", "10/s leaky_bucket; 2 concurrent").unwrap_err(), "cannot be reserved");
+    refused(Policy::parse("q", "1 concurrent; 2 concurrent").unwrap_err(), "have to differ");
+    refused(Quota::concurrent(Quota::MAX_UNITS + 1).unwrap_err(), "0 to 1000000000000");
+    assert!(limiter.charge("key").is_ok() && limiter.refund("key").is_ok());
+}
