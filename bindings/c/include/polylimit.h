@@ -100,6 +100,11 @@
 #define POLYLIMIT_SLIDING_LOG 5
 
 /**
+ * At most `limit` reservations at a time, whatever their units; only ever reserved.
+ */
+#define POLYLIMIT_CONCURRENCY 6
+
+/**
  * Decides, and spends the cost from every quota of the policy when all admit it.
  */
 #define POLYLIMIT_CHECK 1
@@ -138,6 +143,37 @@
  * Waits until the store answers, for at most `timeout_us`; policy, key and cost have no effect.
  */
 #define POLYLIMIT_READY 8
+
+/**
+ * Decides as a check does, and sets the cost aside under `id` until it is committed or cancelled, or `ttl_us` have passed;
+ * waits as an acquire does, for at most `timeout_us`.
+ */
+#define POLYLIMIT_RESERVE 9
+
+/**
+ * Ends a reservation and spends the cost, or what was reserved for POLYLIMIT_AS_RESERVED.
+ */
+#define POLYLIMIT_COMMIT 10
+
+/**
+ * Ends a reservation and spends nothing; the cost has no effect.
+ */
+#define POLYLIMIT_CANCEL 11
+
+/**
+ * Makes a reservation end `ttl_us` from now; the cost has no effect.
+ */
+#define POLYLIMIT_RENEW 12
+
+/**
+ * The longest id of a reservation, in bytes.
+ */
+#define POLYLIMIT_RESERVATION_ID_SIZE 64
+
+/**
+ * The cost of a commit that spends what was reserved.
+ */
+#define POLYLIMIT_AS_RESERVED UINT64_MAX
 
 /**
  * The size of the message in a result, in bytes, including the NUL.
@@ -231,6 +267,13 @@ typedef struct polylimit_guard_check polylimit_guard_check;
 typedef struct polylimit_limiter polylimit_limiter;
 
 /**
+ * Units that are set aside for its holder. Any thread may use it at any time until it is freed. While it lives, the library renews
+ * the reservation in the background. It stays usable when its limiter is freed, and its operations then fail with
+ * POLYLIMIT_CLOSED. In a forked child it is a copy, which may only be freed: the reservation belongs to the parent.
+ */
+typedef struct polylimit_reservation polylimit_reservation;
+
+/**
  * The backoff of an HTTP client, and the pauses that servers have asked it for. Any thread may use it at any time.
  */
 typedef struct polylimit_throttle polylimit_throttle;
@@ -313,7 +356,7 @@ typedef struct polylimit_request {
      */
     uint32_t size;
     /**
-     * One of POLYLIMIT_CHECK to POLYLIMIT_READY.
+     * One of POLYLIMIT_CHECK to POLYLIMIT_RENEW.
      */
     uint32_t operation;
     /**
@@ -334,9 +377,21 @@ typedef struct polylimit_request {
      */
     uint64_t cost;
     /**
-     * The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE and POLYLIMIT_READY.
+     * The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE, POLYLIMIT_READY and POLYLIMIT_RESERVE.
      */
     uint64_t timeout_us;
+    /**
+     * Names the reservation among those of its key: any bytes; only for POLYLIMIT_RESERVE to POLYLIMIT_RENEW.
+     */
+    const void *id;
+    /**
+     * The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
+     */
+    size_t id_length;
+    /**
+     * How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW.
+     */
+    uint64_t ttl_us;
 } polylimit_request;
 
 /**
@@ -362,7 +417,7 @@ typedef struct polylimit_quota_usage {
 } polylimit_quota_usage;
 
 /**
- * The answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
+ * The answer to a check, a peek, an acquire or a reserve. A request that is not allowed must not proceed.
  */
 typedef struct polylimit_decision {
     /**
@@ -417,7 +472,7 @@ typedef struct polylimit_decision {
 } polylimit_decision;
 
 /**
- * The answer to a take, a charge, a refund or a reset: the state after it.
+ * The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew: the state after it.
  */
 typedef struct polylimit_usage {
     /**
@@ -453,6 +508,14 @@ typedef struct polylimit_usage {
      */
     uint64_t over;
     /**
+     * 1 when a commit, a cancel or a renew has found the reservation, otherwise 0; 1 for every other operation.
+     */
+    uint32_t found;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+    /**
      * Each quota's own view, in the policy's order; only the first `quota_count` are written.
      */
     struct polylimit_quota_usage quotas[POLYLIMIT_MAX_QUOTAS];
@@ -463,11 +526,11 @@ typedef struct polylimit_usage {
  */
 typedef union polylimit_answer {
     /**
-     * For a check, a peek and an acquire.
+     * For a check, a peek, an acquire and a reserve.
      */
     struct polylimit_decision decision;
     /**
-     * For a take, a charge, a refund and a reset.
+     * For a take, a charge, a refund, a reset, a commit, a cancel and a renew.
      */
     struct polylimit_usage usage;
 } polylimit_answer;
@@ -632,15 +695,15 @@ typedef struct polylimit_quota {
      */
     uint32_t size;
     /**
-     * POLYLIMIT_TOKEN_BUCKET to POLYLIMIT_SLIDING_LOG; 0 is the default, a sliding window.
+     * POLYLIMIT_TOKEN_BUCKET to POLYLIMIT_CONCURRENCY; 0 is the default, a sliding window.
      */
     uint32_t algorithm;
     /**
-     * Units per period: 0 to 10^12.
+     * Units per period, or reservations at a time: 0 to 10^12.
      */
     uint64_t limit;
     /**
-     * The period in microseconds: 1 ms to 366 days.
+     * The period in microseconds: 1 ms to 366 days; 0 for concurrency, which has none.
      */
     uint64_t period_us;
     /**
@@ -668,10 +731,44 @@ typedef struct polylimit_quota {
      */
     uint16_t reserved;
     /**
-     * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to the limit.
+     * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to 10^12.
      */
     uint64_t excess;
 } polylimit_quota;
+
+/**
+ * How a reservation is made, kept and ended. polylimit_reservation_defaults writes the defaults.
+ */
+typedef struct polylimit_reservation_options {
+    /**
+     * sizeof(polylimit_reservation_options), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * 1 when polylimit_reservation_free commits what was reserved, in place of cancelling; otherwise 0.
+     */
+    uint32_t commit_at_end;
+    /**
+     * How long the reservation lasts after its last renewal, in microseconds: 1 ms to 48 h.
+     */
+    uint64_t ttl_us;
+    /**
+     * The longest wait in line, in microseconds; 0 does not wait.
+     */
+    uint64_t timeout_us;
+    /**
+     * How long the handle renews the reservation in the background, every third of its ttl, in microseconds; 0 never does.
+     */
+    uint64_t max_age_us;
+    /**
+     * The caller's own id: any bytes; NULL for a random one.
+     */
+    const void *id;
+    /**
+     * The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
+     */
+    size_t id_length;
+} polylimit_reservation_options;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1405,6 +1502,196 @@ polylimit_status polylimit_quota_text(const struct polylimit_quota *quota,
                                       size_t *length_out,
                                       char *error_buffer,
                                       size_t error_capacity);
+
+/**
+ * Writes a random id of a reservation, which no other process chooses: POLYLIMIT_RESERVATION_ID_SIZE bytes at `id` are always
+ * enough, and its length goes to `id_length_out`.
+ */
+polylimit_status polylimit_reservation_id_random(void *id,
+                                                 size_t *id_length_out,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
+
+/**
+ * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed or
+ * cancelled by its id, or until `ttl_us` microseconds have passed: 1 ms to 48 h. Nothing is spent before the commit. It waits in
+ * line as an acquire does, for at most `timeout_us`. See polylimit_limiter_check.
+ *
+ * `id` has room for POLYLIMIT_RESERVATION_ID_SIZE bytes. If `*id_length` is 0, a random id and its length are written there, also
+ * when no decision could be made; otherwise they are the caller's own id. A reserve with an id that is there is allowed and
+ * changes nothing, so a caller that has received no answer repeats it with the same id. polylimit_reservation_new keeps a
+ * reservation renewed.
+ *
+ * A leaky bucket and a leased policy cannot be reserved: POLYLIMIT_INVALID_ARGUMENT. So is a check, a take and an acquire where a
+ * quota counts reservations.
+ */
+polylimit_status polylimit_limiter_reserve(const struct polylimit_limiter *limiter,
+                                           const char *policy,
+                                           const void *key,
+                                           size_t key_length,
+                                           uint64_t cost,
+                                           void *id,
+                                           size_t *id_length,
+                                           uint64_t ttl_us,
+                                           uint64_t timeout_us,
+                                           struct polylimit_decision *decision_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * Ends the reservation with this id and spends `spent` units as a charge does, or what was reserved for POLYLIMIT_AS_RESERVED. If
+ * the reservation is gone, nothing changes and the usage's `found` is 0: a repeated commit never charges twice.
+ */
+polylimit_status polylimit_limiter_commit(const struct polylimit_limiter *limiter,
+                                          const char *policy,
+                                          const void *key,
+                                          size_t key_length,
+                                          const void *id,
+                                          size_t id_length,
+                                          uint64_t spent,
+                                          struct polylimit_usage *usage_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
+
+/**
+ * Ends the reservation with this id and spends nothing. The usage's `found` is 0 when it is gone.
+ */
+polylimit_status polylimit_limiter_cancel(const struct polylimit_limiter *limiter,
+                                          const char *policy,
+                                          const void *key,
+                                          size_t key_length,
+                                          const void *id,
+                                          size_t id_length,
+                                          struct polylimit_usage *usage_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
+
+/**
+ * Makes the reservation with this id end `ttl_us` microseconds from now: 1 ms to 48 h. The usage's `found` is 0 when it is gone.
+ */
+polylimit_status polylimit_limiter_renew(const struct polylimit_limiter *limiter,
+                                         const char *policy,
+                                         const void *key,
+                                         size_t key_length,
+                                         const void *id,
+                                         size_t id_length,
+                                         uint64_t ttl_us,
+                                         struct polylimit_usage *usage_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
+
+/**
+ * Reserves as polylimit_limiter_reserve does, and gives a handle that renews the reservation and ends it. `options` may be NULL for
+ * the defaults. A denied request has a handle as well: its decision is a denial, and ending it does nothing. Freed by
+ * polylimit_reservation_free.
+ */
+polylimit_status polylimit_reservation_new(const struct polylimit_limiter *limiter,
+                                           const char *policy,
+                                           const void *key,
+                                           size_t key_length,
+                                           uint64_t cost,
+                                           const struct polylimit_reservation_options *options,
+                                           struct polylimit_reservation **reservation_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * Reserves as polylimit_reservation_new does, without waiting. The handle is there at once.
+ *
+ * POLYLIMIT_OK: the decision was available at once and is in `result_out`. POLYLIMIT_PENDING: polylimit_completions_drain will return
+ * it, with this tag; the reservation is kept from then on. Any other status is an error, and there will be neither a result nor a
+ * handle. A handle that is freed before its result is drained gives back what is set aside when it is. `result_size` is
+ * sizeof(polylimit_result).
+ */
+polylimit_status polylimit_reservation_submit(const struct polylimit_completions *completions,
+                                              const struct polylimit_limiter *limiter,
+                                              const char *policy,
+                                              const void *key,
+                                              size_t key_length,
+                                              uint64_t cost,
+                                              const struct polylimit_reservation_options *options,
+                                              uint64_t tag,
+                                              struct polylimit_reservation **reservation_out,
+                                              struct polylimit_result *result_out,
+                                              size_t result_size,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Writes the decision on the request. A reservation whose result was not drained yet has none: POLYLIMIT_INVALID_ARGUMENT.
+ */
+polylimit_status polylimit_reservation_decision(const struct polylimit_reservation *reservation,
+                                                struct polylimit_decision *decision_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
+ * The id, by which another process can end the reservation; its length goes to `length_out`. It is valid until the handle is
+ * freed. NULL when `reservation` or `length_out` is NULL.
+ */
+const void *polylimit_reservation_id(const struct polylimit_reservation *reservation,
+                                     size_t *length_out);
+
+/**
+ * 1 when the reservation is known to have ended without its holder: a renewal did not find it, or its time has passed without one.
+ * Its units may be admitted to others meanwhile. Otherwise 0, also when `reservation` is NULL.
+ */
+uint32_t polylimit_reservation_is_lost(const struct polylimit_reservation *reservation);
+
+/**
+ * Ends the reservation and spends `spent` units as a charge does, or what was reserved for POLYLIMIT_AS_RESERVED. The usage's
+ * `found` is 0, and nothing is charged, when the reservation had ended before; so a commit that failed may be repeated.
+ */
+polylimit_status polylimit_reservation_commit(const struct polylimit_reservation *reservation,
+                                              uint64_t spent,
+                                              struct polylimit_usage *usage_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Ends the reservation and spends nothing. The usage's `found` is 0 when it had ended before.
+ */
+polylimit_status polylimit_reservation_cancel(const struct polylimit_reservation *reservation,
+                                              struct polylimit_usage *usage_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Commits as polylimit_reservation_commit does, without waiting. The statuses are those of polylimit_completions_submit.
+ */
+polylimit_status polylimit_reservation_submit_commit(const struct polylimit_completions *completions,
+                                                     const struct polylimit_reservation *reservation,
+                                                     uint64_t spent,
+                                                     uint64_t tag,
+                                                     struct polylimit_result *result_out,
+                                                     size_t result_size,
+                                                     char *error_buffer,
+                                                     size_t error_capacity);
+
+/**
+ * Cancels as polylimit_reservation_cancel does, without waiting. The statuses are those of polylimit_completions_submit.
+ */
+polylimit_status polylimit_reservation_submit_cancel(const struct polylimit_completions *completions,
+                                                     const struct polylimit_reservation *reservation,
+                                                     uint64_t tag,
+                                                     struct polylimit_result *result_out,
+                                                     size_t result_size,
+                                                     char *error_buffer,
+                                                     size_t error_capacity);
+
+/**
+ * Frees a handle. A reservation that was neither committed nor cancelled is cancelled in the background, or what was reserved is
+ * committed where the options say so. No thread may use the handle during the call or afterwards. NULL is allowed.
+ */
+void polylimit_reservation_free(struct polylimit_reservation *reservation);
+
+/**
+ * Writes the defaults into every field except `size`, which the caller sets: a random id, 30 s, no waiting, renewed for at most an
+ * hour, cancelled when the handle is freed.
+ */
+polylimit_status polylimit_reservation_defaults(struct polylimit_reservation_options *options_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
 
 /**
  * Creates a throttle, which all requests of a client share. `backoff` may be NULL for the defaults; its `max_wait_us` bounds all

@@ -18,8 +18,9 @@ use crate::error::POLYLIMIT_PENDING;
 use crate::error::polylimit_status;
 
 impl Receiver for Mutex<CheckState> {
-    fn receive(&self, answer: Result<Answer, Error>) {
+    fn receive(&self, answer: Result<Answer, Error>) -> Result<Answer, Error> {
         self.lock().unwrap_or_else(PoisonError::into_inner).take(answer);
+        Ok(Answer::Ready)
     }
 }
 

@@ -20,15 +20,15 @@ use crate::request::{check_requests, polylimit_request, polylimit_result, write_
 /// Results of finished operations, with their tags.
 type Finished = VecDeque<(Tag, Result<Answer, Error>)>;
 
-/// The tag of an operation, and what takes its answer in place of the program.
+/// The tag of an operation, and what takes its answer before the program.
 pub(crate) struct Tag {
     pub(crate) number: u64,
     pub(crate) receiver: Option<Arc<dyn Receiver>>,
 }
 
-/// Takes the answer to an operation when it is drained.
+/// Takes the answer to an operation when it is drained, and says what the program gets.
 pub(crate) trait Receiver: Send + Sync {
-    fn receive(&self, answer: Result<Answer, Error>);
+    fn receive(&self, answer: Result<Answer, Error>) -> Result<Answer, Error>;
 }
 
 impl PartialEq for Tag {
@@ -77,9 +77,8 @@ impl polylimit_completions {
     }
 
     /// Answers a call at once where that needs no waiting, and otherwise submits it.
-    fn call(&self, limiter: &polylimit_limiter, call: &Call<'_>, tag: u64) -> Option<Result<Answer, Error>> {
-        let limiter = limiter.limiter.asynchronous();
-        limiter.try_call(call).or_else(|| self.submit(limiter, call, tag.into()))
+    pub(crate) fn call(&self, limiter: &Limiter, call: &Call<'_>, tag: Tag) -> Option<Result<Answer, Error>> {
+        limiter.try_call(call).or_else(|| self.submit(limiter, call, tag))
     }
 }
 
@@ -142,7 +141,7 @@ pub unsafe extern "C" fn polylimit_completions_submit(
         };
         // SAFETY: the caller guarantees a key and a text, or NULL.
         let call = unsafe { request.call() }?;
-        match completions.call(limiter, &call, tag) {
+        match completions.call(limiter.limiter.asynchronous(), &call, tag.into()) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
                 // SAFETY: it is the only element of the array, and any bytes are valid in its fields.
@@ -187,7 +186,7 @@ pub unsafe extern "C" fn polylimit_completions_submit_together(
             return Err(Failure::invalid("there are no requests: at least one is needed".to_owned()));
         }
         let call = Call::CheckTogether(&requests);
-        match completions.call(limiter, &call, tag) {
+        match completions.call(limiter.limiter.asynchronous(), &call, tag.into()) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
                 // SAFETY: the array has that many elements.
@@ -249,10 +248,7 @@ pub unsafe extern "C" fn polylimit_completions_drain(
             let result = unsafe { &mut *results.at::<polylimit_result>(at) };
             let answer = match tag.receiver {
                 None => answer,
-                Some(receiver) => {
-                    receiver.receive(answer);
-                    Ok(Answer::Ready)
-                }
+                Some(receiver) => receiver.receive(answer),
             };
             result.set(tag.number, answer.map_err(Into::into));
         }

@@ -27,7 +27,7 @@ pub struct polylimit_quota_usage {
     pub over: u64,
 }
 
-/// The answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
+/// The answer to a check, a peek, an acquire or a reserve. A request that is not allowed must not proceed.
 #[repr(C)]
 pub struct polylimit_decision {
     /// sizeof(polylimit_decision), set by the caller.
@@ -131,7 +131,7 @@ fn unknown(what: &str, number: u32) -> Failure {
     Failure::invalid(format!("{what} {number} is not known: pass a decision unchanged"))
 }
 
-/// The answer to a take, a charge, a refund or a reset: the state after it.
+/// The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew: the state after it.
 #[repr(C)]
 pub struct polylimit_usage {
     /// sizeof(polylimit_usage), set by the caller.
@@ -150,6 +150,10 @@ pub struct polylimit_usage {
     pub taken: u64,
     /// Units of an excess that are in use, the most over the quotas.
     pub over: u64,
+    /// 1 when a commit, a cancel or a renew has found the reservation, otherwise 0; 1 for every other operation.
+    pub found: u32,
+    /// Always 0.
+    pub reserved: u32,
     /// Each quota's own view, in the policy's order; only the first `quota_count` are written.
     pub quotas: [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
 }
@@ -157,7 +161,7 @@ pub struct polylimit_usage {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_usage {
     const NAME: &'static str = "usage";
-    const MIN_SIZE: u32 = 560;
+    const MIN_SIZE: u32 = 568;
 }
 
 impl polylimit_usage {
@@ -169,6 +173,8 @@ impl polylimit_usage {
         self.reset_after_us = usage.reset_after_us();
         self.taken = usage.taken();
         self.over = usage.over();
+        self.found = u32::from(usage.found());
+        self.reserved = 0;
         self.quota_count = set_quotas(&mut self.quotas, usage.quotas());
     }
 }

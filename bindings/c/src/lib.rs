@@ -10,9 +10,10 @@
 //! - `version`, `error`: statuses, messages, panics
 //! - `arguments`, `names`: pointers and texts of callers, names of numbers
 //! - `decision`, `quota`, `clock`, `options`, `client_address`: values
-//! - `request`: one operation as a value
+//! - `request`, `reservation_options`: one operation as a value
 //! - `limiter`: its life and its policies
-//! - `operations`, `completions`, `guard`, `headers`, `diagnostics`: everything that uses a limiter
+//! - `operations`, `reservation`, `completions`, `reservation_handle`, `guard`, `headers`, `diagnostics`: everything that uses a
+//!   limiter
 
 #![allow(
     unsafe_code,
@@ -49,5 +50,8 @@ pub mod operations;
 pub mod options;
 pub mod quota;
 pub mod request;
+pub mod reservation;
+pub mod reservation_handle;
+pub mod reservation_options;
 pub mod throttle;
 pub mod version;

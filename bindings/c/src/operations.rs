@@ -294,7 +294,7 @@ pub(crate) const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// # Safety
 /// `limiter` is NULL or a limiter, `decision_out` NULL or a decision.
-unsafe fn decide<'a>(
+pub(crate) unsafe fn decide<'a>(
     limiter: *const polylimit_limiter,
     request: Request<'a>,
     call: impl FnOnce(Request<'a>) -> Call<'a>,
@@ -311,7 +311,7 @@ unsafe fn decide<'a>(
 
 /// # Safety
 /// `limiter` is NULL or a limiter, `usage_out` NULL or a usage.
-unsafe fn spend<'a>(
+pub(crate) unsafe fn spend<'a>(
     limiter: *const polylimit_limiter,
     request: Request<'a>,
     call: impl FnOnce(Request<'a>) -> Call<'a>,
@@ -324,6 +324,6 @@ unsafe fn spend<'a>(
     Ok(())
 }
 
-fn wrong_answer() -> Failure {
+pub(crate) fn wrong_answer() -> Failure {
     Failure::new(ErrorKind::Internal, "an operation has an answer of another kind")
 }

@@ -18,13 +18,16 @@ pub const POLYLIMIT_FIXED_WINDOW: u32 = 3;
 pub const POLYLIMIT_SLIDING_WINDOW: u32 = 4;
 /// A list with the time of every admitted unit.
 pub const POLYLIMIT_SLIDING_LOG: u32 = 5;
+/// At most `limit` reservations at a time, whatever their units; only ever reserved.
+pub const POLYLIMIT_CONCURRENCY: u32 = 6;
 
-const ALGORITHMS: [(u32, Algorithm); 5] = [
+const ALGORITHMS: [(u32, Algorithm); 6] = [
     (POLYLIMIT_TOKEN_BUCKET, Algorithm::TokenBucket),
     (POLYLIMIT_LEAKY_BUCKET, Algorithm::LeakyBucket),
     (POLYLIMIT_FIXED_WINDOW, Algorithm::FixedWindow),
     (POLYLIMIT_SLIDING_WINDOW, Algorithm::SlidingWindow),
     (POLYLIMIT_SLIDING_LOG, Algorithm::SlidingLog),
+    (POLYLIMIT_CONCURRENCY, Algorithm::Concurrency),
 ];
 
 /// At most `limit` units per period, counted by an algorithm.
@@ -32,11 +35,11 @@ const ALGORITHMS: [(u32, Algorithm); 5] = [
 pub struct polylimit_quota {
     /// sizeof(polylimit_quota), set by the caller.
     pub size: u32,
-    /// POLYLIMIT_TOKEN_BUCKET to POLYLIMIT_SLIDING_LOG; 0 is the default, a sliding window.
+    /// POLYLIMIT_TOKEN_BUCKET to POLYLIMIT_CONCURRENCY; 0 is the default, a sliding window.
     pub algorithm: u32,
-    /// Units per period: 0 to 10^12.
+    /// Units per period, or reservations at a time: 0 to 10^12.
     pub limit: u64,
-    /// The period in microseconds: 1 ms to 366 days.
+    /// The period in microseconds: 1 ms to 366 days; 0 for concurrency, which has none.
     pub period_us: u64,
     /// The two buckets only: the most units that can be spent at once, 1 to 10^12; 0 for the default.
     pub burst: u64,
@@ -50,7 +53,7 @@ pub struct polylimit_quota {
     pub count_denied: u8,
     /// Always 0.
     pub reserved: u16,
-    /// Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to the limit.
+    /// Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to 10^12.
     pub excess: u64,
 }
 
@@ -120,8 +123,7 @@ impl polylimit_quota {
     fn get(&self) -> Result<Quota, Failure> {
         let mut builder = Quota::builder(self.limit, Duration::from_micros(self.period_us))
             .aligned(flag("aligned", self.aligned)?)
-            .count_denied(flag("count_denied", self.count_denied)?)
-            .excess(self.excess);
+            .count_denied(flag("count_denied", self.count_denied)?);
         if self.algorithm != 0 {
             let algorithm = ALGORITHMS.iter().find(|(number, _)| *number == self.algorithm);
             let (_, algorithm) = algorithm.ok_or_else(|| {
@@ -141,6 +143,9 @@ impl polylimit_quota {
         }
         if self.buckets != 0 {
             builder = builder.buckets(self.buckets);
+        }
+        if self.excess != 0 {
+            builder = builder.excess(self.excess);
         }
         Ok(builder.build()?)
     }
@@ -173,6 +178,7 @@ mod tests {
             "5/15minutes sliding_log",
             "7/3hours fixed_window aligned",
             "7/3hours buckets=60",
+            "20 concurrent",
         ] {
             let mut numbers: polylimit_quota = unsafe { std::mem::zeroed() };
             let quota: Quota = text.parse().unwrap();

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Decision, ErrorKind, Request};
+use polylimit::{Answer, Call, Decision, ErrorKind, Request, ReservationId, ReservationTerms};
 
 use crate::arguments::{Sized32, Strided, bytes, optional_text, sized};
 use crate::decision::{polylimit_decision, polylimit_usage};
@@ -25,13 +25,29 @@ pub const POLYLIMIT_RESET: u32 = 6;
 pub const POLYLIMIT_ACQUIRE: u32 = 7;
 /// Waits until the store answers, for at most `timeout_us`; policy, key and cost have no effect.
 pub const POLYLIMIT_READY: u32 = 8;
+/// Decides as a check does, and sets the cost aside under `id` until it is committed or cancelled, or `ttl_us` have passed;
+/// waits as an acquire does, for at most `timeout_us`.
+pub const POLYLIMIT_RESERVE: u32 = 9;
+/// Ends a reservation and spends the cost, or what was reserved for POLYLIMIT_AS_RESERVED.
+pub const POLYLIMIT_COMMIT: u32 = 10;
+/// Ends a reservation and spends nothing; the cost has no effect.
+pub const POLYLIMIT_CANCEL: u32 = 11;
+/// Makes a reservation end `ttl_us` from now; the cost has no effect.
+pub const POLYLIMIT_RENEW: u32 = 12;
+
+/// The longest id of a reservation, in bytes.
+pub const POLYLIMIT_RESERVATION_ID_SIZE: usize = 64;
+/// The cost of a commit that spends what was reserved.
+pub const POLYLIMIT_AS_RESERVED: u64 = u64::MAX;
+
+const _: () = assert!(POLYLIMIT_RESERVATION_ID_SIZE == ReservationId::MAX_LENGTH);
 
 /// One operation on one key.
 #[repr(C)]
 pub struct polylimit_request {
     /// sizeof(polylimit_request), set by the caller.
     pub size: u32,
-    /// One of POLYLIMIT_CHECK to POLYLIMIT_READY.
+    /// One of POLYLIMIT_CHECK to POLYLIMIT_RENEW.
     pub operation: u32,
     /// The name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; may be NULL when the
     /// limiter has one policy. Ends with a NUL.
@@ -42,14 +58,20 @@ pub struct polylimit_request {
     pub key_length: usize,
     /// The units that the request spends: 0 to 10^12. A cost of 0 is always allowed and leaves no trace.
     pub cost: u64,
-    /// The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE and POLYLIMIT_READY.
+    /// The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE, POLYLIMIT_READY and POLYLIMIT_RESERVE.
     pub timeout_us: u64,
+    /// Names the reservation among those of its key: any bytes; only for POLYLIMIT_RESERVE to POLYLIMIT_RENEW.
+    pub id: *const c_void,
+    /// The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
+    pub id_length: usize,
+    /// How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW.
+    pub ttl_us: u64,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_request {
     const NAME: &'static str = "request";
-    const MIN_SIZE: u32 = 48;
+    const MIN_SIZE: u32 = 72;
 }
 
 /// Makes a request of the core.
@@ -100,13 +122,48 @@ impl polylimit_request {
             POLYLIMIT_REFUND => Call::Refund(request),
             POLYLIMIT_RESET => Call::Reset(request),
             POLYLIMIT_ACQUIRE => Call::Acquire(request, timeout),
+            POLYLIMIT_RESERVE => {
+                let ttl = Duration::from_micros(self.ttl_us);
+                // SAFETY: the caller guarantees it.
+                Call::Reserve(request, ReservationTerms { id: unsafe { self.id() }?, ttl, timeout })
+            }
+            // SAFETY: the caller guarantees it.
+            POLYLIMIT_COMMIT => Call::Commit(request, unsafe { self.id() }?, units_spent(self.cost)),
+            // SAFETY: the caller guarantees it.
+            POLYLIMIT_CANCEL => Call::Cancel(request.cost(0), unsafe { self.id() }?),
+            POLYLIMIT_RENEW => {
+                let ttl = Duration::from_micros(self.ttl_us);
+                // SAFETY: the caller guarantees it.
+                Call::Renew(request.cost(0), unsafe { self.id() }?, ttl)
+            }
             other => {
                 return Err(Failure::invalid(format!(
-                    "operation {other} is not known: allowed are {POLYLIMIT_CHECK} to {POLYLIMIT_READY}"
+                    "operation {other} is not known: allowed are {POLYLIMIT_CHECK} to {POLYLIMIT_RENEW}"
                 )));
             }
         })
     }
+
+    /// # Safety
+    /// `id` is NULL or points at `id_length` bytes.
+    unsafe fn id(&self) -> Result<ReservationId, Failure> {
+        // SAFETY: the caller guarantees it.
+        unsafe { reservation_id(self.id, self.id_length) }
+    }
+}
+
+/// Reads the id of a reservation.
+///
+/// # Safety
+/// `id` is NULL or points at `length` bytes.
+pub(crate) unsafe fn reservation_id(id: *const c_void, length: usize) -> Result<ReservationId, Failure> {
+    // SAFETY: the caller guarantees it.
+    Ok(ReservationId::new(unsafe { bytes(id.cast(), length, "id") }?)?)
+}
+
+/// What a commit spends; `None` is what was reserved.
+pub(crate) fn units_spent(units: u64) -> Option<u64> {
+    (units != POLYLIMIT_AS_RESERVED).then_some(units)
 }
 
 /// The size of the message in a result, in bytes, including the NUL.
@@ -115,9 +172,9 @@ pub const POLYLIMIT_MESSAGE_SIZE: usize = 240;
 /// The answer of an operation.
 #[repr(C)]
 pub union polylimit_answer {
-    /// For a check, a peek and an acquire.
+    /// For a check, a peek, an acquire and a reserve.
     pub decision: std::mem::ManuallyDrop<polylimit_decision>,
-    /// For a take, a charge, a refund and a reset.
+    /// For a take, a charge, a refund, a reset, a commit, a cancel and a renew.
     pub usage: std::mem::ManuallyDrop<polylimit_usage>,
 }
 
