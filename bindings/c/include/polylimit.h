@@ -30,7 +30,7 @@
 #define POLYLIMIT_OK 0
 
 /**
- * Only of polylimit_completions_submit: polylimit_completions_drain will return the answer.
+ * Only of functions that do not wait: polylimit_completions_drain will return the answer.
  */
 #define POLYLIMIT_PENDING -1
 
@@ -1680,7 +1680,13 @@ polylimit_status polylimit_reservation_submit_cancel(const struct polylimit_comp
                                                      size_t error_capacity);
 
 /**
- * Frees a handle. A reservation that was neither committed nor cancelled is cancelled in the background, or what was reserved is
+ * Leaves the reservation to another holder, which ends it by its id. This handle renews it no more, and freeing it does nothing.
+ * NULL is allowed.
+ */
+void polylimit_reservation_detach(const struct polylimit_reservation *reservation);
+
+/**
+ * Frees a handle. A reservation that was neither committed, cancelled nor detached is cancelled in the background, or what was reserved is
  * committed where the options say so. No thread may use the handle during the call or afterwards. NULL is allowed.
  */
 void polylimit_reservation_free(struct polylimit_reservation *reservation);

@@ -125,7 +125,7 @@ private:
     return std::chrono::microseconds(us > static_cast<std::uint64_t>(most) ? most : static_cast<std::int64_t>(us));
 }
 
-/** The answer to a check, a peek or an acquire. */
+/** The answer to a check, a peek, an acquire or a reserve. */
 class Decision {
 public:
     explicit Decision(const polylimit_decision &plain) noexcept : plain_(plain) {}
@@ -154,13 +154,15 @@ private:
     polylimit_decision plain_;
 };
 
-/** The answer to a take, a charge, a refund or a reset. */
+/** The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew. */
 class Usage {
 public:
     explicit Usage(const polylimit_usage &plain) noexcept : plain_(plain) {}
 
     [[nodiscard]] std::uint64_t remaining() const noexcept { return plain_.remaining; }
     [[nodiscard]] std::uint64_t taken() const noexcept { return plain_.taken; }
+    /** Whether a commit, a cancel or a renew has found the reservation; true for every other operation. */
+    [[nodiscard]] bool found() const noexcept { return plain_.found != 0; }
     [[nodiscard]] std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
     [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
     [[nodiscard]] const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
@@ -210,6 +212,124 @@ struct Ask {
     /** A policy's name, or quotas as text; may be NULL when the limiter has one policy. */
     const char *policy = nullptr;
     Cost cost = 1;
+};
+
+/** How a reservation is made, kept and ended; what is not set has the library's default. */
+struct ReserveOptions {
+    /** Any 1 to 64 bytes; empty for a random id. */
+    std::string id = {};
+    /** How long the reservation lasts after its last renewal: 1 ms to 48 h. */
+    std::optional<std::chrono::microseconds> ttl = {};
+    /** The longest wait in line. */
+    std::chrono::microseconds timeout = {};
+    /** How long the reservation is renewed in the background; 0 never renews it. */
+    std::optional<std::chrono::microseconds> max_age = {};
+    /** The destructor commits what was reserved, in place of cancelling. */
+    bool commit_at_end = false;
+};
+
+/** The id and the time of a reservation, for an operation by its id. They have to outlive the call. */
+struct ReservationTerms {
+    std::string_view id = {};
+    std::chrono::microseconds ttl = {};
+};
+
+namespace detail {
+
+inline std::uint64_t whole_us(std::chrono::microseconds duration) noexcept {
+    return static_cast<std::uint64_t>(duration.count() < 0 ? 0 : duration.count());
+}
+
+/** The units that a commit spends; the number that stands for what was reserved is none. */
+inline std::uint64_t spent(Cost cost) {
+    if (cost.units() == POLYLIMIT_AS_RESERVED) {
+        throw Error(POLYLIMIT_INVALID_ARGUMENT, "a commit spends 0 to 10^12 units: commit_reserved commits what was reserved");
+    }
+    return cost.units();
+}
+
+/** The options in the form of C; the id is used only as long as `options`. */
+inline polylimit_reservation_options to_plain(const ReserveOptions &options) {
+    Message message;
+    auto plain = sized<polylimit_reservation_options>();
+    message.check(polylimit_reservation_defaults(&plain, message.start(), message.capacity()));
+    plain.commit_at_end = options.commit_at_end ? 1 : 0;
+    plain.timeout_us = whole_us(options.timeout);
+    if (options.ttl) {
+        plain.ttl_us = whole_us(*options.ttl);
+    }
+    if (options.max_age) {
+        plain.max_age_us = whole_us(*options.max_age);
+    }
+    if (!options.id.empty()) {
+        plain.id = options.id.data();
+        plain.id_length = options.id.size();
+    }
+    return plain;
+}
+
+} // namespace detail
+
+/**
+ * Units that are set aside for their holder, renewed in the background. The destructor cancels what was not committed, also when
+ * an exception leaves the scope. See polylimit_reservation.
+ */
+class [[nodiscard]] Reservation {
+public:
+    /** Owns a handle of C. */
+    explicit Reservation(polylimit_reservation *handle) noexcept : handle_(handle) {}
+
+    /** Whether every quota has admitted the request, so that its units are set aside. */
+    [[nodiscard]] bool allowed() const { return decision().allowed(); }
+    [[nodiscard]] explicit operator bool() const { return allowed(); }
+
+    [[nodiscard]] Decision decision() const {
+        detail::Message message;
+        auto decision = detail::sized<polylimit_decision>();
+        message.check(polylimit_reservation_decision(get(), &decision, message.start(), message.capacity()));
+        return Decision(decision);
+    }
+
+    /** The id, by which another process can end the reservation. */
+    [[nodiscard]] std::string id() const {
+        std::size_t length = 0;
+        const void *start = polylimit_reservation_id(get(), &length);
+        return std::string(static_cast<const char *>(start), length);
+    }
+
+    /** Whether the reservation is known to have ended without its holder. */
+    [[nodiscard]] bool is_lost() const noexcept { return polylimit_reservation_is_lost(get()) != 0; }
+
+    /** Ends the reservation and charges what was spent. It may be repeated after an error: nothing is charged twice. */
+    Usage commit(Cost spent) { return end_with(detail::spent(spent)); }
+    /** Ends the reservation and charges what was reserved. */
+    Usage commit_reserved() { return end_with(POLYLIMIT_AS_RESERVED); }
+
+    /** Ends the reservation and spends nothing. */
+    Usage cancel() {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(polylimit_reservation_cancel(get(), &usage, message.start(), message.capacity()));
+        return Usage(usage);
+    }
+
+    /** Leaves the reservation to another holder, which ends it by the returned id. */
+    std::string detach() {
+        polylimit_reservation_detach(get());
+        return id();
+    }
+
+    [[nodiscard]] const polylimit_reservation *get() const noexcept { return handle_.get(); }
+
+private:
+    Usage end_with(std::uint64_t spent) {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(polylimit_reservation_commit(get(), spent, &usage, message.start(), message.capacity()));
+        return Usage(usage);
+    }
+
+    std::unique_ptr<polylimit_reservation, detail::Freed<polylimit_reservation_free>> handle_;
 };
 
 /** A request among several: see Limiter::check_many and Limiter::check_together. Its key has to outlive the call. */
@@ -279,6 +399,47 @@ public:
         message.check(polylimit_limiter_acquire(get(), ask.policy, key.data(), key.size(), ask.cost.units(), timeout_us,
                                                 &decision, message.start(), message.capacity()));
         return Decision(decision);
+    }
+
+    /**
+     * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed,
+     * cancelled or destroyed. A denied request has a reservation as well, which is not allowed().
+     */
+    [[nodiscard]] Reservation reserve(std::string_view key, const Ask &ask = {}, const ReserveOptions &options = {}) const {
+        detail::Message message;
+        auto plain = detail::to_plain(options);
+        polylimit_reservation *reservation = nullptr;
+        message.check(polylimit_reservation_new(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &plain,
+                                                &reservation, message.start(), message.capacity()));
+        return Reservation(reservation);
+    }
+
+    /** Ends the reservation with this id and charges what was spent; Usage::found says whether it was there. */
+    Usage commit(std::string_view key, std::string_view id, Cost spent, const char *policy = nullptr) const {
+        return commit_units(key, id, detail::spent(spent), policy);
+    }
+    /** Ends the reservation with this id and charges what was reserved. */
+    Usage commit_reserved(std::string_view key, std::string_view id, const char *policy = nullptr) const {
+        return commit_units(key, id, POLYLIMIT_AS_RESERVED, policy);
+    }
+
+    /** Ends the reservation with this id and spends nothing. */
+    Usage cancel(std::string_view key, std::string_view id, const char *policy = nullptr) const {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(polylimit_limiter_cancel(get(), policy, key.data(), key.size(), id.data(), id.size(), &usage,
+                                               message.start(), message.capacity()));
+        return Usage(usage);
+    }
+
+    /** Makes the reservation with this id end `ttl` from now: 1 ms to 48 h. */
+    Usage renew(std::string_view key, std::string_view id, std::chrono::microseconds ttl,
+                const char *policy = nullptr) const {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(polylimit_limiter_renew(get(), policy, key.data(), key.size(), id.data(), id.size(),
+                                              detail::whole_us(ttl), &usage, message.start(), message.capacity()));
+        return Usage(usage);
     }
 
     /** Checks several requests in one call. Each is decided on its own, in order; an error of one is its own result. */
@@ -446,6 +607,14 @@ private:
         return plain;
     }
 
+    Usage commit_units(std::string_view key, std::string_view id, std::uint64_t spent, const char *policy) const {
+        detail::Message message;
+        auto usage = detail::sized<polylimit_usage>();
+        message.check(polylimit_limiter_commit(get(), policy, key.data(), key.size(), id.data(), id.size(), spent, &usage,
+                                               message.start(), message.capacity()));
+        return Usage(usage);
+    }
+
     template <typename Call> Decision decide(Call call, std::string_view key, const Ask &ask) const {
         detail::Message message;
         auto decision = detail::sized<polylimit_decision>();
@@ -481,26 +650,65 @@ public:
     [[nodiscard]] int fd() const noexcept { return polylimit_completions_fd(get()); }
     [[nodiscard]] std::size_t pending() const noexcept { return polylimit_completions_pending(get()); }
 
-    /** Starts an operation (POLYLIMIT_CHECK to POLYLIMIT_ACQUIRE). Returns its result if it is available at once. */
+    /**
+     * Starts an operation (POLYLIMIT_CHECK to POLYLIMIT_RENEW). Returns its result if it is available at once. `terms` are for
+     * POLYLIMIT_RESERVE to POLYLIMIT_RENEW.
+     */
     [[nodiscard]] std::optional<polylimit_result>
     submit(const Limiter &limiter, std::uint32_t operation, std::string_view key, std::uint64_t tag,
-           const Ask &ask = {}, std::chrono::microseconds timeout = {}) const {
+           const Ask &ask = {}, std::chrono::microseconds timeout = {}, const ReservationTerms &terms = {}) const {
         auto request = detail::sized<polylimit_request>();
         request.operation = operation;
         request.policy = ask.policy;
         request.key = key.data();
         request.key_length = key.size();
         request.cost = ask.cost.units();
-        request.timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
+        request.timeout_us = detail::whole_us(timeout);
+        request.id = terms.id.data();
+        request.id_length = terms.id.size();
+        request.ttl_us = detail::whole_us(terms.ttl);
         detail::Message message;
         polylimit_result result;
         polylimit_status status = polylimit_completions_submit(get(), limiter.get(), &request, tag, &result,
                                                                sizeof result, message.start(), message.capacity());
         message.check(status);
-        if (status == POLYLIMIT_PENDING) {
-            return std::nullopt;
-        }
-        return result;
+        return known(status, result);
+    }
+
+    /** Reserves without waiting: the reservation, and its result if that is available at once. It has no decision before. */
+    [[nodiscard]] std::pair<Reservation, std::optional<polylimit_result>>
+    submit_reserve(const Limiter &limiter, std::string_view key, std::uint64_t tag, const Ask &ask = {},
+                   const ReserveOptions &options = {}) const {
+        detail::Message message;
+        auto plain = detail::to_plain(options);
+        polylimit_reservation *reservation = nullptr;
+        polylimit_result result;
+        polylimit_status status = polylimit_reservation_submit(
+            get(), limiter.get(), ask.policy, key.data(), key.size(), ask.cost.units(), &plain, tag, &reservation,
+            &result, sizeof result, message.start(), message.capacity());
+        message.check(status);
+        return {Reservation(reservation), known(status, result)};
+    }
+
+    /** Commits what was spent without waiting. Returns the result if it is available at once. */
+    std::optional<polylimit_result> submit_commit(Reservation &reservation, Cost spent, std::uint64_t tag) const {
+        detail::Message message;
+        polylimit_result result;
+        polylimit_status status =
+            polylimit_reservation_submit_commit(get(), reservation.get(), detail::spent(spent), tag, &result,
+                                                sizeof result, message.start(), message.capacity());
+        message.check(status);
+        return known(status, result);
+    }
+
+    /** Cancels a reservation without waiting. Returns the result if it is available at once. */
+    std::optional<polylimit_result> submit_cancel(Reservation &reservation, std::uint64_t tag) const {
+        detail::Message message;
+        polylimit_result result;
+        polylimit_status status = polylimit_reservation_submit_cancel(get(), reservation.get(), tag, &result,
+                                                                      sizeof result, message.start(), message.capacity());
+        message.check(status);
+        return known(status, result);
     }
 
     /** Calls `each` with every result that has arrived. */
@@ -528,6 +736,10 @@ public:
     [[nodiscard]] const polylimit_completions *get() const noexcept { return handle_.get(); }
 
 private:
+    static std::optional<polylimit_result> known(polylimit_status status, const polylimit_result &result) {
+        return status == POLYLIMIT_PENDING ? std::nullopt : std::optional<polylimit_result>(result);
+    }
+
     std::unique_ptr<polylimit_completions, detail::Freed<polylimit_completions_free>> handle_;
 };
 

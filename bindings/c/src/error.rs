@@ -12,7 +12,7 @@ pub type polylimit_status = i32;
 
 /// Success.
 pub const POLYLIMIT_OK: i32 = 0;
-/// Only of polylimit_completions_submit: polylimit_completions_drain will return the answer.
+/// Only of functions that do not wait: polylimit_completions_drain will return the answer.
 pub const POLYLIMIT_PENDING: i32 = -1;
 /// An argument is not allowed; the same call fails again.
 pub const POLYLIMIT_INVALID_ARGUMENT: i32 = 1;

@@ -340,7 +340,19 @@ pub unsafe extern "C" fn polylimit_reservation_submit_cancel(
     })
 }
 
-/// Frees a handle. A reservation that was neither committed nor cancelled is cancelled in the background, or what was reserved is
+/// Leaves the reservation to another holder, which ends it by its id. This handle renews it no more, and freeing it does nothing.
+/// NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_reservation_detach(reservation: *const polylimit_reservation) {
+    guard_or((), || {
+        // SAFETY: the caller guarantees a reservation, or NULL.
+        if let Some(reservation) = unsafe { reservation.as_ref() } {
+            reservation.shared.close();
+        }
+    });
+}
+
+/// Frees a handle. A reservation that was neither committed, cancelled nor detached is cancelled in the background, or what was reserved is
 /// committed where the options say so. No thread may use the handle during the call or afterwards. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_reservation_free(reservation: *mut polylimit_reservation) {

@@ -60,9 +60,9 @@ bool cases_number(const cJSON *object, const char *name, uint64_t *number_out) {
 
 static uint32_t algorithm(const cJSON *quota) {
     static const char *const names[] = {"token_bucket", "leaky_bucket", "fixed_window", "sliding_window",
-                                        "sliding_log"};
+                                        "sliding_log",  "concurrency"};
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(quota, "algorithm"));
-    for (uint32_t at = 0; name && at < 5; at++) {
+    for (uint32_t at = 0; name && at < 6; at++) {
         if (strcmp(names[at], name) == 0) {
             return at + 1;
         }
@@ -100,11 +100,26 @@ bool cases_quotas(const cJSON *quotas, char *text, size_t capacity, char *messag
 }
 
 uint32_t cases_operation(const cJSON *operation) {
-    static const char *const names[] = {"change", "check", "peek", "take", "charge", "refund", "reset"};
+    static const struct {
+        const char *name;
+        uint32_t number;
+    } known[] = {
+        {"change", 0},
+        {"check", POLYLIMIT_CHECK},
+        {"peek", POLYLIMIT_PEEK},
+        {"take", POLYLIMIT_TAKE},
+        {"charge", POLYLIMIT_CHARGE},
+        {"refund", POLYLIMIT_REFUND},
+        {"reset", POLYLIMIT_RESET},
+        {"reserve", POLYLIMIT_RESERVE},
+        {"commit", POLYLIMIT_COMMIT},
+        {"cancel", POLYLIMIT_CANCEL},
+        {"renew", POLYLIMIT_RENEW},
+    };
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(operation, "op"));
-    for (uint32_t at = 0; name && at < 7; at++) {
-        if (strcmp(names[at], name) == 0) {
-            return at;
+    for (size_t at = 0; name && at < sizeof known / sizeof *known; at++) {
+        if (strcmp(known[at].name, name) == 0) {
+            return known[at].number;
         }
     }
     cases_die("it is not known", name ? name : "op");
@@ -118,7 +133,7 @@ cJSON *cases_answer(uint32_t operation, const polylimit_result *result, const cJ
     const polylimit_decision *decision = &result->answer.decision;
     const polylimit_usage *usage = &result->answer.usage;
     cJSON *answer = cJSON_CreateObject();
-    bool decides = operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK;
+    bool decides = operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK || operation == POLYLIMIT_RESERVE;
     const char *source = polylimit_source_name(decides ? decision->source : usage->source);
     /* What an outage policy answered must not look as if the store did. */
     if (strcmp(source, "fallback") == 0 || strcmp(source, "allow") == 0 || strcmp(source, "deny") == 0) {
@@ -144,6 +159,9 @@ cJSON *cases_answer(uint32_t operation, const polylimit_result *result, const cJ
     add_number(answer, "reset_after_us", usage->reset_after_us);
     if (operation == POLYLIMIT_TAKE) {
         add_number(answer, "taken", usage->taken);
+    }
+    if (operation == POLYLIMIT_COMMIT || operation == POLYLIMIT_CANCEL || operation == POLYLIMIT_RENEW) {
+        cJSON_AddBoolToObject(answer, "found", usage->found != 0);
     }
     return answer;
 }

@@ -14,6 +14,9 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
     const void *key = request->key;
     size_t length = request->key_length;
     uint64_t cost = request->cost;
+    const void *id = request->id;
+    size_t id_length = request->id_length;
+    char room[POLYLIMIT_RESERVATION_ID_SIZE];
     char *message = result->message;
     size_t capacity = sizeof result->message;
     switch (request->operation) {
@@ -32,6 +35,21 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
     case POLYLIMIT_REFUND:
         usage->size = sizeof *usage;
         return polylimit_limiter_refund(limiter, policy, key, length, cost, usage, message, capacity);
+    case POLYLIMIT_RESERVE:
+        decision->size = sizeof *decision;
+        memcpy(room, id, id_length < sizeof room ? id_length : sizeof room);
+        return polylimit_limiter_reserve(limiter, policy, key, length, cost, room, &id_length, request->ttl_us, 0, decision,
+                                         message, capacity);
+    case POLYLIMIT_COMMIT:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_commit(limiter, policy, key, length, id, id_length, cost, usage, message, capacity);
+    case POLYLIMIT_CANCEL:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_cancel(limiter, policy, key, length, id, id_length, usage, message, capacity);
+    case POLYLIMIT_RENEW:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_renew(limiter, policy, key, length, id, id_length, request->ttl_us, usage, message,
+                                       capacity);
     default:
         usage->size = sizeof *usage;
         return polylimit_limiter_reset(limiter, policy, key, length, usage, message, capacity);

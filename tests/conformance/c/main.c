@@ -80,6 +80,10 @@ static bool step(struct run *run, const cJSON *operation, int at) {
         return change(run, operation) || refused(run, at);
     }
     polylimit_request asked = request(run, number, cost);
+    const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(operation, "id"));
+    asked.id = id ? id : "";
+    asked.id_length = id ? strlen(id) : 0;
+    cases_number(operation, "ttl_us", &asked.ttl_us);
     polylimit_result result;
     face_run(run->face, run->limiter, &asked, &result);
     if (result.status != POLYLIMIT_OK) {

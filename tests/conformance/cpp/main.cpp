@@ -61,7 +61,7 @@ Json to_json(const polylimit::Decision &decision) {
     return json;
 }
 
-Json to_json(const polylimit::Usage &usage, bool takes) {
+Json to_json(const polylimit::Usage &usage, std::uint32_t operation) {
     Json json(cJSON_CreateObject());
     if (!is_of_store(usage.source())) {
         return json;
@@ -69,8 +69,11 @@ Json to_json(const polylimit::Usage &usage, bool takes) {
     auto add = [&](const char *name, double value) { cJSON_AddNumberToObject(json.get(), name, value); };
     add("remaining", static_cast<double>(usage.remaining()));
     add("reset_after_us", static_cast<double>(usage.reset_after().count()));
-    if (takes) {
+    if (operation == POLYLIMIT_TAKE) {
         add("taken", static_cast<double>(usage.taken()));
+    }
+    if (operation == POLYLIMIT_COMMIT || operation == POLYLIMIT_CANCEL || operation == POLYLIMIT_RENEW) {
+        cJSON_AddBoolToObject(json.get(), "found", usage.found());
     }
     return json;
 }
@@ -79,21 +82,38 @@ Json to_json(const polylimit::Usage &usage, bool takes) {
 struct Blocking {
     static constexpr const char *name = "c++";
 
-    Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost) {
+    Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost,
+             const polylimit::ReservationTerms &terms) {
         polylimit::Ask ask{nullptr, cost};
+        polylimit::ReserveOptions options;
         switch (operation) {
         case POLYLIMIT_CHECK:
             return to_json(limiter.check(key, ask));
         case POLYLIMIT_PEEK:
             return to_json(limiter.peek(key, ask));
         case POLYLIMIT_TAKE:
-            return to_json(limiter.take(key, ask), true);
+            return to_json(limiter.take(key, ask), operation);
         case POLYLIMIT_CHARGE:
-            return to_json(limiter.charge(key, ask), false);
+            return to_json(limiter.charge(key, ask), operation);
         case POLYLIMIT_REFUND:
-            return to_json(limiter.refund(key, ask), false);
+            return to_json(limiter.refund(key, ask), operation);
+        case POLYLIMIT_RESERVE: {
+            options.id = terms.id;
+            options.ttl = terms.ttl;
+            options.max_age = std::chrono::microseconds(0);
+            auto reservation = limiter.reserve(key, ask, options);
+            // It stays as the case leaves it.
+            reservation.detach();
+            return to_json(reservation.decision());
+        }
+        case POLYLIMIT_COMMIT:
+            return to_json(limiter.commit(key, terms.id, cost), operation);
+        case POLYLIMIT_CANCEL:
+            return to_json(limiter.cancel(key, terms.id), operation);
+        case POLYLIMIT_RENEW:
+            return to_json(limiter.renew(key, terms.id, terms.ttl), operation);
         default:
-            return to_json(limiter.reset(key), false);
+            return to_json(limiter.reset(key), operation);
         }
     }
 };
@@ -102,8 +122,9 @@ struct Blocking {
 struct Completed {
     static constexpr const char *name = "c++ (completions)";
 
-    Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost) {
-        auto result = completions.submit(limiter, operation, key, ++tag, {nullptr, cost});
+    Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost,
+             const polylimit::ReservationTerms &terms) {
+        auto result = completions.submit(limiter, operation, key, ++tag, {nullptr, cost}, {}, terms);
         while (!result) {
             pollfd watched = {completions.fd(), POLLIN, 0};
             if (poll(&watched, 1, 60000) != 1) {
@@ -114,10 +135,10 @@ struct Completed {
         if (result->status != POLYLIMIT_OK) {
             throw polylimit::Error(result->status, result->message);
         }
-        if (operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK) {
+        if (operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK || operation == POLYLIMIT_RESERVE) {
             return to_json(polylimit::Decision(result->answer.decision));
         }
-        return to_json(polylimit::Usage(result->answer.usage), operation == POLYLIMIT_TAKE);
+        return to_json(polylimit::Usage(result->answer.usage), operation);
     }
 
     polylimit::Completions completions;
@@ -142,7 +163,9 @@ bool run_operations(Face &face, const polylimit::Limiter &limiter, polylimit::Ma
         if (operation == 0) {
             limiter.set_policy("case", quotas(field(item, "quotas")).c_str());
         } else {
-            Json got = face.run(limiter, operation, key, number(item, "cost", 1));
+            const char *id = cJSON_GetStringValue(field(item, "id"));
+            polylimit::ReservationTerms terms{id ? id : "", std::chrono::microseconds(number(item, "ttl_us", 0))};
+            Json got = face.run(limiter, operation, key, number(item, "cost", 1), terms);
             const cJSON *expected = field(item, "expect") ? field(item, "expect") : nothing.get();
             // Only cases of format 2 expect the units of an excess.
             if (!field(expected, "over")) {
@@ -175,7 +198,7 @@ bool run_case(Face &face, const std::string &store, const cJSON *item, const std
         polylimit::Limiter limiter(store == "memory" ? "memory:" : store, options, &clock);
         bool agrees = run_operations(face, limiter, clock, field(item, "ops"), key, about);
         // The keys of a limiter with a manual clock do not expire.
-        face.run(limiter, POLYLIMIT_RESET, key, 0);
+        face.run(limiter, POLYLIMIT_RESET, key, 0, {});
         return agrees;
     } catch (const polylimit::Error &error) {
         std::printf("%s: refused: %s\n", about.c_str(), error.what());

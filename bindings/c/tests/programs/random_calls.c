@@ -23,11 +23,12 @@ static polylimit_limiter *limiters[HANDLES];
 static polylimit_completions *completions[HANDLES];
 static polylimit_clock *clocks[HANDLES];
 static polylimit_address_rules *rules[HANDLES];
+static polylimit_reservation *reservations[HANDLES];
 
 static const char *some_text(void) {
     static const char *const texts[] = {
         "api", "login", "100/minute", "1/s; 5/m token_bucket burst=9", "3/h sliding_log", "2/s leaky_bucket burst=4", "",
-        "nobody", "1 per year", "policy.api", "outage.api", "deny", "memory:", "redis://127.0.0.1:1?deadline=1ms",
+        "nobody", "1 per year", "2 concurrent", "3 concurrent; 9/m", "policy.api", "outage.api", "deny", "memory:", "redis://127.0.0.1:1?deadline=1ms",
         "max_keys", "5", "\xff\xfe", "ietf", "both", "epoch", "trust", "private", "10.0.0.1", "header", "forwarded",
         "x-forwarded-for", "for=\"[2001:db8::1]\", for=10.0.0.2", "1/s count_denied; 0/h", "60/m buckets=60"};
     uint64_t at = below(sizeof texts / sizeof *texts + 1);
@@ -42,13 +43,17 @@ static uint64_t some_number(void) {
 static uint32_t some_size(size_t right) { return below(8) == 0 ? (uint32_t)below(1000) : (uint32_t)right; }
 
 static polylimit_request some_request(void) {
-    static char key[64];
-    polylimit_request request = {.operation = (uint32_t)below(10), .policy = some_text(), .cost = some_number()};
+    static char key[64], id[POLYLIMIT_RESERVATION_ID_SIZE + 2];
+    polylimit_request request = {.operation = (uint32_t)below(14), .policy = some_text(), .cost = some_number()};
     /* A size that is too small is refused. A size beyond the struct is not tried, because the library may then write there. */
     request.size = below(8) == 0 ? (uint32_t)below(sizeof request) : sizeof request;
     request.key = below(16) == 0 ? NULL : key;
     request.key_length = below(sizeof key);
     request.timeout_us = below(3) == 0 ? some_number() : 0;
+    request.id = below(16) == 0 ? NULL : id;
+    request.id_length = below(8) == 0 ? below(sizeof id) : 1;
+    request.ttl_us = below(2) ? 1000000 : some_number();
+    id[0] = (char)below(3);
     for (size_t at = 0; at < sizeof key; at++) {
         key[at] = (char)below(4);
     }
@@ -106,6 +111,60 @@ static void call_and_wait(const polylimit_limiter *limiter) {
     }
 }
 
+/* Ids of a valid length, so that the library may write a random one. */
+static void call_reservation(const polylimit_limiter *limiter, polylimit_completions *chosen, polylimit_reservation **handle) {
+    polylimit_request asked = some_request();
+    polylimit_decision decision = {.size = sizeof decision};
+    polylimit_usage usage = {.size = sizeof usage};
+    polylimit_result result;
+    polylimit_reservation_options options = {.size = sizeof options};
+    polylimit_reservation_defaults(&options, MESSAGE);
+    options.commit_at_end = (uint32_t)below(3);
+    options.ttl_us = asked.ttl_us;
+    options.max_age_us = some_number();
+    if (below(2)) {
+        options.id = asked.id;
+        options.id_length = asked.id_length;
+    }
+    char id[POLYLIMIT_RESERVATION_ID_SIZE] = "a";
+    size_t id_length = below(3), length = asked.key_length;
+    const char *policy = asked.policy;
+    const void *key = asked.key;
+    polylimit_reservation *made = NULL;
+    switch (below(14)) {
+    case 0:
+        polylimit_limiter_reserve(limiter, policy, key, length, asked.cost, below(16) ? id : NULL, &id_length, asked.ttl_us,
+                                  below(1000), &decision, MESSAGE);
+        return;
+    case 1:
+        polylimit_limiter_commit(limiter, policy, key, length, asked.id, asked.id_length, asked.cost, &usage, MESSAGE);
+        return;
+    case 2: polylimit_limiter_cancel(limiter, policy, key, length, asked.id, asked.id_length, &usage, MESSAGE); return;
+    case 3:
+        polylimit_limiter_renew(limiter, policy, key, length, asked.id, asked.id_length, asked.ttl_us, &usage, MESSAGE);
+        return;
+    case 4: polylimit_reservation_commit(*handle, asked.cost, &usage, MESSAGE); return;
+    case 5: polylimit_reservation_cancel(*handle, &usage, MESSAGE); return;
+    case 6: polylimit_reservation_detach(*handle); return;
+    case 7: polylimit_reservation_submit_commit(chosen, *handle, asked.cost, below(40), &result, sizeof result, MESSAGE); return;
+    case 8: polylimit_reservation_submit_cancel(chosen, *handle, below(40), &result, sizeof result, MESSAGE); return;
+    case 9: polylimit_reservation_decision(*handle, &decision, MESSAGE); return;
+    case 10: (void)(polylimit_reservation_id(*handle, &length) != NULL || polylimit_reservation_is_lost(*handle)); return;
+    case 11:
+        options.timeout_us = asked.timeout_us;
+        polylimit_reservation_submit(chosen, limiter, policy, key, length, asked.cost, &options, below(40), &made, &result,
+                                     sizeof result, MESSAGE);
+        break;
+    default:
+        options.timeout_us = below(1000);
+        polylimit_reservation_new(limiter, policy, key, length, asked.cost, below(4) ? &options : NULL, &made, MESSAGE);
+    }
+    if (made != NULL) {
+        polylimit_reservation_free(*handle);
+        *handle = made;
+    }
+}
+
 static void call_batch(const polylimit_limiter *limiter) {
     polylimit_request requests[5];
     polylimit_result results[5];
@@ -150,7 +209,7 @@ static void render(const polylimit_limiter *limiter, const polylimit_address_rul
     }
     polylimit_outcome outcomes[2] = {{some_text(), &decision}, {"api", below(16) ? &decision : NULL}};
     polylimit_line lines[2] = {{"10.0.0.1", below(9)}, {"for=10.0.0.2", below(13)}};
-    polylimit_quota quota = {.size = sizeof quota, .algorithm = (uint32_t)below(7), .limit = some_number()};
+    polylimit_quota quota = {.size = sizeof quota, .algorithm = (uint32_t)below(8), .limit = some_number()};
     quota.period_us = some_number();
     quota.burst = below(2) ? some_number() : 0;
     quota.step = below(4) ? 0 : some_number();
@@ -183,7 +242,7 @@ int main(int count, char **arguments) {
     for (long call = 0; call < calls; call++) {
         size_t at = below(HANDLES);
         const polylimit_limiter *limiter = below(32) ? limiters[below(HANDLES)] : NULL;
-        switch (below(12)) {
+        switch (below(14)) {
         case 0: open_something(at); break;
         case 1: below(2) ? polylimit_limiter_close(limiter) : (void)0; break;
         case 2: polylimit_clock_set(clocks[at], some_number(), MESSAGE); break;
@@ -193,6 +252,8 @@ int main(int count, char **arguments) {
         case 6: submit_or_drain(completions[at], limiter); break;
         case 7:
         case 8: render(limiter, rules[at]); break;
+        case 9:
+        case 10: call_reservation(limiter, completions[at], &reservations[at]); break;
         default: call_and_wait(limiter);
         }
     }
@@ -201,6 +262,7 @@ int main(int count, char **arguments) {
         polylimit_completions_free(completions[at]);
         polylimit_clock_free(clocks[at]);
         polylimit_address_rules_free(rules[at]);
+        polylimit_reservation_free(reservations[at]);
     }
     printf("test %ld random calls ... ok\ntest result: ok. 1 passed; 0 failed;\n", calls);
     return 0;

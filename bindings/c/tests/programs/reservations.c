@@ -200,6 +200,7 @@ static void null_is_refused(void) {
     REFUSED("reservation", polylimit_reservation_submit_commit(completions, NULL, 1, 1, &result, sizeof result, MESSAGE));
     REFUSED("reservation", polylimit_reservation_submit_cancel(completions, NULL, 1, &result, sizeof result, MESSAGE));
     CHECK(polylimit_reservation_id(NULL, &length) == NULL && polylimit_reservation_is_lost(NULL) == 0);
+    polylimit_reservation_detach(NULL);
     polylimit_reservation_free(NULL);
     CHECK(reservation == NULL && remaining(limiter) == 1);
     /* A commit without a place for its answer leaves the handle as it is: freeing it gives back. */
@@ -237,6 +238,14 @@ static void handle_commits_cancels_and_gives_back(void) {
     polylimit_reservation_free(first);
     CHECK(remaining(limiter) == 75);
     polylimit_reservation_options options = defaults();
+    options.id = "left";
+    options.id_length = 4;
+    first = hold(limiter, 20, &options);
+    polylimit_reservation_detach(first);
+    polylimit_reservation_free(first);
+    CHECK(remaining(limiter) == 55);
+    OK(polylimit_limiter_cancel(limiter, NULL, "k", 1, "left", 4, &usage, MESSAGE));
+    CHECK(usage.found == 1 && usage.remaining == 75);
     options.commit_at_end = 1;
     options.id = "mine";
     options.id_length = 4;
@@ -359,7 +368,7 @@ static void cancelled_reserve_leaves_the_line(void) {
 }
 
 static void requests_of_completions_name_a_reservation(void) {
-    struct held held = open_held("1 concurrent; 9/minute fixed_window");
+    struct held held = open_held("2 concurrent; 9/minute fixed_window");
     polylimit_completions *completions = NULL;
     OK(polylimit_completions_open(&completions, MESSAGE));
     struct {
@@ -367,7 +376,7 @@ static void requests_of_completions_name_a_reservation(void) {
         uint64_t cost, remaining;
         uint32_t found;
     } steps[] = {
-        {POLYLIMIT_RESERVE, 5, 4, 0}, {POLYLIMIT_RENEW, UINT64_MAX, 0, 1}, {POLYLIMIT_COMMIT, POLYLIMIT_AS_RESERVED, 4, 1},
+        {POLYLIMIT_RESERVE, 5, 4, 0}, {POLYLIMIT_RENEW, UINT64_MAX, 4, 1}, {POLYLIMIT_COMMIT, POLYLIMIT_AS_RESERVED, 4, 1},
         {POLYLIMIT_COMMIT, 5, 4, 0},  {POLYLIMIT_RESERVE, 2, 2, 0},        {POLYLIMIT_CANCEL, UINT64_MAX, 4, 1},
     };
     for (size_t at = 0; at < sizeof steps / sizeof *steps; at++) {

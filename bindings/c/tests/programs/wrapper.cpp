@@ -140,6 +140,70 @@ static void completes() {
     CHECK(tag == 3 && completions.pending() == 0);
 }
 
+static void reserves() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "2 concurrent; 100/minute fixed_window"}}, &clock);
+    auto left = [&] { return limiter.peek("k").remaining(); };
+    try {
+        auto reservation = limiter.reserve("k", {nullptr, 40});
+        CHECK(reservation && reservation.decision().remaining() == 60 && reservation.id().size() == 32);
+        throw 5;
+    } catch (int) {
+        CHECK(left() == 100);
+    }
+    {
+        auto first = limiter.reserve("k", {nullptr, 40}), second = limiter.reserve("k", {nullptr, 20});
+        auto denied = limiter.reserve("k");
+        CHECK(first && second && !denied && denied.decision().retry_after() == 30s && !denied.commit(1).found());
+        CHECK(first.commit(25).found() && !first.commit(25).found() && !first.is_lost());
+        CHECK(second.commit_reserved().remaining() == 55 && !second.cancel().found());
+        auto third = limiter.reserve("k", {"api", 10});
+        auto moved = std::move(third);
+        CHECK(moved.cancel().found() && left() == 55);
+    }
+    polylimit::ReserveOptions options;
+    options.id = "mine";
+    options.ttl = 10s;
+    options.max_age = 0s;
+    options.commit_at_end = true;
+    CHECK(limiter.reserve("k", {nullptr, 5}, options) && left() == 50);
+    CHECK(limiter.reserve("k", {nullptr, 5}, options).detach() == "mine" && left() == 45);
+    CHECK(limiter.renew("k", "mine", 20s).reset_after() == 1min && limiter.commit("k", "mine", 4).remaining() == 46);
+    CHECK(!limiter.commit_reserved("k", "mine").found() && !limiter.cancel("k", "mine", "api").found());
+    clock.advance(1min);
+    (void)limiter.reserve("k", {nullptr, 5}, options).detach();
+    clock.advance(9999999us);
+    CHECK(left() == 95);
+    clock.advance(1us);
+    CHECK(left() == 100);
+    options.ttl = 48h + 1us;
+    CHECK(status_of([&] { (void)limiter.reserve("k", {}, options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { limiter.commit("k", "mine", POLYLIMIT_AS_RESERVED); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { limiter.reserve("k").commit(-1); }) == POLYLIMIT_INVALID_ARGUMENT && left() == 100);
+    CHECK(status_of([&] { (void)limiter.check("k"); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
+static void completes_reservations() {
+    polylimit::Limiter limiter("memory:", {{"policy.api", "1 concurrent"}});
+    polylimit::Completions completions;
+    auto [first, known] = completions.submit_reserve(limiter, "k", 1);
+    CHECK(known && known->tag == 1 && first.allowed());
+    polylimit::ReserveOptions options;
+    options.timeout = 1h;
+    auto [second, pending] = completions.submit_reserve(limiter, "k", 2, {}, options);
+    CHECK(!pending && status_of([&, &waiting = second] { (void)waiting.decision(); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(completions.submit_commit(first, 1, 3)->answer.usage.found == 1);
+    std::uint64_t tag = 0;
+    while (tag == 0) {
+        pollfd watched = {completions.fd(), POLLIN, 0};
+        CHECK(poll(&watched, 1, 60000) == 1);
+        completions.drain([&](const polylimit_result &result) { tag = result.tag; });
+    }
+    CHECK(tag == 2 && second.allowed() && completions.submit_cancel(second, 4)->answer.usage.found == 1);
+    auto reserved = completions.submit(limiter, POLYLIMIT_RESERVE, "k", 5, {}, {}, {"mine", 1min});
+    CHECK(reserved && reserved->answer.decision.allowed == 1 && limiter.cancel("k", "mine").found());
+}
+
 int main() {
     decides();
     checks_several();
@@ -147,5 +211,7 @@ int main() {
     tells();
     refuses();
     completes();
-    std::printf("test result: ok. 6 passed; 0 failed;\n");
+    reserves();
+    completes_reservations();
+    std::printf("test result: ok. 8 passed; 0 failed;\n");
 }
