@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Error, Limiter, Request};
+use polylimit::{Answer, Call, Error, Limiter, Request, ReservationId, ReservationTerms};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -14,6 +14,7 @@ use crate::decision::{PyDecision, PyUsage};
 use crate::error::{call_core, invalid_argument, raise_panic, to_exception};
 use crate::events::{self, PyFinding};
 use crate::policy::PyQuota;
+use crate::reservation_end::{Ending, SharedReservation};
 
 /// The argument `policy`: a name, or quotas as text or as a `Quota`.
 pub(crate) enum PolicyArgument {
@@ -69,7 +70,7 @@ impl OwnedRequest {
         Self { key: Key::Owned(request.key().into()), policy, cost: request.units() }
     }
 
-    fn as_core(&self) -> Request<'_> {
+    pub(crate) fn as_core(&self) -> Request<'_> {
         let request = Request::new(self.key.as_bytes()).cost(self.cost);
         match &self.policy {
             Some(policy) => request.policy(policy.as_str()),
@@ -171,9 +172,10 @@ impl Operation {
     }
 }
 
-/// An object of this module that takes the core's answer to a call, in place of Python.
+/// An object of this module that takes the core's answer to a call, and gives Python what it makes of it. It gets the answer
+/// also when the caller has stopped waiting.
 pub(crate) trait Recipient: Send + Sync {
-    fn receive(&self, answer: Result<Answer, Error>);
+    fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>>;
 }
 
 /// What becomes of the core's answer to a call.
@@ -183,7 +185,7 @@ pub(crate) enum AnswerForm {
     Object,
     /// As [`Object`](Self::Object), but errors of a list stay in the list.
     ObjectWithErrors,
-    /// The recipient gets it, and Python gets `None`.
+    /// The recipient gets it.
     For(Arc<dyn Recipient>),
 }
 
@@ -191,9 +193,18 @@ pub(crate) enum AnswerForm {
 pub(crate) enum OwnedCall {
     For(Box<Self>, Arc<dyn Recipient>),
     OneKey(Operation, OwnedRequest),
-    CheckMany { requests: Vec<OwnedRequest>, return_exceptions: bool },
+    CheckMany {
+        requests: Vec<OwnedRequest>,
+        return_exceptions: bool,
+    },
     CheckTogether(Vec<OwnedRequest>),
     Acquire(OwnedRequest, Duration),
+    Reserve(Arc<OwnedRequest>, ReservationTerms),
+    Commit(OwnedRequest, ReservationId, Option<u64>),
+    Cancel(OwnedRequest, ReservationId),
+    Renew(OwnedRequest, ReservationId, Duration),
+    /// Ends the reservation of a handle, which is open until this call begins.
+    End(Arc<SharedReservation>, Ending),
     Ready(Duration),
     Doctor,
 }
@@ -215,6 +226,11 @@ impl OwnedCall {
             Self::CheckMany { requests, .. } => use_call(&Call::CheckMany(&borrow_all(requests))),
             Self::CheckTogether(requests) => use_call(&Call::CheckTogether(&borrow_all(requests))),
             Self::Acquire(request, timeout) => use_call(&Call::Acquire(request.as_core(), *timeout)),
+            Self::Reserve(request, terms) => use_call(&Call::Reserve(request.as_core(), *terms)),
+            Self::Commit(request, id, spent) => use_call(&Call::Commit(request.as_core(), *id, *spent)),
+            Self::Cancel(request, id) => use_call(&Call::Cancel(request.as_core(), *id)),
+            Self::Renew(request, id, ttl) => use_call(&Call::Renew(request.as_core(), *id, *ttl)),
+            Self::End(reservation, ending) => reservation.end(*ending, use_call),
             Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
             Self::Doctor => use_call(&Call::Doctor),
         }
@@ -273,11 +289,7 @@ pub(crate) fn answer_to_python(
 ) -> PyResult<Py<PyAny>> {
     events::deliver_pending();
     if let AnswerForm::For(recipient) = form {
-        let receive = || {
-            recipient.receive(answer);
-            Ok(())
-        };
-        return call_core(py, receive).map(|()| py.None());
+        return raise_panic(py, catch_unwind(AssertUnwindSafe(|| recipient.receive(py, answer))))?;
     }
     match call_core(py, || answer)? {
         Answer::Decision(decision) => Ok(Py::new(py, PyDecision(decision))?.into_any()),

@@ -135,8 +135,13 @@ fn decimal(number: &Bound<'_, PyAny>) -> PyResult<String> {
         .map_err(|_| invalid_argument(number.py(), "key is a number of more digits than Python writes out"))
 }
 
-/// Reads a cost. A fraction is refused in the same way as a number out of range.
+/// Reads a cost.
 pub(crate) fn read_cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    read_units("cost", value)
+}
+
+/// Reads the argument `name`, units from 0 to the largest cost. A fraction is refused in the same way as a number out of range.
+pub(crate) fn read_units(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = value.py();
     if value.is_instance_of::<PyInt>() {
         if let Some(cost) = value.extract().ok().filter(|cost| *cost <= Request::MAX_COST) {
@@ -144,13 +149,17 @@ pub(crate) fn read_cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
         }
     } else if !value.is_instance_of::<PyFloat>() {
         return Err(PyTypeError::new_err(format!(
-            "cost is of type {}: allowed is int",
+            "{name} is of type {}: allowed is int",
             value.get_type().name()?
         )));
     }
     Err(invalid_argument(
         py,
-        &format!("cost is {}: allowed is a whole number from 0 to {}", short_repr(value), Request::MAX_COST),
+        &format!(
+            "{name} is {}: allowed is a whole number from 0 to {}",
+            short_repr(value),
+            Request::MAX_COST
+        ),
     ))
 }
 

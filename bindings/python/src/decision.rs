@@ -8,7 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::convert::seconds;
 
-/// The result of a check, a peek or an acquire; true when the request is allowed.
+/// The result of a check, a peek, an acquire or a reserve; true when the request is allowed.
 #[pyclass(name = "Decision", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyDecision(pub(crate) Decision);
@@ -111,7 +111,7 @@ impl PyDecision {
     }
 }
 
-/// The result of a take, a charge, a refund or a reset: what is left after it.
+/// The result of every operation that decides nothing, such as a charge or a commit: what is left after it.
 #[pyclass(name = "Usage", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyUsage(pub(crate) Usage);
@@ -142,6 +142,12 @@ impl PyUsage {
         self.0.taken()
     }
 
+    /// Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+    #[getter]
+    fn found(&self) -> bool {
+        self.0.found()
+    }
+
     /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
     #[getter]
     fn over(&self) -> u64 {
@@ -169,10 +175,11 @@ impl PyUsage {
     fn __repr__(&self) -> String {
         let usage = &self.0;
         format!(
-            "Usage(remaining={}, reset_after={:?}, taken={}{})",
+            "Usage(remaining={}, reset_after={:?}, taken={}{}{})",
             usage.remaining(),
             seconds(usage.reset_after_us()),
             usage.taken(),
+            if usage.found() { "" } else { ", found=False" },
             origin(usage.source(), usage.degraded())
         )
     }

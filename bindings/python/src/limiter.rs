@@ -9,11 +9,12 @@ use crate::error::call_core;
 use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, operation_doc};
 use crate::options::{Url, build_limiter};
 use crate::policy::PyPolicy;
+use crate::reserve::{self, ReserveArguments, Reserver, Reserving, reserve_doc};
 use crate::waiting::wait;
 
 impl PyLimiter {
     /// Makes a call: decides at once where the store allows it, and otherwise waits on this thread while others run.
-    fn call(&self, py: Python<'_>, owned: &OwnedCall) -> PyResult<Py<PyAny>> {
+    pub(crate) fn call(&self, py: Python<'_>, owned: &OwnedCall) -> PyResult<Py<PyAny>> {
         owned.with(|call| {
             if let Some(answer) = call_core(py, || Ok(self.core().try_call(call)))? {
                 return answer_to_python(py, answer, &owned.answer_form());
@@ -148,6 +149,81 @@ impl PyLimiter {
     ) -> PyResult<Py<PyAny>> {
         let timeout = read_duration("timeout", timeout)?;
         self.call(py, &OwnedCall::Acquire(OwnedRequest::new(key, policy, cost)?, timeout))
+    }
+
+    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
+    /// committed, cancelled or forgotten, or until its ttl has passed without a renewal. Nothing is spent before the commit.
+    ///
+    /// ``with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case. The handle of a denied request is
+    /// false and raises nothing.
+    ///
+    #[doc = reserve_doc!()]
+    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
+    fn reserve(
+        this: &Bound<'_, Self>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        cost: Option<&Bound<'_, PyAny>>,
+        id: Option<&Bound<'_, PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+        max_age: Option<&Bound<'_, PyAny>>,
+        commit_at_end: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let arguments = ReserveArguments { key, policy, cost, id, ttl, timeout, max_age, commit_at_end };
+        let py = this.py();
+        let (call, _) = Reserving::call(py, Reserver::Blocking(this.clone().unbind()), arguments)?;
+        this.get().call(py, &call)
+    }
+
+    /// Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
+    /// nothing is charged, when it has ended before: a repeated commit never charges twice.
+    ///
+    /// Parameters
+    /// ----------
+    /// spent
+    ///     Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
+    #[pyo3(signature = (key, id, *, spent = None, policy = None))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        id: &Bound<'_, PyAny>,
+        spent: Option<&Bound<'_, PyAny>>,
+        policy: Option<PolicyArgument>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &reserve::commit_call(key, id, spent, policy)?)
+    }
+
+    /// Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before.
+    #[pyo3(signature = (key, id, *, policy = None))]
+    fn cancel(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        id: &Bound<'_, PyAny>,
+        policy: Option<PolicyArgument>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &reserve::cancel_call(key, id, policy)?)
+    }
+
+    /// Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
+    ///
+    /// Parameters
+    /// ----------
+    /// ttl
+    ///     Seconds or a ``timedelta``, from 1 ms to 48 h.
+    #[pyo3(signature = (key, id, ttl, *, policy = None))]
+    fn renew(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        id: &Bound<'_, PyAny>,
+        ttl: &Bound<'_, PyAny>,
+        policy: Option<PolicyArgument>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &reserve::renew_call(key, id, ttl, policy)?)
     }
 
     /// Checks several requests under one or more policies in one call. Each is decided on its own, in order.

@@ -71,7 +71,8 @@ impl DueCallback {
     }
 }
 
-/// Stores the result of a call for its operation, unless that was cancelled, and adds its callbacks to those that are due.
+/// Stores the result of a call for its operation, and adds its callbacks to those that are due. The result for an operation that
+/// was cancelled is made all the same and dropped, which ends a reservation.
 pub(crate) fn finish(
     py: Python<'_>,
     future: &Py<OperationFuture>,
@@ -79,9 +80,6 @@ pub(crate) fn finish(
     due: &mut Vec<DueCallback>,
 ) {
     let this = future.get();
-    if this.done() {
-        return;
-    }
     // Without the lock, because a hook of the limiter may be called.
     let result = result();
     let callbacks = {

@@ -11,7 +11,7 @@ use crate::error::call_core;
 /// At most ``limit`` units per ``period``, counted by an algorithm.
 ///
 /// ``Quota("100/minute")`` reads the text form; ``Quota(100, 60)`` and ``Quota(100, timedelta(minutes=1))`` take numbers.
-/// ``str(quota)`` is the text form.
+/// ``Quota.concurrent(20)`` limits reservations at a time. ``str(quota)`` is the text form.
 ///
 /// Parameters
 /// ----------
@@ -101,13 +101,31 @@ impl PyQuota {
         Ok(Self(call_core(py, || builder.build())?))
     }
 
-    /// Units per period.
+    /// At most ``limit`` reservations of a key at a time, whatever their cost; the text form is ``"20 concurrent"``. Requests
+    /// under a policy with such a quota can only be reserved.
+    ///
+    /// Parameters
+    /// ----------
+    /// limit
+    ///     Reservations, from 0 to 10**12; a key never has more than 1000.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidArgumentError
+    ///     When the number is out of bounds.
+    #[staticmethod]
+    fn concurrent(py: Python<'_>, limit: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let limit = read_integer("limit", limit)?;
+        Ok(Self(call_core(py, || Quota::concurrent(limit))?))
+    }
+
+    /// Units per period; reservations at a time for ``"concurrency"``.
     #[getter]
     fn limit(&self) -> u64 {
         self.0.limit()
     }
 
-    /// The period in seconds.
+    /// The period in seconds; 0 for ``"concurrency"``, which has none.
     #[getter]
     fn period(&self) -> f64 {
         self.0.period().as_secs_f64()

@@ -51,13 +51,14 @@ pub(crate) fn refund_calls(shared: &SharedCheck, check: &GuardCheck) -> Vec<Stor
 }
 
 impl Recipient for Mutex<Option<GuardCheck>> {
-    fn receive(&self, answer: Result<Answer, Error>) {
+    fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>> {
         if let Some(check) = &mut *self.lock() {
             match answer {
                 Ok(Answer::Decisions(decisions)) if check.asks_ahead() => check.answer_each(decisions),
                 answer => check.answer(decisions_of(answer)),
             }
         }
+        Ok(py.None())
     }
 }
 
@@ -68,12 +69,13 @@ struct RefundRecipient {
 }
 
 impl Recipient for RefundRecipient {
-    fn receive(&self, answer: Result<Answer, Error>) {
+    fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>> {
         if let Ok(Answer::Usage(left)) = answer
             && let Some(check) = &mut *self.check.lock()
         {
             check.refunded(self.at, left);
         }
+        Ok(py.None())
     }
 }
 
@@ -107,7 +109,7 @@ impl StoreCall {
         };
         events::deliver_pending();
         if let Some(answer) = answer {
-            recipient.receive(answer);
+            recipient.receive(py, answer)?;
         }
         Ok(())
     }

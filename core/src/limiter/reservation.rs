@@ -410,9 +410,10 @@ impl Reservation {
         if self.commits_at_end { self.commit_call(None) } else { self.cancel_call() }
     }
 
-    /// Whether the reservation still has to be ended: it was admitted, and neither committed, cancelled nor detached.
+    /// Whether the reservation still has to be ended here: it was admitted, and neither committed, cancelled nor detached. In a
+    /// forked child the handle is a copy, and the reservation belongs to the parent.
     pub fn is_open(&self) -> bool {
-        self.is_open
+        self.is_open && self.generation.is_here()
     }
 
     /// Leaves the reservation to whoever ends it by this id; it is not renewed any more.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from polylimit import AsyncLimiter, Decision, Limiter, ManualClock, PolylimitError, Quota, Usage
 
 Answer = dict[str, Any]
-Ask = Callable[[str, str, int], Answer]
+Ask = Callable[[dict[str, Any], str], Answer]
 SETTINGS = ("burst", "step", "buckets", "aligned", "count_denied", "excess")
 
 
@@ -32,7 +32,9 @@ class DifferenceError(Exception):
 def quotas(numbers: list[dict[str, Any]]) -> list[Quota]:
     """Give the quotas of a case."""
     return [
-        Quota(
+        Quota.concurrent(quota["limit"])
+        if quota["algorithm"] == "concurrency"
+        else Quota(
             quota["limit"],
             timedelta(microseconds=quota["period_us"]),
             algorithm=quota["algorithm"],
@@ -51,31 +53,63 @@ def fields(op: str, answer: Decision | Usage) -> Answer:
         names = ("allowed", "remaining", "retry_after_us", "reset_after_us", "delay_us", "over")
     elif op == "take":
         names = ("remaining", "reset_after_us", "taken")
+    elif op in ("commit", "cancel", "renew"):
+        names = ("remaining", "reset_after_us", "found")
     else:
         names = ("remaining", "reset_after_us")
     return {name: getattr(answer, name) for name in names}
 
 
-def blocking(limiter: Limiter) -> Ask:
+def blocking(limiter: Limiter, held: list[Any]) -> Ask:
     """Ask the face that waits."""
 
-    def ask(op: str, key: str, cost: int) -> Answer:
+    def ask(operation: dict[str, Any], key: str) -> Answer:
+        op, cost = operation["op"], operation.get("cost", 1)
         if op == "reset":
             return fields(op, limiter.reset(key))
+        if op == "reserve":
+            reservation = limiter.reserve(key, cost=cost, id=operation["id"], ttl=ttl(operation), max_age=0)
+            held.append(reservation)
+            return fields(op, reservation.decision)
+        if op == "commit":
+            return fields(op, limiter.commit(key, operation["id"], spent=cost))
+        if op == "cancel":
+            return fields(op, limiter.cancel(key, operation["id"]))
+        if op == "renew":
+            return fields(op, limiter.renew(key, operation["id"], ttl(operation)))
         return fields(op, getattr(limiter, op)(key, cost=cost))
 
     return ask
 
 
-def asynchronous(limiter: AsyncLimiter, loop: asyncio.AbstractEventLoop) -> Ask:
+def asynchronous(limiter: AsyncLimiter, loop: asyncio.AbstractEventLoop, held: list[Any]) -> Ask:
     """Ask the face for event loops."""
 
-    def ask(op: str, key: str, cost: int) -> Answer:
+    async def answer(operation: dict[str, Any], key: str) -> Answer:
+        op, cost = operation["op"], operation.get("cost", 1)
         if op == "reset":
-            return fields(op, loop.run_until_complete(limiter.reset(key)))
-        return fields(op, loop.run_until_complete(getattr(limiter, op)(key, cost=cost)))
+            return fields(op, await limiter.reset(key))
+        if op == "reserve":
+            reservation = await limiter.reserve(key, cost=cost, id=operation["id"], ttl=ttl(operation), max_age=0)
+            held.append(reservation)
+            return fields(op, reservation.decision)
+        if op == "commit":
+            return fields(op, await limiter.commit(key, operation["id"], spent=cost))
+        if op == "cancel":
+            return fields(op, await limiter.cancel(key, operation["id"]))
+        if op == "renew":
+            return fields(op, await limiter.renew(key, operation["id"], ttl(operation)))
+        return fields(op, await getattr(limiter, op)(key, cost=cost))
+
+    def ask(operation: dict[str, Any], key: str) -> Answer:
+        return loop.run_until_complete(answer(operation, key))
 
     return ask
+
+
+def ttl(operation: dict[str, Any]) -> timedelta:
+    """Give how long a reservation lasts."""
+    return timedelta(microseconds=operation["ttl_us"])
 
 
 def run_case(case: dict[str, Any], key: str, store: str, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -90,12 +124,14 @@ def run_case(case: dict[str, Any], key: str, store: str, loop: asyncio.AbstractE
     except PolylimitError as error:
         raise DifferenceError(0, f"refused: {error}") from error
     with limiter:
-        ask = blocking(limiter) if loop is None else asynchronous(limiter.asynchronous, loop)
+        # A handle that is freed would end its reservation, which stays as the case leaves it.
+        held: list[Any] = []
+        ask = blocking(limiter, held) if loop is None else asynchronous(limiter.asynchronous, loop, held)
         try:
             run_operations(case["ops"], key, clock, limiter, ask)
         finally:
             # A manual clock's keys do not expire.
-            ask("reset", key, 1)
+            ask({"op": "reset"}, key)
 
 
 def run_operations(ops: list[Any], key: str, clock: ManualClock, limiter: Limiter, ask: Ask) -> None:
@@ -107,7 +143,7 @@ def run_operations(ops: list[Any], key: str, clock: ManualClock, limiter: Limite
             if op == "change":
                 limiter.set_policy("case", quotas(operation["quotas"]))
                 continue
-            got = ask(op, key, operation.get("cost", 1))
+            got = ask(operation, key)
         except PolylimitError as error:
             raise DifferenceError(at, f"refused: {error}") from error
         expected = operation.get("expect", {})

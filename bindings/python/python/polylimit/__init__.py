@@ -11,6 +11,7 @@ URL: no error, no ``repr``.
 
 from polylimit._core import (
     AsyncLimiter,
+    AsyncReservation,
     Backoff,
     ClientAddress,
     ClientAddressRules,
@@ -31,6 +32,8 @@ from polylimit._core import (
     QuotaUsage,
     Request,
     RequestLimits,
+    Reservation,
+    ReserveOperation,
     StoreFailedError,
     StoreUnavailableError,
     Usage,
@@ -43,6 +46,7 @@ from polylimit._core import (
 
 __all__ = [
     "AsyncLimiter",
+    "AsyncReservation",
     "Backoff",
     "ClientAddress",
     "ClientAddressRules",
@@ -63,6 +67,8 @@ __all__ = [
     "QuotaUsage",
     "Request",
     "RequestLimits",
+    "Reservation",
+    "ReserveOperation",
     "StoreFailedError",
     "StoreUnavailableError",
     "Usage",

@@ -1,11 +1,13 @@
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
+from types import TracebackType
 from typing import Any, Literal, NoReturn, TypedDict, final, overload
 
 from typing_extensions import Self, TypeAlias, Unpack
 
 __all__ = [
     "AsyncLimiter",
+    "AsyncReservation",
     "Attempts",
     "Backoff",
     "ClientAddress",
@@ -29,6 +31,8 @@ __all__ = [
     "QuotaUsage",
     "Request",
     "RequestLimits",
+    "Reservation",
+    "ReserveOperation",
     "ResponseSender",
     "StoreCall",
     "StoreFailedError",
@@ -289,6 +293,76 @@ class Limiter:
         timeout
             Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
         """
+    def reserve(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        id: str | None = None,
+        ttl: float | timedelta | None = None,
+        timeout: float | timedelta | None = None,
+        max_age: float | timedelta | None = None,
+        commit_at_end: bool | None = None,
+    ) -> Reservation:
+        """Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
+        committed, cancelled or forgotten, or until its ttl has passed without a renewal. Nothing is spent before the commit.
+
+        ``with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case. The handle of a denied request is
+        false and raises nothing.
+
+
+        Parameters
+        ----------
+        key
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"20 concurrent; 100000/minute"``; it may be left out where the limiter has one policy.
+        cost
+            Units that are set aside, from 0 to 10**12; the default is 1.
+        id
+            1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation with the same id.
+        ttl
+            How long the reservation lasts after its last renewal, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+            So long its units stay set aside when this process is killed.
+        timeout
+            How long to wait in line, as in ``acquire``, until the request is admitted; by default it is denied at once.
+        max_age
+            How long the reservation is renewed in the background, every third of its ttl; the default is one hour, and 0 never renews.
+        commit_at_end
+            Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
+            cancelling it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When an argument is not valid, a quota of the policy is a leaky bucket, or the policy is leased.
+        ClosedError
+            When the limiter was closed.
+        """
+    def commit(
+        self, key: str | bytes | int, id: str, *, spent: int | None = None, policy: str | Quota | None = None
+    ) -> Usage:
+        """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
+        nothing is charged, when it has ended before: a repeated commit never charges twice.
+
+        Parameters
+        ----------
+        spent
+            Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
+        """
+    def cancel(self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None) -> Usage:
+        """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
+    def renew(
+        self, key: str | bytes | int, id: str, ttl: float | timedelta, *, policy: str | Quota | None = None
+    ) -> Usage:
+        """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
+
+        Parameters
+        ----------
+        ttl
+            Seconds or a ``timedelta``, from 1 ms to 48 h.
+        """
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
@@ -547,6 +621,78 @@ class AsyncLimiter:
         timeout
             Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
         """
+    def reserve(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        id: str | None = None,
+        ttl: float | timedelta | None = None,
+        timeout: float | timedelta | None = None,
+        max_age: float | timedelta | None = None,
+        commit_at_end: bool | None = None,
+    ) -> ReserveOperation:
+        """Decides as a check does and, when every quota admits the request, sets its cost aside until the handle is
+        committed, cancelled or forgotten, or until its ttl has passed without a renewal. Nothing is spent before the commit.
+
+        ``async with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case; without a scope,
+        ``reservation = await limiter.reserve(...)``. The handle of a denied request is false and raises nothing.
+
+
+        Parameters
+        ----------
+        key
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"20 concurrent; 100000/minute"``; it may be left out where the limiter has one policy.
+        cost
+            Units that are set aside, from 0 to 10**12; the default is 1.
+        id
+            1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation with the same id.
+        ttl
+            How long the reservation lasts after its last renewal, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+            So long its units stay set aside when this process is killed.
+        timeout
+            How long to wait in line, as in ``acquire``, until the request is admitted; by default it is denied at once.
+        max_age
+            How long the reservation is renewed in the background, every third of its ttl; the default is one hour, and 0 never renews.
+        commit_at_end
+            Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
+            cancelling it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When an argument is not valid, a quota of the policy is a leaky bucket, or the policy is leased.
+        ClosedError
+            When the limiter was closed.
+        """
+    def commit(
+        self, key: str | bytes | int, id: str, *, spent: int | None = None, policy: str | Quota | None = None
+    ) -> Coroutine[Any, Any, Usage]:
+        """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
+        nothing is charged, when it has ended before: a repeated commit never charges twice.
+
+        Parameters
+        ----------
+        spent
+            Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
+        """
+    def cancel(
+        self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None
+    ) -> Coroutine[Any, Any, Usage]:
+        """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
+    def renew(
+        self, key: str | bytes | int, id: str, ttl: float | timedelta, *, policy: str | Quota | None = None
+    ) -> Coroutine[Any, Any, Usage]:
+        """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
+
+        Parameters
+        ----------
+        ttl
+            Seconds or a ``timedelta``, from 1 ms to 48 h.
+        """
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
@@ -656,8 +802,114 @@ class Operation(Coroutine[Any, Any, Any]):
     def __bool__(self) -> NoReturn: ...
 
 @final
+class ReserveOperation(Coroutine[Any, Any, AsyncReservation]):
+    """A reserve that has to be awaited, or entered by ``async with``; both give an ``AsyncReservation``."""
+    def __await__(self) -> Generator[Any, Any, AsyncReservation]: ...
+    def __aenter__(self) -> Coroutine[Any, Any, AsyncReservation]: ...
+    def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        _exception: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> Coroutine[Any, Any, None]: ...
+    def send(self, value: Any, /) -> Any:
+        """Runs the operation until it waits or is finished; for event loops."""
+    def throw(self, *exception: Any) -> Any:
+        """Ends the operation with an exception; for event loops. A reservation that was already sent to the store is cancelled."""
+    def close(self) -> None:
+        """Ends the operation without a result."""
+    def __bool__(self) -> NoReturn: ...
+
+@final
+class Reservation:
+    """Units that are set aside for the caller, made by ``Limiter.reserve``; true when the request is allowed.
+
+    As a scope, ``with limiter.reserve("tenant:7", cost=4000) as reservation:``, it is cancelled at the end unless it was
+    committed: always when an exception leaves the scope, and otherwise unless ``commit_at_end`` was chosen. A denied
+    reservation enters its scope as well and raises nothing: the caller looks at ``allowed``.
+
+    While it lives, the limiter renews it in the background. One that is forgotten ends when it is freed.
+    """
+    @property
+    def allowed(self) -> bool:
+        """Whether every quota has admitted the request, so that its units are set aside."""
+    @property
+    def decision(self) -> Decision:
+        """The decision on the request."""
+    @property
+    def id(self) -> str:
+        """The id, by which another process can end the reservation."""
+    @property
+    def is_lost(self) -> bool:
+        """Whether the reservation is known to have ended without its holder, so that its units may be admitted to others meanwhile."""
+    def commit(self, spent: int | None = None) -> Usage:
+        """Ends the reservation and charges what was spent. The usage's ``found`` is false, and nothing is charged, when the
+        reservation has ended before or was denied.
+
+        Parameters
+        ----------
+        spent
+            Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
+        """
+    def cancel(self) -> Usage:
+        """Ends the reservation and spends nothing. The usage's ``found`` is false when it has ended before or was denied."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        _exception: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __bool__(self) -> bool: ...
+
+@final
+class AsyncReservation:
+    """Units that are set aside for the caller, made by ``AsyncLimiter.reserve``; true when the request is allowed.
+
+    As a scope, ``async with limiter.reserve("tenant:7", cost=4000) as reservation:``, it is cancelled at the end unless it was
+    committed: always when an exception leaves the scope, and otherwise unless ``commit_at_end`` was chosen. A denied
+    reservation enters its scope as well and raises nothing: the caller looks at ``allowed``.
+
+    While it lives, the limiter renews it in the background. One that is forgotten ends when it is freed.
+    """
+    @property
+    def allowed(self) -> bool:
+        """Whether every quota has admitted the request, so that its units are set aside."""
+    @property
+    def decision(self) -> Decision:
+        """The decision on the request."""
+    @property
+    def id(self) -> str:
+        """The id, by which another process can end the reservation."""
+    @property
+    def is_lost(self) -> bool:
+        """Whether the reservation is known to have ended without its holder, so that its units may be admitted to others meanwhile."""
+    def commit(self, spent: int | None = None) -> Coroutine[Any, Any, Usage]:
+        """Ends the reservation and charges what was spent. The usage's ``found`` is false, and nothing is charged, when the
+        reservation has ended before or was denied.
+
+        Parameters
+        ----------
+        spent
+            Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
+        """
+    def cancel(self) -> Coroutine[Any, Any, Usage]:
+        """Ends the reservation and spends nothing. The usage's ``found`` is false when it has ended before or was denied."""
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
+    def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        _exception: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> Coroutine[Any, Any, None]: ...
+    def __bool__(self) -> bool: ...
+
+@final
 class Decision:
-    """The result of a check, a peek or an acquire; true when the request is allowed."""
+    """The result of a check, a peek, an acquire or a reserve; true when the request is allowed."""
     @property
     def allowed(self) -> bool:
         """Whether every quota of the policy admits the request."""
@@ -702,7 +954,7 @@ class Decision:
 
 @final
 class Usage:
-    """The result of a take, a charge, a refund or a reset: what is left after it."""
+    """The result of every operation that decides nothing, such as a charge or a commit: what is left after it."""
     @property
     def remaining(self) -> int:
         """Whole units that can be spent right now: the minimum over the quotas."""
@@ -715,6 +967,9 @@ class Usage:
     @property
     def taken(self) -> int:
         """The units that a take spent from every quota, from 0 to its cost; 0 for every other operation."""
+    @property
+    def found(self) -> bool:
+        """Whether a commit, a cancel or a renew has found the reservation; true for every other operation."""
     @property
     def over(self) -> int:
         """Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit."""
@@ -756,7 +1011,7 @@ class Quota:
     """At most ``limit`` units per ``period``, counted by an algorithm.
 
     ``Quota("100/minute")`` reads the text form; ``Quota(100, 60)`` and ``Quota(100, timedelta(minutes=1))`` take numbers.
-    ``str(quota)`` is the text form.
+    ``Quota.concurrent(20)`` limits reservations at a time. ``str(quota)`` is the text form.
 
     Parameters
     ----------
@@ -800,12 +1055,27 @@ class Quota:
         count_denied: bool | None = None,
         excess: int | None = None,
     ) -> Self: ...
+    @staticmethod
+    def concurrent(limit: int) -> Quota:
+        """At most ``limit`` reservations of a key at a time, whatever their cost; the text form is ``"20 concurrent"``. Requests
+        under a policy with such a quota can only be reserved.
+
+        Parameters
+        ----------
+        limit
+            Reservations, from 0 to 10**12; a key never has more than 1000.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the number is out of bounds.
+        """
     @property
     def limit(self) -> int:
-        """Units per period."""
+        """Units per period; reservations at a time for ``"concurrency"``."""
     @property
     def period(self) -> float:
-        """The period in seconds."""
+        """The period in seconds; 0 for ``"concurrency"``, which has none."""
     @property
     def algorithm(self) -> _Algorithm:
         """The name of the algorithm."""

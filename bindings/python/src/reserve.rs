@@ -1,0 +1,203 @@
+//! The operations on reservations, which both limiter classes share: their arguments, and the handle that a reserve returns.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use polylimit::{Answer, Error, ErrorKind, Limiter, ReservationId, ReservationTerms, ReserveOptions};
+use pyo3::prelude::*;
+
+use crate::call::{OwnedCall, OwnedRequest, PolicyArgument, Recipient};
+use crate::convert::{Key, Utf8Text, read_duration};
+use crate::decision::PyDecision;
+use crate::error::{call_core, exception};
+use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::reservation::{PyAsyncReservation, PyReservation, ReservationParts, read_spent};
+
+/// The documentation of `reserve` in both classes, after its first paragraph.
+macro_rules! reserve_doc {
+    () => {
+        r#"
+Parameters
+----------
+key
+    The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+policy
+    A policy's name, or quotas such as ``"20 concurrent; 100000/minute"``; it may be left out where the limiter has one policy.
+cost
+    Units that are set aside, from 0 to 10**12; the default is 1.
+id
+    1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation with the same id.
+ttl
+    How long the reservation lasts after its last renewal, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+    So long its units stay set aside when this process is killed.
+timeout
+    How long to wait in line, as in ``acquire``, until the request is admitted; by default it is denied at once.
+max_age
+    How long the reservation is renewed in the background, every third of its ttl; the default is one hour, and 0 never renews.
+commit_at_end
+    Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
+    cancelling it.
+
+Raises
+------
+InvalidArgumentError
+    When an argument is not valid, a quota of the policy is a leaky bucket, or the policy is leased.
+ClosedError
+    When the limiter was closed."#
+    };
+}
+
+pub(crate) use reserve_doc;
+
+/// The arguments of `reserve`, without those that were left out.
+pub(crate) struct ReserveArguments<'a, 'py> {
+    pub(crate) key: Key,
+    pub(crate) policy: Option<PolicyArgument>,
+    pub(crate) cost: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) id: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) ttl: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) timeout: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) max_age: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) commit_at_end: Option<bool>,
+}
+
+/// The class of the limiter that reserves.
+pub(crate) enum Reserver {
+    Blocking(Py<PyLimiter>),
+    Asynchronous(Py<PyAsyncLimiter>),
+}
+
+impl Reserver {
+    fn core(&self) -> &Limiter {
+        match self {
+            Self::Blocking(limiter) => limiter.get().core(),
+            Self::Asynchronous(limiter) => limiter.get().core(),
+        }
+    }
+}
+
+/// A reserve that waits for its decision and makes the handle of it.
+pub(crate) struct Reserving {
+    reserver: Reserver,
+    request: Arc<OwnedRequest>,
+    terms: ReservationTerms,
+    options: ReserveOptions,
+    scope: Mutex<Scope>,
+}
+
+/// What an `async with` keeps of its reservation.
+enum Scope {
+    /// There is none.
+    No,
+    Entered,
+    Holds(Py<PyAsyncReservation>),
+}
+
+impl Reserving {
+    /// The call that reserves, and what takes its answer.
+    pub(crate) fn call(
+        py: Python<'_>,
+        reserver: Reserver,
+        arguments: ReserveArguments<'_, '_>,
+    ) -> PyResult<(OwnedCall, Arc<Self>)> {
+        let ReserveArguments { key, policy, cost, id, ttl, timeout, max_age, commit_at_end } = arguments;
+        let mut options = ReserveOptions::default();
+        if let Some(id) = id {
+            options = options.id(read_id(id)?);
+        }
+        if let Some(ttl) = ttl {
+            options = options.ttl(read_duration("ttl", ttl)?);
+        }
+        if let Some(timeout) = timeout {
+            options = options.timeout(read_duration("timeout", timeout)?);
+        }
+        if let Some(max_age) = max_age {
+            options = options.max_age(read_duration("max_age", max_age)?);
+        }
+        if let Some(commit_at_end) = commit_at_end {
+            options = options.commit_at_end(commit_at_end);
+        }
+        let request = Arc::new(OwnedRequest::new(key, policy, cost)?);
+        let terms = call_core(py, || options.terms())?;
+        let call = OwnedCall::Reserve(Arc::clone(&request), terms);
+        let this = Arc::new(Self { reserver, request, terms, options, scope: Mutex::new(Scope::No) });
+        let recipient = Arc::clone(&this) as Arc<dyn Recipient>;
+        Ok((OwnedCall::For(Box::new(call), recipient), this))
+    }
+
+    /// An `async with` was entered, which ends the reservation.
+    pub(crate) fn enter_scope(&self) {
+        *self.scope.lock() = Scope::Entered;
+    }
+
+    /// The reservation of the `async with`, if it was made.
+    pub(crate) fn leave_scope(&self) -> Option<Py<PyAsyncReservation>> {
+        match std::mem::replace(&mut *self.scope.lock(), Scope::No) {
+            Scope::Holds(reservation) => Some(reservation),
+            Scope::No | Scope::Entered => None,
+        }
+    }
+}
+
+impl Recipient for Reserving {
+    fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>> {
+        let Answer::Decision(decision) = call_core(py, || answer)? else {
+            return Err(exception(py, ErrorKind::Internal, "a reserve got no decision"));
+        };
+        let shown = Py::new(py, PyDecision(decision.clone()))?;
+        let request = self.request.as_core();
+        let adopt = || self.reserver.core().adopt(request, &self.terms, self.options, decision);
+        let parts = ReservationParts::new(call_core(py, adopt)?, shown);
+        match &self.reserver {
+            Reserver::Blocking(limiter) => {
+                let limiter = limiter.clone_ref(py);
+                Ok(Py::new(py, PyReservation { limiter, parts })?.into_any())
+            }
+            Reserver::Asynchronous(limiter) => {
+                let limiter = limiter.clone_ref(py);
+                let reservation = Py::new(py, PyAsyncReservation { limiter, parts })?;
+                let mut scope = self.scope.lock();
+                if matches!(*scope, Scope::Entered) {
+                    *scope = Scope::Holds(reservation.clone_ref(py));
+                }
+                Ok(reservation.into_any())
+            }
+        }
+    }
+}
+
+/// The call that commits by id.
+pub(crate) fn commit_call(
+    key: Key,
+    id: &Bound<'_, PyAny>,
+    spent: Option<&Bound<'_, PyAny>>,
+    policy: Option<PolicyArgument>,
+) -> PyResult<OwnedCall> {
+    let request = OwnedRequest::new(key, policy, None)?;
+    Ok(OwnedCall::Commit(request, read_id(id)?, read_spent(spent)?))
+}
+
+/// The call that cancels by id.
+pub(crate) fn cancel_call(
+    key: Key,
+    id: &Bound<'_, PyAny>,
+    policy: Option<PolicyArgument>,
+) -> PyResult<OwnedCall> {
+    Ok(OwnedCall::Cancel(OwnedRequest::new(key, policy, None)?, read_id(id)?))
+}
+
+/// The call that renews by id.
+pub(crate) fn renew_call(
+    key: Key,
+    id: &Bound<'_, PyAny>,
+    ttl: &Bound<'_, PyAny>,
+    policy: Option<PolicyArgument>,
+) -> PyResult<OwnedCall> {
+    let request = OwnedRequest::new(key, policy, None)?;
+    Ok(OwnedCall::Renew(request, read_id(id)?, read_duration("ttl", ttl)?))
+}
+
+fn read_id(id: &Bound<'_, PyAny>) -> PyResult<ReservationId> {
+    let text = Utf8Text::read(id, "id")?;
+    call_core(id.py(), || ReservationId::new(&*text))
+}
