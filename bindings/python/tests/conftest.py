@@ -42,12 +42,6 @@ def store(request):
     return "memory:" if request.param == "memory" else request.getfixturevalue(request.param)
 
 
-@pytest.fixture(params=["memory", "local"])
-def reserving_store(request):
-    """The URL of each store that keeps reservations."""
-    return "memory:" if request.param == "memory" else request.getfixturevalue(request.param)
-
-
 @pytest.fixture
 def key():
     return f"user:{uuid.uuid4().hex}"

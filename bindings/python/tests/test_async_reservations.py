@@ -11,9 +11,9 @@ from redis_server import until
 POLICIES = {"model": "2 concurrent; 100/day fixed_window", "slots": "1 concurrent"}
 
 
-def test_every_operation_on_every_store(run, reserving_store, key):
+def test_every_operation_on_every_store(run, store, key):
     async def main():
-        async with AsyncLimiter(reserving_store, POLICIES) as limiter:
+        async with AsyncLimiter(store, POLICIES) as limiter:
             reservation = await limiter.reserve(key, "model", cost=40, id="first", ttl=20, max_age=0)
             assert isinstance(reservation, AsyncReservation)
             assert reservation
@@ -38,9 +38,9 @@ def test_every_operation_on_every_store(run, reserving_store, key):
     run(main())
 
 
-def test_scope_of_the_operation_and_of_the_handle(run, reserving_store, key):
+def test_scope_of_the_operation_and_of_the_handle(run, store, key):
     async def main():
-        async with AsyncLimiter(reserving_store, POLICIES) as limiter:
+        async with AsyncLimiter(store, POLICIES) as limiter:
             async with limiter.reserve(key, "model", cost=40) as reservation:
                 assert isinstance(reservation, AsyncReservation)
                 assert (await limiter.peek(key, "model")).remaining == 60
@@ -63,9 +63,9 @@ def test_scope_of_the_operation_and_of_the_handle(run, reserving_store, key):
 
 
 @pytest.mark.parametrize("is_awaited_first", [False, True])
-def test_scope_that_is_left_by_an_error_cancels(run, reserving_store, key, is_awaited_first):
+def test_scope_that_is_left_by_an_error_cancels(run, store, key, is_awaited_first):
     async def main():
-        async with AsyncLimiter(reserving_store, POLICIES) as limiter:
+        async with AsyncLimiter(store, POLICIES) as limiter:
             for error in (KeyError("work"), asyncio.CancelledError(), SystemExit()):
                 scope = limiter.reserve(key, "model", cost=40, commit_at_end=True)
                 if is_awaited_first:
@@ -148,9 +148,9 @@ def test_operation_has_to_be_awaited(run, key):
     run(main())
 
 
-def test_forgotten_handle_ends_its_reservation(run, reserving_store, key):
+def test_forgotten_handle_ends_its_reservation(run, store, key):
     async def main():
-        async with AsyncLimiter(reserving_store, POLICIES) as limiter:
+        async with AsyncLimiter(store, POLICIES) as limiter:
             operation = limiter.reserve(key, "model", cost=40)
             reservation = await operation
             assert (await limiter.peek(key, "model")).remaining == 60
@@ -181,9 +181,9 @@ def test_generator_that_is_left_early_ends_its_reservation(run, key):
     run(main())
 
 
-def test_reserve_with_a_timeout_waits_in_line(run, reserving_store, key):
+def test_reserve_with_a_timeout_waits_in_line(run, store, key):
     async def main():
-        async with AsyncLimiter(reserving_store, POLICIES) as limiter:
+        async with AsyncLimiter(store, POLICIES) as limiter:
             order = []
 
             async def hold(number):

@@ -16,8 +16,8 @@ from redis_server import until
 POLICIES = {"model": "2 concurrent; 100/day fixed_window", "slots": "1 concurrent"}
 
 
-def test_every_operation_on_every_store(reserving_store, key):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_every_operation_on_every_store(store, key):
+    with Limiter(store, POLICIES) as limiter:
         reservation = limiter.reserve(key, "model", cost=40, id="first", ttl=20, max_age=0)
         assert reservation
         assert reservation.allowed
@@ -44,8 +44,8 @@ def test_every_operation_on_every_store(reserving_store, key):
         assert limiter.peek(key, "model").remaining == 75
 
 
-def test_commit_without_units_charges_what_was_reserved(reserving_store, key):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_commit_without_units_charges_what_was_reserved(store, key):
+    with Limiter(store, POLICIES) as limiter:
         assert limiter.reserve(key, "model", cost=40).commit().remaining == 60
         other = limiter.reserve(key, "model", cost=10)
         assert limiter.commit(key, other.id, policy="model").remaining == 50
@@ -60,16 +60,16 @@ def test_random_ids_differ(key):
     assert all(len(each) == 32 for each in ids)
 
 
-def test_scope_that_is_left_without_a_commit_cancels(reserving_store, key):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_scope_that_is_left_without_a_commit_cancels(store, key):
+    with Limiter(store, POLICIES) as limiter:
         with limiter.reserve(key, "model", cost=40) as reservation:
             assert limiter.peek(key, "model").remaining == 60
         assert limiter.peek(key, "model").remaining == 100
         assert not reservation.cancel().found
 
 
-def test_scope_commits_where_the_caller_has_chosen_it(reserving_store, key):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_scope_commits_where_the_caller_has_chosen_it(store, key):
+    with Limiter(store, POLICIES) as limiter:
         with limiter.reserve(key, "model", cost=40, commit_at_end=True):
             pass
         assert limiter.peek(key, "model").remaining == 60
@@ -82,8 +82,8 @@ def test_scope_commits_where_the_caller_has_chosen_it(reserving_store, key):
 
 
 @pytest.mark.parametrize("commit_at_end", [None, False, True])
-def test_scope_that_is_left_by_an_error_cancels(reserving_store, key, commit_at_end):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_scope_that_is_left_by_an_error_cancels(store, key, commit_at_end):
+    with Limiter(store, POLICIES) as limiter:
         with pytest.raises(KeyError, match="work"), limiter.reserve(key, "model", cost=9, commit_at_end=commit_at_end):
             raise KeyError("work")
         assert limiter.peek(key, "model").remaining == 100
@@ -111,8 +111,8 @@ def test_error_of_the_end_takes_no_place_of_the_error_that_leaves_the_scope(key,
         limiter.close()
 
 
-def test_forgotten_handle_ends_its_reservation(reserving_store, key):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_forgotten_handle_ends_its_reservation(store, key):
+    with Limiter(store, POLICIES) as limiter:
         reservation = limiter.reserve(key, "model", cost=40)
         assert limiter.peek(key, "model").remaining == 60
         del reservation
@@ -181,8 +181,8 @@ def test_lost_reservation_says_so(key):
     assert not reservation.commit().found
 
 
-def test_reserve_with_a_timeout_waits_in_line(reserving_store, key):
-    with Limiter(reserving_store, POLICIES) as limiter:
+def test_reserve_with_a_timeout_waits_in_line(store, key):
+    with Limiter(store, POLICIES) as limiter:
         first = limiter.reserve(key, "slots")
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(limiter.reserve(key, "slots", timeout=60)))
