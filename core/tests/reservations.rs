@@ -1,5 +1,7 @@
 //! Handles of reservations: how they end, are renewed, are lost, and wait in line.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

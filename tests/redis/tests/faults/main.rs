@@ -15,6 +15,7 @@ mod degraded_events;
 mod first_connection;
 mod keys;
 mod refusals;
+mod reservations;
 mod secrets;
 mod server_process;
 mod timing;

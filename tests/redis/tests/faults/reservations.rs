@@ -1,0 +1,178 @@
+//! Reservations whose holder is killed, that many processes contend for, and that an outage policy makes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use polylimit::{
+    Degradation, Limiter, Outage, Policy, Request, ReservationId, ReserveOptions, Source, blocking,
+};
+use polylimit_redis_tests::uncached;
+use polylimit_test_servers::redis::{Client, Connection, cmd};
+use polylimit_test_servers::{FaultProxy, Kind, Server};
+
+const KEY: &str = "held";
+const LONG: Duration = Duration::from_secs(60);
+
+/// A store of this host with a name of its own.
+fn local_store(name: &str) -> String {
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
+    format!("local:{name}-{started}")
+}
+
+fn slots(store: &str, limit: u64) -> blocking::Limiter {
+    let policy = Policy::parse("slots", &format!("{limit} concurrent")).unwrap();
+    let builder = Limiter::builder().store(store).policy(policy);
+    let is_redis = store.starts_with("redis");
+    let builder = if is_redis { builder.outage("slots", Outage::Deny) } else { builder };
+    builder.build().unwrap().blocking()
+}
+
+fn holder(
+    store: &str,
+    counter: &str,
+    limit: u64,
+    callers: u32,
+    rounds: u32,
+) -> (Child, BufReader<ChildStdout>) {
+    let numbers = [limit.to_string(), callers.to_string(), rounds.to_string()];
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_polylimit-holder"))
+        .args([store, counter])
+        .args(numbers)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(holder.stdout.take().unwrap());
+    (holder, output)
+}
+
+fn line(output: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+/// The time of a store, in microseconds: that of the server, or of this host.
+fn store_time_us(server: Option<&mut Connection>) -> u64 {
+    let Some(connection) = server else {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        return u64::try_from(now.as_micros()).unwrap();
+    };
+    let (seconds, micros): (u64, u64) = cmd("TIME").query(connection).unwrap();
+    seconds * 1_000_000 + micros
+}
+
+/// A holder is killed. Its slot stays taken until the end that every denial names, and is free from then on.
+fn kill_a_holder(store: &str, mut server: Option<Connection>) {
+    let (mut killed, mut output) = holder(store, "none", 1, 1, 0);
+    assert_eq!(line(&mut output), "held");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let limiter = slots(store, 1);
+    let reserve = || limiter.reserve(KEY, ReserveOptions::default()).unwrap();
+    // The end lies in each of these spans: a denial was decided between two readings of the clock.
+    let (mut earliest_us, mut latest_us) = (0, u64::MAX);
+    let started = Instant::now();
+    loop {
+        let before_us = store_time_us(server.as_mut());
+        let reservation = reserve();
+        let after_us = store_time_us(server.as_mut());
+        if reservation.allowed() {
+            assert!(earliest_us > 0, "the slot was free at once");
+            assert!(after_us >= earliest_us, "free at {after_us} us, at least {earliest_us} were named");
+            return;
+        }
+        assert!(before_us < latest_us, "still taken at {before_us} us, at most {latest_us} were named");
+        let retry_us = reservation.decision().retry_after_us().unwrap();
+        earliest_us = earliest_us.max(before_us + retry_us);
+        latest_us = latest_us.min(after_us + retry_us);
+        assert!(earliest_us <= latest_us, "denials name different ends: {earliest_us} and {latest_us} us");
+        assert!(started.elapsed() < LONG, "the slot never became free");
+        if retry_us > 20_000 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn slot_of_a_killed_holder_is_free_at_its_end_in_redis() {
+    let server = Server::start(Kind::Redis, &[]);
+    let connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    let store = format!("{}?deadline=30s", server.url());
+    kill_a_holder(&store, Some(connection));
+}
+
+#[test]
+fn slot_of_a_killed_holder_is_free_at_its_end_in_the_local_store() {
+    kill_a_holder(&local_store("killed"), None);
+}
+
+/// 8 processes with 64 callers each hold the slots of one key.
+fn contend(store: &str, counter: &Server) {
+    const LIMIT: u64 = 20;
+    let holders: Vec<_> = (0..8).map(|_| holder(store, &counter.url(), LIMIT, 64, 5)).collect();
+    for (mut holder, mut output) in holders {
+        let most: u64 = line(&mut output).parse().unwrap();
+        assert!(holder.wait().unwrap().success());
+        assert!((1..=LIMIT).contains(&most), "{most} held at a time");
+    }
+    assert_eq!(slots(store, LIMIT).peek(KEY).unwrap().remaining(), LIMIT);
+}
+
+#[test]
+fn no_more_than_20_of_512_callers_hold_slots_in_redis() {
+    let server = Server::start(Kind::Redis, &[]);
+    contend(&format!("{}?deadline=30s", server.url()), &server);
+}
+
+#[test]
+fn no_more_than_20_of_512_callers_hold_slots_in_the_local_store() {
+    let counter = Server::start(Kind::Redis, &[]);
+    contend(&local_store("contended"), &counter);
+}
+
+#[test]
+fn reservation_of_an_outage_policy_ends_in_its_process() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let url = server.url_at(proxy.port());
+    let policy = Policy::parse("model", "2 concurrent; 100/hour token_bucket").unwrap();
+    let options = uncached(&url).deadline(Duration::from_millis(200));
+    let builder = Limiter::builder().redis(options).policy(policy).outage("model", Outage::Fallback);
+    let limiter = builder.build().unwrap();
+    let blocking = limiter.blocking();
+    let reserve = |id: &str| {
+        let options = ReserveOptions::default().id(ReservationId::new(id).unwrap());
+        blocking.reserve(Request::new(KEY).cost(10), options).unwrap()
+    };
+    blocking.ready(LONG).unwrap();
+    let of_redis = reserve("of redis");
+    assert!(of_redis.allowed() && of_redis.decision().source() == Source::Store);
+
+    proxy.set_refusing(true);
+    proxy.cut();
+    // Redis had admitted one, so this process admits one more.
+    let local = loop {
+        let local = reserve("local");
+        if local.decision().source() == Source::Fallback {
+            break local;
+        }
+        local.cancel_blocking().unwrap();
+    };
+    assert!(local.allowed());
+    let denied = reserve("denied");
+    assert!(!denied.allowed() && denied.decision().source() == Source::Fallback);
+
+    proxy.set_refusing(false);
+    proxy.pass();
+    blocking.ready(LONG).unwrap();
+    // The server decides again. It has never heard of the local reservation, which is committed where it was made.
+    let left = local.commit_blocking(4).unwrap();
+    assert!(left.found() && left.source() == Source::Fallback && left.degraded().is_some());
+    let again = blocking.commit(KEY, ReservationId::new("local").unwrap(), Some(4)).unwrap();
+    assert!(!again.found(), "a repeated commit charges twice: {again:?}");
+    let left = of_redis.commit_blocking(7).unwrap();
+    assert!(left.found() && left.source() == Source::Store, "{left:?}");
+    assert_eq!(left.remaining(), 93);
+    assert_eq!(left.degraded(), None::<Degradation>);
+}
