@@ -25,7 +25,7 @@ type QuotaUsage struct {
 	Over uint64
 }
 
-// Decision is the answer to a check, a peek or an acquire. A request that is not allowed must not proceed.
+// Decision is the answer to a check, a peek, an acquire or a reserve. A request that is not allowed must not proceed.
 type Decision struct {
 	// Allowed is whether every quota admits the request.
 	Allowed bool
@@ -54,7 +54,7 @@ func (d *Decision) Quotas() []QuotaUsage { return d.numbers.quotas() }
 // ResetAfterUs is ResetAfter in microseconds, also where a time.Duration cannot hold it.
 func (d *Decision) ResetAfterUs() uint64 { return d.numbers.resetAfterUs }
 
-// Usage is the answer to a take, a charge, a refund or a reset: the state after it.
+// Usage is the answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew: the state after it.
 type Usage struct {
 	// Remaining is the whole units that can be spent right now: the least over the quotas.
 	Remaining uint64
@@ -64,6 +64,8 @@ type Usage struct {
 	Taken uint64
 	// Over is the units of an excess that are in use, the most over the quotas.
 	Over uint64
+	// Found is whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+	Found bool
 	// Source and Degraded are as in Decision.
 	Source, Degraded string
 
@@ -143,6 +145,7 @@ func usageOf(result *C.polylimit_result) Usage {
 		ResetAfter: duration(uint64(plain.reset_after_us)),
 		Taken:      uint64(plain.taken),
 		Over:       uint64(plain.over),
+		Found:      plain.found != 0,
 		Source:     sourceName(plain.source),
 		Degraded:   degradationName(plain.degraded),
 	}

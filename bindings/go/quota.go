@@ -18,13 +18,15 @@ const (
 	FixedWindow   = Algorithm(C.POLYLIMIT_FIXED_WINDOW)
 	SlidingWindow = Algorithm(C.POLYLIMIT_SLIDING_WINDOW)
 	SlidingLog    = Algorithm(C.POLYLIMIT_SLIDING_LOG)
+	// Concurrency counts reservations; see Concurrent.
+	Concurrency = Algorithm(C.POLYLIMIT_CONCURRENCY)
 )
 
 // Quota is at most Limit units per Period, counted by an algorithm. A field that is zero has its default.
 type Quota struct {
-	// Limit is 0 to 10^12 units.
+	// Limit is 0 to 10^12 units, or reservations at a time.
 	Limit uint64
-	// Period is 1 ms to 366 days, whole microseconds.
+	// Period is 1 ms to 366 days, whole microseconds; 0 for concurrency, which has none.
 	Period    time.Duration
 	Algorithm Algorithm
 	// Burst is the most units that can be spent at once: the two buckets only.
@@ -37,9 +39,12 @@ type Quota struct {
 	Aligned bool
 	// CountDenied: denied requests are charged too.
 	CountDenied bool
-	// Excess is the units beyond the limit or burst that are admitted as well, and told as Over in decisions: 0 to Limit.
+	// Excess is the units beyond the limit or burst that are admitted as well, and told as Over in decisions: 0 to 10^12.
 	Excess uint64
 }
+
+// Concurrent is at most limit reservations at a time, whatever their units. A policy with such a quota is only ever reserved.
+func Concurrent(limit uint64) Quota { return Quota{Limit: limit, Algorithm: Concurrency} }
 
 // ParseQuota reads one quota from its text form, such as "10/s token_bucket burst=20".
 func ParseQuota(text string) (Quota, error) {

@@ -64,6 +64,48 @@ static inline polylimit_status polylimit_go_submit(const polylimit_completions *
     return status;
 }
 
+// Submits an operation on a reservation by its id. An error message is written to the result.
+static inline polylimit_status polylimit_go_submit_by_id(const polylimit_completions *completions,
+                                                         const polylimit_limiter *limiter, uint32_t operation,
+                                                         const char *policy, size_t policy_length, const char *key,
+                                                         size_t key_length, uint64_t cost, const char *id, size_t id_length,
+                                                         uint64_t ttl_us, uint64_t tag, polylimit_result *result) {
+    char text[POLYLIMIT_GO_SHORT];
+    polylimit_request request;
+    if (!polylimit_go_request(&request, text, operation, policy, policy_length, key, key_length, cost, 0)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    request.id = id;
+    request.id_length = id_length;
+    request.ttl_us = ttl_us;
+    polylimit_status status = polylimit_completions_submit(completions, limiter, &request, tag, result, sizeof *result,
+                                                           result->message, sizeof result->message);
+    polylimit_go_release(&request, text);
+    return status;
+}
+
+// Submits a reserve with a handle. An error message is written to the result.
+static inline polylimit_status polylimit_go_reserve(const polylimit_completions *completions,
+                                                    const polylimit_limiter *limiter, const char *policy,
+                                                    size_t policy_length, const char *key, size_t key_length, uint64_t cost,
+                                                    const polylimit_reservation_options *given, const char *id,
+                                                    size_t id_length, uint64_t tag, polylimit_reservation **reservation,
+                                                    polylimit_result *result) {
+    char text[POLYLIMIT_GO_SHORT];
+    polylimit_request request;
+    polylimit_reservation_options options = *given;
+    options.id = id;
+    options.id_length = id_length;
+    if (!polylimit_go_request(&request, text, POLYLIMIT_RESERVE, policy, policy_length, key, key_length, cost, 0)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    polylimit_status status = polylimit_reservation_submit(completions, limiter, request.policy, key, key_length, cost,
+                                                           &options, tag, reservation, result, sizeof *result,
+                                                           result->message, sizeof result->message);
+    polylimit_go_release(&request, text);
+    return status;
+}
+
 // Copies a text and appends a NUL. An empty text becomes NULL. Returns 0 if the text is too long.
 static inline int polylimit_go_text(char *place, size_t capacity, const char *text, size_t length, const char **copied) {
     *copied = NULL;

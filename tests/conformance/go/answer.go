@@ -11,9 +11,9 @@ import (
 )
 
 // answer does an operation, and gives what it answered in the form in which a case expects it.
-func answer(limiter *polylimit.Limiter, op string, request polylimit.Request) (map[string]any, error) {
-	ctx := context.Background()
-	switch op {
+func answer(limiter *polylimit.Limiter, op operation, request polylimit.Request) (map[string]any, error) {
+	ctx, ttl := context.Background(), time.Duration(op.TTLUs)*time.Microsecond
+	switch op.Op {
 	case "check":
 		return decision(limiter.Check(ctx, request))
 	case "peek":
@@ -31,8 +31,23 @@ func answer(limiter *polylimit.Limiter, op string, request polylimit.Request) (m
 		return usageAnswer(limiter.Refund(ctx, request))
 	case "reset":
 		return usageAnswer(limiter.Reset(ctx, request))
+	case "reserve":
+		reservation, err := limiter.Reserve(ctx, request, polylimit.ReserveID(op.ID), polylimit.ReserveTTL(ttl),
+			polylimit.ReserveMaxAge(0))
+		if err != nil {
+			return nil, err
+		}
+		// It stays as the case leaves it.
+		reservation.Detach()
+		return decision(reservation.Decision(), nil)
+	case "commit":
+		return foundAnswer(limiter.Commit(ctx, request, op.ID, op.cost()))
+	case "cancel":
+		return foundAnswer(limiter.Cancel(ctx, request, op.ID))
+	case "renew":
+		return foundAnswer(limiter.Renew(ctx, request, op.ID, ttl))
 	}
-	return nil, fmt.Errorf("operation %q is not known", op)
+	return nil, fmt.Errorf("operation %q is not known", op.Op)
 }
 
 // isOutage tells what an outage policy answered, which must not look as if the store did.
@@ -63,6 +78,14 @@ func usageAnswer(usage polylimit.Usage, err error) (map[string]any, error) {
 		return map[string]any{}, err
 	}
 	return map[string]any{"remaining": usage.Remaining, "reset_after_us": usage.ResetAfterUs()}, nil
+}
+
+func foundAnswer(usage polylimit.Usage, err error) (map[string]any, error) {
+	answer, err := usageAnswer(usage, err)
+	if len(answer) > 0 {
+		answer["found"] = usage.Found
+	}
+	return answer, err
 }
 
 func us(duration time.Duration) int64 { return int64(duration / time.Microsecond) }

@@ -39,8 +39,18 @@ type operation struct {
 	AtUs   int64           `json:"at_us"`
 	Op     string          `json:"op"`
 	Cost   *int64          `json:"cost"`
+	ID     string          `json:"id"`
+	TTLUs  int64           `json:"ttl_us"`
 	Quotas []quota         `json:"quotas"`
 	Expect json.RawMessage `json:"expect"`
+}
+
+// cost is the units of the operation; 1 where the case does not say.
+func (o operation) cost() int64 {
+	if o.Cost == nil {
+		return 1
+	}
+	return *o.Cost
 }
 
 func read(path string) (*file, error) {
@@ -66,6 +76,7 @@ var algorithms = map[string]polylimit.Algorithm{
 	"fixed_window":   polylimit.FixedWindow,
 	"sliding_window": polylimit.SlidingWindow,
 	"sliding_log":    polylimit.SlidingLog,
+	"concurrency":    polylimit.Concurrency,
 }
 
 // quotasText is the quotas of a case as text.

@@ -80,7 +80,7 @@ func runCase(item caseItem, key, store string) (at int, err error) {
 	defer limiter.Close()
 	// A manual clock's keys do not expire.
 	defer func() {
-		if _, failed := answer(limiter, "reset", polylimit.Key(key)); failed != nil {
+		if _, failed := answer(limiter, operation{Op: "reset"}, polylimit.Key(key)); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}()
@@ -103,11 +103,7 @@ func step(operation operation, key string, limiter *polylimit.Limiter, clock *po
 		}
 		return limiter.SetPolicy("case", quotas)
 	}
-	request := polylimit.Key(key)
-	if operation.Cost != nil {
-		request = request.Cost(*operation.Cost)
-	}
-	got, err := answer(limiter, operation.Op, request)
+	got, err := answer(limiter, operation, polylimit.Key(key).Cost(operation.cost()))
 	if err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
