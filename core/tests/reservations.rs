@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use polylimit::{
-    Answer, Call, ErrorKind, Limiter, ManualClock, Policy, Quota, Request, ReservationId, ReservationTerms,
-    ReserveOptions, blocking,
+    Answer, Call, Completions, ErrorKind, Limiter, ManualClock, Policy, Quota, Request, ReservationId,
+    ReservationTerms, ReserveOptions, blocking,
 };
 
 const START_US: u64 = 1_790_000_000_000_000;
@@ -186,6 +186,26 @@ async fn caller_that_stops_waiting_leaves_nothing_behind() {
     held.cancel().await.unwrap();
     let next = limiter.reserve("key", ReserveOptions::default().timeout(LONG)).await.unwrap();
     assert!(next.allowed());
+}
+
+#[test]
+fn event_loop_that_does_not_come_delays_no_caller_behind_it() {
+    let policy = Policy::parse("p", "2 concurrent").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+    let held = [0; 2].map(|_| limiter.reserve("key", ReserveOptions::default()).unwrap());
+    let terms = ReserveOptions::default().timeout(LONG).terms().unwrap();
+    let completions = Completions::new(|| {});
+    let call = Call::Reserve(Request::new("key"), terms);
+    assert_eq!(completions.submit(limiter.asynchronous(), &call, 1), None);
+    thread::scope(|scope| {
+        let behind = scope.spawn(|| limiter.reserve("key", ReserveOptions::default().timeout(LONG)).unwrap());
+        drop(held);
+        assert!(behind.join().unwrap().allowed());
+    });
+    // The event loop has not taken the answer: nothing is left of its reservation.
+    wait_until(|| remaining(&limiter) == 1);
+    assert!(completions.cancel(&1));
+    wait_until(|| remaining(&limiter) == 2);
 }
 
 #[test]

@@ -77,7 +77,7 @@ def test_reserve_that_is_cancelled_when_its_answer_is_there_gives_its_slot_back(
     run(main())
 
 
-@pytest.mark.parametrize("timeout", [30])
+@pytest.mark.parametrize("timeout", [0, 30])
 def test_interrupted_reserve_gives_its_slot_back(own_redis, key, interrupt, timeout):
     with Limiter(own_redis.url, POLICIES, deadline=30) as limiter:
         limiter.ready(10)

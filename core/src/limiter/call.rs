@@ -190,8 +190,7 @@ impl Limiter {
     }
 
     async fn act(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
-        let shared = self.shared();
-        let answer = shared.ask_store(shared.key_request(call)?).await?;
+        let answer = self.ask_kept(self.shared().key_request(call)?).await?;
         Ok(Answer::of(call.action, answer))
     }
 }

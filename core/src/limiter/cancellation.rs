@@ -1,4 +1,4 @@
-//! Refunds the units of an `acquire` whose caller stops waiting.
+//! Gives back the units of an `acquire`, and the reservation of a `reserve`, whose caller stops waiting.
 //!
 //! The caller drops the future: by a timeout of its own, a cancelled task or an interrupted thread. At that time the
 //! store may be processing the check, or the caller may wait out the delay of a leaky bucket. A check that was sent is
@@ -17,8 +17,8 @@ use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::request::{Action, Answer, StoreRequest};
 
 impl Limiter {
-    /// Sends a check or a refund of an `acquire` to the store. When the caller drops the future, the operation still runs
-    /// to its end, and an admitted check is refunded.
+    /// Sends a check or a refund of an `acquire`, or a reserve, to the store. When the caller drops the future, the operation
+    /// still runs to its end, an admitted check is refunded, and a reservation is cancelled.
     pub(super) async fn ask_uncancelled(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let shared = self.shared();
         if shared.store.is_here() {
@@ -26,6 +26,14 @@ impl Limiter {
         }
         let (answer, generation) = (Box::pin(self.ask_owned(request)), ProcessGeneration::here());
         InFlight { limiter: self, request, answer: Some(answer), generation }.await
+    }
+
+    /// Sends an operation on one key to the store. A reserve whose caller stops waiting leaves no reservation behind.
+    pub(super) async fn ask_kept(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        if request.action == RESERVE {
+            return self.ask_uncancelled(request).await;
+        }
+        self.shared().ask_store(request).await
     }
 
     /// Gives back what its caller does not use: refunds an admission, or cancels a reservation. If the store cannot, the units

@@ -161,8 +161,7 @@ impl Limiter {
         terms: &ReservationTerms,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
-        let hold = Some(Hold { id: terms.id, ttl_us: micros(terms.ttl) });
-        let call = KeyCall { action: RESERVE, request, hold };
+        let call = KeyCall { action: RESERVE, request, hold: Some(terms.hold()) };
         let request = shared.key_request(&call)?;
         shared.closing.unless_closed(self.acquire_while_open(request, terms.timeout)).await
     }
@@ -217,7 +216,7 @@ impl Limiter {
         let hold = Some(Hold { id, ttl_us: micros(ttl) });
         let shared = self.shared();
         let call = KeyCall { action: Action::Apply(operation), request, hold };
-        shared.ask_store(shared.key_request(&call)?).await
+        self.ask_kept(shared.key_request(&call)?).await
     }
 }
 

@@ -13,7 +13,8 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call, OwnedCall, OwnedRequest};
-use crate::limiter::{CHECK, Limiter};
+use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
+use crate::rules::reservation::list::Hold;
 use crate::runtime::close_signal::closed;
 
 pub(crate) type CallResult = Result<Answer, Error>;
@@ -28,7 +29,8 @@ pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<PendingCall, E
         Err(error) => return Err(error),
     };
     let queued = match &call {
-        OwnedCall::Acquire(request, _) => Some(request.clone()),
+        OwnedCall::Acquire(request, _) => Some((request.clone(), None)),
+        OwnedCall::ReserveInLine(request, terms) => Some((request.clone(), Some(terms.hold()))),
         _ => None,
     };
     let owner = limiter.clone();
@@ -48,9 +50,9 @@ pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<PendingCall, E
         .await
     });
     Ok(match queued {
-        Some(request) => {
+        Some((request, hold)) => {
             let (limiter, pending) = (limiter.clone(), Mutex::new(Some(pending)));
-            let state = Arc::new(QueuedState { limiter, request, pending });
+            let state = Arc::new(QueuedState { limiter, request, hold, pending });
             Box::pin(QueuedCall { state, answer: None })
         }
         None => pending,
@@ -76,7 +78,7 @@ impl Limiter {
     }
 }
 
-/// An acquire. It may hold the turn on which the callers behind it wait. So it waits on the thread that drives the limiter,
+/// An acquire, or a reserve that waits in line. It may hold the turn on which the callers behind it wait. So it waits on the thread that drives the limiter,
 /// and its caller only receives the answer: an event loop that is blocked or stopped delays no other caller.
 struct QueuedCall {
     state: Arc<QueuedState>,
@@ -87,6 +89,8 @@ struct QueuedCall {
 struct QueuedState {
     limiter: Limiter,
     request: OwnedRequest,
+    /// The reservation that is waited for; `None` for an acquire.
+    hold: Option<Hold>,
     /// `None` once the call has finished or was cancelled.
     pending: Mutex<Option<PendingCall>>,
 }
@@ -119,7 +123,7 @@ impl Drop for QueuedCall {
         if let Some(receiver) = &mut self.answer {
             receiver.close();
             if let Ok(unused) = receiver.try_recv() {
-                self.state.refund(&unused);
+                self.state.give_back(&unused);
             }
         }
     }
@@ -134,7 +138,7 @@ impl QueuedState {
         };
         self.leave();
         if let Err(unused) = sender.send(answer) {
-            self.refund(&unused);
+            self.give_back(&unused);
         }
     }
 
@@ -151,9 +155,11 @@ impl QueuedState {
         drop(pending);
     }
 
-    /// Refunds an admission that the caller does not receive.
-    fn refund(&self, answer: &CallResult) {
-        let request = self.limiter.shared().request(CHECK, self.request.request());
+    /// Gives back an admission that the caller does not receive.
+    fn give_back(&self, answer: &CallResult) {
+        let action = if self.hold.is_some() { RESERVE } else { CHECK };
+        let call = KeyCall { action, request: self.request.request(), hold: self.hold };
+        let request = self.limiter.shared().key_request(&call);
         if let (Ok(Answer::Decision(decision)), Ok(request)) = (answer, request) {
             self.limiter.give_back_unused(request, decision);
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::rules::reservation::id::ReservationId;
-use crate::units::MAX_US;
+use crate::units::{MAX_US, micros};
 
 /// The most reservations that one key may have at a time.
 pub(crate) const MAX_RESERVATIONS: usize = 1_000;
@@ -25,6 +25,10 @@ pub struct ReservationTerms {
 impl ReservationTerms {
     pub(crate) const MIN_TTL_US: u64 = 1_000;
     pub(crate) const MAX_TTL_US: u64 = 48 * 3_600_000_000;
+
+    pub(crate) fn hold(&self) -> Hold {
+        Hold { id: self.id, ttl_us: micros(self.ttl) }
+    }
 }
 
 /// The arguments of an operation on one reservation besides its cost.
