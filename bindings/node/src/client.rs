@@ -7,7 +7,7 @@ use polylimit::Backoff;
 use polylimit::client::{Attempts, Step, Throttle};
 
 use crate::error::{Result, catch_panic, to_js_error};
-use crate::number::{microseconds, milliseconds, whole};
+use crate::number::{duration, milliseconds, whole};
 
 /// The settings of a backoff that differ from the defaults, not yet checked. Durations are in milliseconds.
 #[napi(object, object_to_js = false)]
@@ -22,10 +22,6 @@ pub struct BackoffSettings {
 #[napi]
 pub struct NativeBackoff {
     backoff: Backoff,
-}
-
-fn duration(name: &str, ms: f64) -> Result<Duration> {
-    Ok(Duration::from_micros(microseconds(name, ms)?))
 }
 
 fn whole_ms(duration: Duration) -> f64 {

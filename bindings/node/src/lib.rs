@@ -10,11 +10,11 @@
 //! - `values`, `tables`, `client`, `client_address`, `event`, `request_layout`: what is converted
 //! - `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
-//! - `limiter_handle`, `limiter`, `outcomes`, `guard_settings`, `guard_check`, `guard`: the operations
+//! - `limiter_handle`, `limiter`, `reservation`, `outcomes`, `guard_settings`, `guard_check`, `guard`: the operations
 
 #![allow(
     unsafe_code,
-    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `guard`, `limiter`, `limiter_handle`, `shared_arrays` and `text`"
+    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `guard`, `limiter`, `limiter_handle`, `reservation`, `shared_arrays` and `text`"
 )]
 #![cfg_attr(test, allow(dead_code, reason = "a build for tests leaves out the exports to JavaScript"))]
 #![allow(
@@ -40,6 +40,7 @@ mod number;
 mod outcomes;
 mod policy_interner;
 mod request_layout;
+mod reservation;
 mod shared_arrays;
 mod tables;
 mod text;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, JsValue};
@@ -13,7 +12,7 @@ use crate::error::{Result, catch_panic, to_js_error};
 use crate::exchange::NativeExchange;
 use crate::function;
 use crate::limiter_handle::{LimiterHandle, OperateFunction};
-use crate::number::{cost, microseconds, number};
+use crate::number::{cost, duration, number};
 use crate::text::TextBuffer;
 use crate::values::NativeClock;
 
@@ -153,10 +152,7 @@ impl NativeLimiter {
     /// Waits until the store answers.
     #[napi]
     pub fn ready(&self, timeout_ms: f64) -> Result<()> {
-        catch_panic(|| {
-            let timeout = Duration::from_micros(microseconds("timeoutMs", timeout_ms)?);
-            self.handle.submit(&Call::Ready(timeout))
-        })
+        catch_panic(|| self.handle.submit(&Call::Ready(duration("timeoutMs", timeout_ms)?)))
     }
 
     /// Has the doctor examine the store.

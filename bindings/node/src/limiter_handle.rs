@@ -4,15 +4,14 @@ use std::cell::{Ref, RefCell};
 use std::ffi::CStr;
 use std::ptr;
 use std::rc::Rc;
-use std::time::Duration;
 
 use napi::sys;
-use polylimit::{Answer, Call, Limiter, Request};
+use polylimit::{Call, Limiter, Request};
 
 use crate::error::{Code, Result, closed, internal, invalid_argument, to_js_error};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, OperationResult};
 use crate::function::{ARGUMENT_COUNT, NativeFunction};
-use crate::number::{cost, microseconds};
+use crate::number::{cost, duration};
 use crate::policy_interner::PolicyInterner;
 use crate::request_layout::{Field, Operation, PolicyRef, RequestHeader};
 use crate::text::TextBuffer;
@@ -158,13 +157,10 @@ impl LimiterHandle {
             CHARGE => Call::Charge(request),
             REFUND => Call::Refund(request),
             RESET => Call::Reset(request),
-            ACQUIRE => Call::Acquire(
-                request,
-                Duration::from_micros(microseconds(
-                    "timeoutMs",
-                    self.exchange.arrays.get(Field::TimeoutMs as usize),
-                )?),
-            ),
+            ACQUIRE => {
+                let timeout_ms = self.exchange.arrays.get(Field::TimeoutMs as usize);
+                Call::Acquire(request, duration("timeoutMs", timeout_ms)?)
+            }
             _ => return Err(internal(format!("there is no operation {operation}"))),
         };
         self.submit_to(limiter, &call)
@@ -175,17 +171,24 @@ impl LimiterHandle {
         self.submit_to(&*self.limiter()?, call)
     }
 
+    /// Submits a call as [`submit`](Self::submit) does, and has `take` do something with its result before JavaScript reads it.
+    pub(crate) fn submit_then(
+        &self,
+        call: &Call<'_>,
+        take: impl FnOnce(OperationResult) -> OperationResult + 'static,
+    ) -> Result<()> {
+        let (ticket, immediate) = self.start(&*self.limiter()?, call);
+        if let Some(result) = immediate {
+            return self.write_answer(take(result));
+        }
+        self.exchange.wait(ticket, |_, result| take(result));
+        self.exchange.arrays.set_ticket(ticket);
+        Ok(())
+    }
+
     #[inline]
     fn submit_to(&self, limiter: &Limiter, call: &Call<'_>) -> Result<()> {
-        let ticket = self.exchange.next_ticket();
-        let exchange = &self.exchange;
-        let immediate = match call {
-            // Most acquires need not wait, which shows only once they have started.
-            Call::Acquire(..) => {
-                limiter.try_call(call).or_else(|| exchange.completions.submit(limiter, call, ticket))
-            }
-            _ => exchange.call(limiter, call, ticket),
-        };
+        let (ticket, immediate) = self.start(limiter, call);
         if let Some(result) = immediate {
             return self.write_answer(result);
         }
@@ -193,8 +196,27 @@ impl LimiterHandle {
         Ok(())
     }
 
+    /// Starts a call; its ticket, and its result if it need not wait.
     #[inline]
-    fn write_answer(&self, result: std::result::Result<Answer, polylimit::Error>) -> Result<()> {
+    fn start(&self, limiter: &Limiter, call: &Call<'_>) -> (u32, Option<OperationResult>) {
+        let ticket = self.exchange.next_ticket();
+        let exchange = &self.exchange;
+        let waits_in_line = match call {
+            Call::Acquire(..) => true,
+            Call::Reserve(_, terms) => !terms.timeout.is_zero(),
+            _ => false,
+        };
+        // Most calls that may wait in line need not, which shows only once they have started.
+        let immediate = if waits_in_line {
+            limiter.try_call(call).or_else(|| exchange.completions.submit(limiter, call, ticket))
+        } else {
+            exchange.call(limiter, call, ticket)
+        };
+        (ticket, immediate)
+    }
+
+    #[inline]
+    fn write_answer(&self, result: OperationResult) -> Result<()> {
         let answer = result.map_err(to_js_error)?;
         self.exchange.arrays.set_ticket(0);
         self.exchange.write_result(Ok(answer));

@@ -1,5 +1,7 @@
 //! JavaScript's numbers as integers, and back. The error for a number that is out of range or fractional names the argument.
 
+use std::time::Duration;
+
 use crate::error::{Code, Result, invalid_argument};
 
 /// 2^53: larger integers are not exact in JavaScript.
@@ -19,12 +21,21 @@ fn out_of_range(name: &str, number: f64, allowed: &str) -> napi::Error<Code> {
     invalid_argument(format!("{name} is {}: allowed is {allowed}", display(number)))
 }
 
-const COSTS: &str = "a whole number from 0 to 1000000000000 units";
-
 /// Reads a cost; the core checks the maximum.
 #[inline]
 pub(crate) fn cost(number: f64) -> Result<u64> {
-    whole("cost", number, COSTS)
+    units("cost", number)
+}
+
+/// Reads units of a cost; the core checks the maximum.
+#[inline]
+pub(crate) fn units(name: &str, number: f64) -> Result<u64> {
+    whole(name, number, "a whole number from 0 to 1000000000000 units")
+}
+
+/// Converts milliseconds, as [`microseconds`] does, to a duration.
+pub(crate) fn duration(name: &str, ms: f64) -> Result<Duration> {
+    Ok(Duration::from_micros(microseconds(name, ms)?))
 }
 
 /// A number in JavaScript's notation.

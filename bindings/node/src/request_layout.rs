@@ -23,6 +23,8 @@ pub enum Field {
     Limit,
     Taken,
     Over,
+    /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage.
+    Found,
     /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
     /// `Over`.
     Quotas,

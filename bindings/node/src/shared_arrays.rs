@@ -125,6 +125,7 @@ impl SharedArrays {
         );
         self.set(Field::Limit as usize, number(usage.limit()));
         self.set(Field::Taken as usize, number(usage.taken()));
+        self.set(Field::Found as usize, if usage.found() { 1.0 } else { 0.0 });
     }
 
     #[expect(clippy::inline_always, reason = "a call would copy the numbers through memory once more")]

@@ -30,19 +30,34 @@ impl TextBuffer {
         }
     }
 
-    /// Reads a key: the UTF-8 of a string, or the bytes of a `Uint8Array`. Fails for a string with an unpaired surrogate, which
-    /// has no UTF-8, and for an array whose buffer is detached, which has no bytes.
+    /// Reads a key: see [`bytes`](Self::bytes).
     ///
     /// # Safety
     /// The environment and the value must be valid.
     #[inline]
     pub(crate) unsafe fn key(&mut self, env: sys::napi_env, value: sys::napi_value) -> Result<&[u8]> {
         // SAFETY: the caller guarantees it.
+        unsafe { self.bytes("key", env, value) }
+    }
+
+    /// Reads the argument `name`: the UTF-8 of a string, or the bytes of a `Uint8Array`. Fails for a string with an unpaired
+    /// surrogate, which has no UTF-8, and for an array whose buffer is detached, which has no bytes.
+    ///
+    /// # Safety
+    /// The environment and the value must be valid.
+    #[inline]
+    pub(crate) unsafe fn bytes(
+        &mut self,
+        name: &str,
+        env: sys::napi_env,
+        value: sys::napi_value,
+    ) -> Result<&[u8]> {
+        // SAFETY: the caller guarantees it.
         match unsafe { self.string(env, value) } {
             Read::Bytes(bytes) => Ok(bytes),
-            Read::UnpairedSurrogate => Err(invalid_key()),
+            Read::UnpairedSurrogate => Err(not_bytes(name)),
             // SAFETY: the caller guarantees it.
-            Read::NotAString => unsafe { array_bytes(env, value) },
+            Read::NotAString => unsafe { array_bytes(name, env, value) },
         }
     }
 
@@ -165,7 +180,7 @@ unsafe fn long_string(env: sys::napi_env, value: sys::napi_value) -> Option<Vec<
 ///
 /// # Safety
 /// Both must be valid for as long as the bytes are used.
-unsafe fn array_bytes<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<&'a [u8]> {
+unsafe fn array_bytes<'a>(name: &str, env: sys::napi_env, value: sys::napi_value) -> Result<&'a [u8]> {
     let (mut kind, mut length, mut data, mut buffer) = (-1, 0, ptr::null_mut(), ptr::null_mut());
     // SAFETY: Node-API returns an error for a value that is not a typed array.
     let status = unsafe {
@@ -180,7 +195,7 @@ unsafe fn array_bytes<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<
         )
     };
     if status != sys::Status::napi_ok || kind != sys::TypedarrayType::uint8_array {
-        return Err(invalid_key());
+        return Err(not_bytes(name));
     }
     if length > 0 {
         // SAFETY: the array has that many bytes.
@@ -190,17 +205,17 @@ unsafe fn array_bytes<'a>(env: sys::napi_env, value: sys::napi_value) -> Result<
     // SAFETY: `buffer` is the buffer of the array.
     let status = unsafe { sys::napi_is_detached_arraybuffer(env, buffer, &raw mut is_detached) };
     if status == sys::Status::napi_ok && is_detached {
-        return Err(invalid_argument(
-            "key is a Uint8Array whose buffer is detached: allowed is one whose buffer was not transferred",
-        ));
+        return Err(invalid_argument(format!(
+            "{name} is a Uint8Array whose buffer is detached: allowed is one whose buffer was not transferred"
+        )));
     }
     Ok(&[])
 }
 
-fn invalid_key() -> napi::Error<Code> {
-    invalid_argument(
-        "key is neither text nor bytes: allowed are a string without unpaired surrogates, and a Uint8Array",
-    )
+fn not_bytes(name: &str) -> napi::Error<Code> {
+    invalid_argument(format!(
+        "{name} is neither text nor bytes: allowed are a string without unpaired surrogates, and a Uint8Array"
+    ))
 }
 
 /// Creates a JavaScript string from ASCII.

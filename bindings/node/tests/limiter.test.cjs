@@ -62,6 +62,7 @@ test("each operation spends, refunds or resets as documented", async () => {
   const taken = await limiter.take("k", { cost: 12 });
   assert.deepEqual(taken, {
     taken: 10,
+    found: true,
     limit: 10,
     remaining: 0,
     resetAfterMs: 60_000,

@@ -18,6 +18,9 @@ import {
   ManualClock,
   PolylimitError,
   Quota,
+  type Reservation,
+  type ReservationId,
+  type ReserveOptions,
   type Source,
   type Usage,
 } from "polylimit";
@@ -92,6 +95,27 @@ async function decide(): Promise<number> {
     return code === "closed" ? 1 : 0;
   }
   return usage.taken + wait + source.length;
+}
+
+async function reserve(id: ReservationId): Promise<number> {
+  await using reservation: Reservation = await limiter.reserve("tenant", { cost: 4000, id, ttlMs: 5000 });
+  if (!reservation.allowed || reservation.isLost) return reservation.decision.retryAfterMs ?? 0;
+  // @ts-expect-error a handle is read-only
+  reservation.allowed = false;
+  // @ts-expect-error units are a number
+  await reservation.commit("5");
+  const options: ReserveOptions = { timeoutMs: 5, maxAgeMs: 0, commitAtEnd: true, policy: "api" };
+  const length: number = await limiter.reserve("tenant", options, async ({ id }) => id.length);
+  // @ts-expect-error the result is the function's
+  const text: string = await limiter.reserve("tenant", undefined, () => 5);
+  // @ts-expect-error unknown option
+  await limiter.reserve("tenant", { ttl: 5 });
+  await limiter.commit("tenant", id, { spent: 5, policy: "api" });
+  await limiter.renew("tenant", id, 5000, "api");
+  // @ts-expect-error a cancel spends nothing
+  await limiter.cancel("tenant", id, { spent: 5 });
+  const { found, remaining }: Usage = await reservation.commit(Quota.concurrent(20).limit);
+  return found ? remaining + length + text.length : 0;
 }
 
 const app = express();
@@ -178,4 +202,4 @@ const handler = fetchRateLimit(
   },
 );
 
-export { decide, decorators, guards, handler, respond };
+export { decide, decorators, guards, handler, reserve, respond };

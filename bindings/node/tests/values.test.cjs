@@ -54,6 +54,30 @@ test("a quota has its numbers and its canonical text", () => {
   assert.equal(JSON.parse(JSON.stringify({ quota })).quota.text, quota.text);
 });
 
+test("a quota of concurrency has a limit and no period", () => {
+  const quota = Quota.concurrent(20);
+  assert.deepEqual(
+    { ...quota },
+    {
+      text: "20 concurrent",
+      algorithm: "concurrency",
+      limit: 20,
+      periodMs: 0,
+      capacity: 20,
+      aligned: false,
+      countDenied: false,
+      excess: 0,
+    },
+  );
+  assert.deepEqual(Quota.parse("20 concurrent"), quota);
+  for (const limit of [-1, 1.5, 1e12 + 1, "20", undefined]) {
+    assert.throws(() => Quota.concurrent(limit), { code: "invalid_argument", message: /^limit is / });
+  }
+  const misplaced = { code: "invalid_argument", message: /does not belong to concurrency/ };
+  assert.throws(() => new Quota(20, 1000, { algorithm: "concurrency" }), misplaced);
+  assert.throws(() => new Quota(20, 0, { algorithm: "concurrency", burst: 30 }), misplaced);
+});
+
 test("an invalid quota is refused", () => {
   assert.throws(() => Quota.parse("10/month"), { code: "invalid_argument" });
   assert.throws(() => Quota.parse(10), invalid('quota is 10: allowed is text such as "100/minute"'));

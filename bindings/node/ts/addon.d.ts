@@ -149,6 +149,14 @@ export declare class NativeLimiter {
   stats(): Array<Counter>
   keys(): number | null
   close(): void
+  /** Submits a reserve, and leaves its decision or its ticket. */
+  reserve(key: unknown, settings: ReserveSettings): NativeReservation
+  /** Commits the reservation with this id: what was spent, or what was reserved. */
+  commit(key: unknown, id: unknown, spent?: number | undefined | null, policy?: string | undefined | null): void
+  /** Cancels the reservation with this id. */
+  cancel(key: unknown, id: unknown, policy?: string | undefined | null): void
+  /** Makes the reservation with this id end that many milliseconds from now. */
+  renew(key: unknown, id: unknown, ttlMs: number, policy?: string | undefined | null): void
 }
 
 export declare class NativeOutcomes {
@@ -159,6 +167,20 @@ export declare class NativeOutcomes {
   fields(settings: FieldSettings): string
   /** The response for a client with this `accept` field; `None` when no decision is a denial. */
   response(cost: number, accept?: string | undefined | null): NativeResponse | null
+}
+
+export declare class NativeReservation {
+  /** The id; for a random one, which is text. */
+  id(): string
+  /** Whether the reservation is known to have ended without its holder. */
+  isLost(): boolean
+  /** Whether the reservation still has to be ended. */
+  isOpen(): boolean
+  /** Commits what was spent, or what was reserved. */
+  commit(spent?: number | undefined | null): void
+  cancel(): void
+  /** Cancels, or commits what was reserved where the options say so. */
+  end(): void
 }
 
 export declare class NativeThrottle {
@@ -227,25 +249,27 @@ export declare const enum Field {
   Limit = 9,
   Taken = 10,
   Over = 11,
+  /** 1 when a commit, a cancel or a renew has found the reservation, and for every other usage. */
+  Found = 12,
   /**
    * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
    * `Over`.
    */
-  Quotas = 12,
+  Quotas = 13,
   /** The HTTP status of the response to a denied request. */
-  Status = 13,
+  Status = 14,
   /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
-  Changed = 14,
+  Changed = 15,
   /** A `GuardStep`. */
-  Step = 15,
+  Step = 16,
   /** The number of policies that the guard has decided, or of refunds to make. */
-  Items = 16,
+  Items = 17,
   /** The number of the newest check of a guard, which changes with each. */
-  Check = 17,
+  Check = 18,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 18,
-  TimeoutMs = 19,
-  FirstQuota = 20,
+  Cost = 19,
+  TimeoutMs = 20,
+  FirstQuota = 21,
 }
 
 export interface FieldSettings {
@@ -423,6 +447,16 @@ export declare const enum RequestField {
   Policy = 2,
   /** 1 when the request names a cost, otherwise 0. */
   HasCost = 3,
+}
+
+export interface ReserveSettings {
+  policy?: string
+  cost?: number
+  id?: unknown
+  ttlMs?: number
+  timeoutMs?: number
+  maxAgeMs?: number
+  commitAtEnd?: boolean
 }
 
 export declare function serverWait(retryAfter?: string | undefined | null, line?: string | undefined | null, nowUs?: number | undefined | null): number | null

@@ -8,9 +8,9 @@ import type { Degradation, Source } from "./tables";
 
 /** One quota's own view of a key, after the operation. */
 export interface QuotaUsage {
-  /** Units per period. */
+  /** Units per period; reservations at a time for `concurrency`. */
   readonly limit: number;
-  /** Whole units that this quota would admit right now. */
+  /** Whole units, or reservations, that this quota would admit right now. */
   readonly remaining: number;
   /** Milliseconds until nothing counts as used under this quota if nothing else arrives. */
   readonly resetAfterMs: number;
@@ -36,7 +36,7 @@ interface Common {
   readonly quotas: readonly QuotaUsage[];
 }
 
-/** The answer to a check, a peek or an acquire. */
+/** The answer to a check, a peek, an acquire or a reserve. */
 export interface Decision extends Common {
   /** Whether every quota of the policy admits the request. */
   readonly allowed: boolean;
@@ -49,10 +49,12 @@ export interface Decision extends Common {
   readonly delayMs: number;
 }
 
-/** The answer to a take, a charge, a refund or a reset: the state after it. */
+/** The answer to a take, a charge, a refund or a reset, and to a commit, a cancel or a renew: the state after it. */
 export interface Usage extends Common {
   /** The units that a take has spent from every quota; 0 for every other operation. */
   readonly taken: number;
+  /** Whether a commit, a cancel or a renew has found the reservation; `true` for every other operation. */
+  readonly found: boolean;
 }
 
 const fields = sharedFields;
@@ -78,6 +80,7 @@ export function readDecision(): Decision {
 export function readUsage(): Usage {
   return {
     taken: fields[Field.Taken],
+    found: fields[Field.Found] === 1,
     limit: fields[Field.Limit],
     remaining: fields[Field.Remaining],
     resetAfterMs: fields[Field.ResetAfterMs],
@@ -127,6 +130,16 @@ export function readDecisions(): (Decision | PolylimitError)[] {
     }
   }
   return decisions;
+}
+
+/** The decisions of the valid checks, with the errors of the others in their places. */
+export function withErrors<T>(
+  decisions: readonly T[],
+  errors: ReadonlyMap<number, PolylimitError>,
+): (T | PolylimitError)[] {
+  let next = 0;
+  const length = decisions.length + errors.size;
+  return Array.from({ length }, (_, at) => errors.get(at) ?? decisions[next++]);
 }
 
 /** Writes a decision into the shared arrays, so that the addon can make header fields of it. */

@@ -5,7 +5,8 @@ import type { ClientRateLimitInfo, Options, Store } from "express-rate-limit";
 import { checkedOptions, number, text } from "./arguments";
 import type { Decision, Usage } from "./decision";
 import { invalidArgument, PolylimitError } from "./errors";
-import { countsInProcess, Limiter } from "./limiter";
+import { Limiter } from "./limiter";
+import { countsInProcess } from "./native_limiters";
 import { Quota } from "./policy";
 
 /** The options of the store. */

@@ -5,8 +5,9 @@ import { checkedOptions, notAllowed, number, text } from "./arguments";
 import { type Decision, writeDecision } from "./decision";
 import { callNative } from "./errors";
 import { exchange, fields as sharedFields } from "./exchange";
-import { type Limiter, nativeLimiter } from "./limiter";
+import type { Limiter } from "./limiter";
 import { native } from "./native";
+import { nativeLimiter } from "./native_limiters";
 import type { HeaderStyle, ResetForm } from "./tables";
 
 const fields = sharedFields;

@@ -26,6 +26,7 @@ export {
   type QuotaOptions,
   type Quotas,
 } from "./policy";
+export type { CommitOptions, PolicyChoice, Reservation, ReservationId, ReserveOptions } from "./reservation";
 export type {
   Algorithm,
   Degradation,

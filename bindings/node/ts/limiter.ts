@@ -10,8 +10,8 @@ import {
   text,
   unknownOption,
 } from "./arguments";
-import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
-import { callNative, invalidArgument, methodError, type PolylimitError, toPublicError } from "./errors";
+import { type Decision, readDecision, readDecisions, readUsage, type Usage, withErrors } from "./decision";
+import { callNative, invalidArgument, type PolylimitError } from "./errors";
 import { type Finding, registerLimiter } from "./events";
 import {
   answerOf,
@@ -23,6 +23,7 @@ import {
 } from "./exchange";
 import { ManualClock, nativeClock } from "./manual_clock";
 import { native } from "./native";
+import { limiterError, nativeOf, operateAll, registerNative } from "./native_limiters";
 import {
   ACQUIRE,
   type AcquireOptions,
@@ -38,6 +39,18 @@ import {
   TIMEOUT,
 } from "./options";
 import { type PolicyView, policyRows, policyView, type Quotas, quotasText } from "./policy";
+import {
+  type CommitOptions,
+  cancelReservation,
+  commitReservation,
+  type PolicyChoice,
+  type Reservation,
+  type ReservationId,
+  type ReservationUse,
+  type ReserveOptions,
+  renewReservation,
+  reserve,
+} from "./reservation";
 
 const fields = sharedFields;
 const shared = sharedRequest;
@@ -47,8 +60,6 @@ type OperateFunction = (key?: string | Uint8Array, policy?: string) => void;
 /** In place of the number of an interned policy: the request names none, or its name is an argument. */
 const NO_POLICY = -1;
 const NOT_INTERNED = -2;
-
-const natives = new WeakMap<Limiter, NativeLimiter>();
 
 /** Submits an operation on one key. */
 let submit: (limiter: Limiter, operation: Operation, key: Key, options: RequestOptions | string | undefined) => void;
@@ -86,8 +97,7 @@ export class Limiter {
       () => new native.NativeLimiter(exchange, id, url, rows, texts, clock && nativeClock(clock)),
     );
     this.#operate = this.#native.operateFunction() as OperateFunction;
-    natives.set(this, this.#native);
-    if (url.startsWith("memory:")) inProcess.add(this);
+    registerNative(this, this.#native, url);
   }
 
   /**
@@ -101,7 +111,7 @@ export class Limiter {
       this.#submit(Operation.Check, key, options);
       return fields[Field.Ticket] === 0 ? Promise.resolve(readDecision()) : pendingAnswer(readDecision);
     } catch (thrown) {
-      return rejection(this, thrown);
+      return Promise.reject(limiterError(this, thrown));
     }
   }
 
@@ -144,8 +154,54 @@ export class Limiter {
       this.#write(Operation.Acquire, key, policy, cost);
       return answerOf(readDecision);
     } catch (thrown) {
-      return rejection(this, thrown);
+      return Promise.reject(limiterError(this, thrown));
     }
+  }
+
+  /**
+   * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed
+   * or cancelled, or until its ttl has passed. Nothing is spent before the commit. A denied request has a handle too, with
+   * `allowed: false`; ending it has no effect.
+   *
+   * ```ts
+   * await using reservation = await limiter.reserve("tenant:7", { cost: 4000 });
+   * if (reservation.allowed) await reservation.commit(await tokensOf(work));
+   * ```
+   *
+   * With `use`, the reservation lasts until this function has ended, and the promise has its result. If it fails without a
+   * commit, the reservation is cancelled; otherwise it ends as `commitAtEnd` says.
+   *
+   * It fails with `invalid_argument` also when the id or the ttl is out of range, and when the policy is leased or has a
+   * leaky bucket.
+   */
+  reserve(key: Key, options?: ReserveOptions | string): Promise<Reservation>;
+  reserve<T>(
+    key: Key,
+    options: ReserveOptions | string | undefined,
+    use: (reservation: Reservation) => T | PromiseLike<T>,
+  ): Promise<T>;
+  reserve(key: Key, options?: ReserveOptions | string, use?: ReservationUse<unknown>): Promise<unknown> {
+    return reserve(this, key, options, use);
+  }
+
+  /**
+   * Ends the reservation with this id, and charges `spent` units, or what was reserved, as `charge` does. If the reservation
+   * is gone, nothing is charged, and `found` is `false`: a repeated commit never charges twice.
+   */
+  commit(key: Key, id: ReservationId, options?: CommitOptions | string): Promise<Usage> {
+    return commitReservation(this, key, id, options);
+  }
+
+  /** Ends the reservation with this id, and spends nothing. If it is gone, `found` is `false`. */
+  cancel(key: Key, id: ReservationId, options?: PolicyChoice | string): Promise<Usage> {
+    return cancelReservation(this, key, id, options);
+  }
+
+  /**
+   * Makes the reservation with this id end `ttlMs` milliseconds from now: 1 ms to 48 h. If it is gone, `found` is `false`.
+   */
+  renew(key: Key, id: ReservationId, ttlMs: number, options?: PolicyChoice | string): Promise<Usage> {
+    return renewReservation(this, key, id, ttlMs, options);
   }
 
   /**
@@ -157,7 +213,7 @@ export class Limiter {
       this.#submit(Operation.CheckSync, key, options);
       return readDecision();
     } catch (thrown) {
-      throw methodError(natives.has(this), "Limiter", thrown);
+      throw limiterError(this, thrown);
     }
   }
 
@@ -325,31 +381,6 @@ if (Symbol.dispose !== undefined) {
   Object.defineProperty(Limiter.prototype, Symbol.dispose, { value: Limiter.prototype.close });
 }
 
-const inProcess = new WeakSet<Limiter>();
-
-/** Whether a limiter counts in the memory of this process. */
-export function countsInProcess(limiter: Limiter): boolean {
-  return inProcess.has(limiter);
-}
-
-/** The addon's side of a limiter that is the value of an option. */
-export function nativeLimiter(limiter: Limiter): NativeLimiter {
-  const found = natives.get(limiter);
-  if (found === undefined) throw notAllowed("limiter", limiter, "a Limiter");
-  return found;
-}
-
-/** The addon's side of a method's limiter. */
-function nativeOf(limiter: Limiter): NativeLimiter {
-  const found = natives.get(limiter);
-  if (found === undefined) throw methodError(false, "Limiter", undefined);
-  return found;
-}
-
-function rejection(limiter: Limiter, thrown: unknown): Promise<never> {
-  return Promise.reject(methodError(natives.has(limiter), "Limiter", thrown));
-}
-
 function operate<T>(
   limiter: Limiter,
   operation: Operation,
@@ -361,23 +392,6 @@ function operate<T>(
     submit(limiter, operation, key, options);
     return answerOf(read);
   } catch (thrown) {
-    return rejection(limiter, thrown);
+    return Promise.reject(limiterError(limiter, thrown));
   }
-}
-
-/** Runs an operation that is not on a single key. */
-function operateAll<T>(limiter: Limiter, start: (native: NativeLimiter) => void, read: () => T): Promise<T> {
-  try {
-    start(nativeOf(limiter));
-    return answerOf(read);
-  } catch (thrown) {
-    return Promise.reject(toPublicError(thrown));
-  }
-}
-
-/** The decisions of the valid checks, with the errors of the others in their places. */
-function withErrors<T>(decisions: readonly T[], errors: ReadonlyMap<number, PolylimitError>): (T | PolylimitError)[] {
-  let next = 0;
-  const length = decisions.length + errors.size;
-  return Array.from({ length }, (_, at) => errors.get(at) ?? decisions[next++]);
 }

@@ -39,7 +39,7 @@ export interface Check extends RequestOptions {
   readonly key: Key;
 }
 
-const COST = "a whole number from 0 to 1000000000000 units";
+export const COST = "a whole number from 0 to 1000000000000 units";
 export const TIMEOUT = "a number of milliseconds";
 export const POLICY = 'a policy\'s name, or quotas such as "100/minute"';
 export const REQUEST = ["policy", "cost"];

@@ -35,7 +35,7 @@ export class Quota {
   declare readonly algorithm: Algorithm;
   /** Units per period, 0 to 10^12. */
   declare readonly limit: number;
-  /** The period in milliseconds, 1 ms to 366 days. */
+  /** The period in milliseconds, 1 ms to 366 days; 0 for `concurrency`, which has none. */
   declare readonly periodMs: number;
   /** The most units at once: the burst of a bucket, the limit of a window. */
   declare readonly capacity: number;
@@ -80,6 +80,11 @@ export class Quota {
   /** `limit` units per hour. */
   static perHour(limit: number, options: QuotaOptions = {}): Quota {
     return new Quota(limit, 3600 * SECOND_MS, options);
+  }
+
+  /** At most `limit` reservations of a key at a time, such as `20 concurrent`: 0 to 10^12. */
+  static concurrent(limit: number): Quota {
+    return new Quota(limit, 0, { algorithm: "concurrency" });
   }
 
   toString(): string {

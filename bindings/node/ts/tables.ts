@@ -51,7 +51,8 @@ export type Algorithm =
   | "leaky_bucket"
   | "fixed_window"
   | "sliding_window"
-  | "sliding_log";
+  | "sliding_log"
+  | "concurrency";
 
 /** Which header fields tell a client its limits. */
 export type HeaderStyle =

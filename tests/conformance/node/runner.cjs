@@ -12,14 +12,37 @@ const US_OF_A_MS = 1000;
 /** The sources of answers that the outage policy made. */
 const OUTAGES = ["fallback", "allow", "deny"];
 
+/** The policy of each case. */
+const POLICY = "case";
+
+/** The operations on reservations; `handles` are the cases' own, which live until its end. */
+const onReservations = {
+  reserve: async (limiter, key, { cost, id, ttl_us: ttlUs }, handles) => {
+    // The cases renew their reservations themselves.
+    const options = { policy: POLICY, cost, id, ttlMs: ttlUs / US_OF_A_MS, maxAgeMs: 0 };
+    const reservation = await limiter.reserve(key, options);
+    handles.push(reservation);
+    return reservation.decision;
+  },
+  commit: (limiter, key, { id, cost: spent }) => limiter.commit(key, id, { policy: POLICY, spent }),
+  cancel: (limiter, key, { id }) => limiter.cancel(key, id, POLICY),
+  renew: (limiter, key, { id, ttl_us: ttlUs }) => limiter.renew(key, id, ttlUs / US_OF_A_MS, POLICY),
+};
+
 const promises = {
   name: "node",
-  answer: (limiter, key, op, options) => limiter[op](key, options),
+  answer: (limiter, key, operation, handles) => {
+    const { op, cost } = operation;
+    if (op in onReservations) return onReservations[op](limiter, key, operation, handles);
+    return limiter[op](key, { policy: POLICY, cost });
+  },
 };
 const sync = {
   name: "node (sync)",
-  answer: (limiter, key, op, options) =>
-    op === "check" ? limiter.checkSync(key, options) : promises.answer(limiter, key, op, options),
+  answer: (limiter, key, operation, handles) =>
+    operation.op === "check"
+      ? limiter.checkSync(key, { policy: POLICY, cost: operation.cost })
+      : promises.answer(limiter, key, operation, handles),
 };
 
 async function main([path, store, ...more]) {
@@ -57,25 +80,29 @@ async function runCase(one, key, face, store) {
   const clock = new ManualClock(0);
   // What the store does not answer must not look as if it did.
   const outage = store.startsWith("redis") ? "deny" : undefined;
-  const policies = { case: { quotas: one.quotas.map(quotaOf), outage } };
+  const policies = { [POLICY]: { quotas: one.quotas.map(quotaOf), outage } };
   const limiter = new Limiter(store === "memory" ? "memory:" : store, { policies, clock });
+  // A handle that the garbage collector takes would end its reservation.
+  const handles = [];
   try {
-    return await differs(one, key, face, limiter, clock);
+    return await differs(one, key, face, limiter, clock, handles);
   } finally {
     // A manual clock's keys do not expire.
     await limiter.reset(key);
     limiter.close();
+    handles.length = 0;
   }
 }
 
-async function differs({ ops }, key, face, limiter, clock) {
-  for (const [at, { at_us: atUs, op, cost, quotas, expect = {} }] of ops.entries()) {
+async function differs({ ops }, key, face, limiter, clock, handles) {
+  for (const [at, operation] of ops.entries()) {
+    const { at_us: atUs, op, cost, quotas, expect = {} } = operation;
     clock.setUs(atUs);
     if (op === "change") {
-      limiter.setPolicy("case", quotas.map(quotaOf));
+      limiter.setPolicy(POLICY, quotas.map(quotaOf));
       continue;
     }
-    const answer = await face.answer(limiter, key, op, { policy: "case", cost });
+    const answer = await face.answer(limiter, key, operation, handles);
     const got = OUTAGES.includes(answer.source) ? { source: answer.source } : shown(answer, expect);
     const expected = inMilliseconds(expect);
     if (!isDeepStrictEqual(got, expected)) {
@@ -92,14 +119,16 @@ async function differs({ ops }, key, face, limiter, clock) {
 
 /** The fields that an operation answers; which of them are expected depends on the operation. */
 function shown(answer, expect) {
-  const { allowed, remaining, retryAfterMs, resetAfterMs, delayMs, taken, over } = answer;
+  const { allowed, remaining, retryAfterMs, resetAfterMs, delayMs, taken, found, over } = answer;
   const decided = { allowed, remaining, retryAfterMs, resetAfterMs, delayMs };
   // Only cases of format 2 expect the units of an excess.
   if (allowed !== undefined) return expect.over === undefined ? decided : { ...decided, over };
-  return expect.taken === undefined ? { remaining, resetAfterMs } : { remaining, resetAfterMs, taken };
+  const left = { remaining, resetAfterMs };
+  if (expect.found !== undefined) return { ...left, found };
+  return expect.taken === undefined ? left : { ...left, taken };
 }
 
-function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, over, ...unknown }) {
+function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, found, over, ...unknown }) {
   const rest = Object.keys(unknown);
   if (rest.length > 0) throw new Error(`expected is ${rest.join(", ")}, which is not known`);
   const expected = {
@@ -109,12 +138,14 @@ function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, de
     resetAfterMs: reset_after_us / US_OF_A_MS,
     delayMs: delay_us === undefined ? undefined : delay_us / US_OF_A_MS,
     taken,
+    found,
     over,
   };
   return Object.fromEntries(Object.entries(expected).filter(([, value]) => value !== undefined));
 }
 
 function quotaOf({ limit, period_us: periodUs, count_denied: countDenied, ...settings }) {
+  if (settings.algorithm === "concurrency") return Quota.concurrent(limit);
   return new Quota(limit, periodUs / US_OF_A_MS, { ...settings, countDenied });
 }
 

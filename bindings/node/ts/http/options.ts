@@ -6,7 +6,8 @@ import type { ClientAddressOptions, ClientAddressRules } from "../client_address
 import type { Decision } from "../decision";
 import type { PolylimitError } from "../errors";
 import { fieldSettings, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
-import { type Limiter, nativeLimiter } from "../limiter";
+import type { Limiter } from "../limiter";
+import { nativeLimiter } from "../native_limiters";
 
 /** The decision about a request, and its policy. With several policies: the first denial, or the one with the least left. */
 export interface RateLimit extends Decision {

@@ -1,0 +1,225 @@
+//! Reservations as JavaScript holds them, and the operations on reservations by their id.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use napi::bindgen_prelude::Unknown;
+use napi::{Env, JsValue};
+use napi_derive::napi;
+use polylimit::{Answer, Call, Request, Reservation, ReservationId, ReserveOptions};
+
+use crate::error::{Result, catch_panic, internal, to_js_error};
+use crate::limiter::NativeLimiter;
+use crate::limiter_handle::LimiterHandle;
+use crate::number::{cost, duration, units};
+use crate::text::TextBuffer;
+
+/// The options of a reserve. Those that are absent have the core's defaults.
+#[napi(object, object_to_js = false)]
+pub struct ReserveSettings<'env> {
+    pub policy: Option<String>,
+    pub cost: Option<f64>,
+    pub id: Option<Unknown<'env>>,
+    pub ttl_ms: Option<f64>,
+    pub timeout_ms: Option<f64>,
+    pub max_age_ms: Option<f64>,
+    pub commit_at_end: Option<bool>,
+}
+
+impl ReserveSettings<'_> {
+    fn options(&self, env: Env) -> Result<ReserveOptions> {
+        let mut options = ReserveOptions::default();
+        if let Some(id) = self.id {
+            options = options.id(read_id(env, id)?);
+        }
+        if let Some(ttl_ms) = self.ttl_ms {
+            options = options.ttl(duration("ttlMs", ttl_ms)?);
+        }
+        if let Some(timeout_ms) = self.timeout_ms {
+            options = options.timeout(duration("timeoutMs", timeout_ms)?);
+        }
+        if let Some(max_age_ms) = self.max_age_ms {
+            options = options.max_age(duration("maxAgeMs", max_age_ms)?);
+        }
+        if let Some(commits) = self.commit_at_end {
+            options = options.commit_at_end(commits);
+        }
+        Ok(options)
+    }
+}
+
+/// A reservation, and the limiter that made it. When the garbage collector takes it, the reservation ends.
+#[napi]
+pub struct NativeReservation {
+    limiter: Rc<LimiterHandle>,
+    id: ReservationId,
+    /// `None` until the reserve is answered.
+    made: Rc<RefCell<Option<Reservation>>>,
+}
+
+/// What a reserve asks for.
+struct Asked {
+    key: Vec<u8>,
+    policy: Option<String>,
+    cost: Option<u64>,
+}
+
+impl Asked {
+    fn request(&self) -> Request<'_> {
+        let request = self.cost.iter().fold(Request::new(&self.key), |request, units| request.cost(*units));
+        self.policy.as_deref().map_or(request, |policy| request.policy(policy))
+    }
+}
+
+impl NativeReservation {
+    /// Submits a reserve. Its decision comes as the answers of all operations do.
+    fn new(limiter: &Rc<LimiterHandle>, asked: Asked, options: ReserveOptions) -> Result<Self> {
+        let terms = options.terms().map_err(to_js_error)?;
+        let made: Rc<RefCell<Option<Reservation>>> = Rc::default();
+        let (core, slot, asked) = (limiter.limiter()?.clone(), Rc::clone(&made), Rc::new(asked));
+        let adopted = Rc::clone(&asked);
+        limiter.submit_then(&Call::Reserve(asked.request(), terms), move |result| {
+            if let Ok(Answer::Decision(decision)) = &result {
+                let reservation = core.adopt(adopted.request(), &terms, options, decision.clone())?;
+                *slot.borrow_mut() = Some(reservation);
+            }
+            result
+        })?;
+        Ok(Self { limiter: Rc::clone(limiter), id: terms.id, made })
+    }
+
+    fn submit(&self, call: impl FnOnce(&mut Reservation) -> Call<'_>) -> Result<()> {
+        let mut made = self.made.borrow_mut();
+        let reservation = made.as_mut().ok_or_else(|| internal("the reserve is not answered yet"))?;
+        self.limiter.submit(&call(reservation))
+    }
+}
+
+#[napi]
+impl NativeReservation {
+    /// The id; for a random one, which is text.
+    #[napi]
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// Whether the reservation is known to have ended without its holder.
+    #[napi]
+    pub fn is_lost(&self) -> bool {
+        self.made.borrow().as_ref().is_some_and(Reservation::is_lost)
+    }
+
+    /// Whether the reservation still has to be ended.
+    #[napi]
+    pub fn is_open(&self) -> bool {
+        self.made.borrow().as_ref().is_some_and(Reservation::is_open)
+    }
+
+    /// Commits what was spent, or what was reserved.
+    #[napi]
+    pub fn commit(&self, spent: Option<f64>) -> Result<()> {
+        catch_panic(|| {
+            let spent = spent.map(|spent| units("spent", spent)).transpose()?;
+            self.submit(|reservation| reservation.commit_call(spent))
+        })
+    }
+
+    #[napi]
+    pub fn cancel(&self) -> Result<()> {
+        catch_panic(|| self.submit(Reservation::cancel_call))
+    }
+
+    /// Cancels, or commits what was reserved where the options say so.
+    #[napi]
+    pub fn end(&self) -> Result<()> {
+        catch_panic(|| self.submit(Reservation::end_call))
+    }
+}
+
+#[napi]
+impl NativeLimiter {
+    /// Submits a reserve, and leaves its decision or its ticket.
+    #[napi]
+    pub fn reserve(
+        &self,
+        env: Env,
+        key: Unknown<'_>,
+        settings: ReserveSettings<'_>,
+    ) -> Result<NativeReservation> {
+        catch_panic(|| {
+            let options = settings.options(env)?;
+            let cost = settings.cost.map(cost).transpose()?;
+            let mut text = TextBuffer::new();
+            // SAFETY: the value is an argument of this call.
+            let key = unsafe { text.key(env.raw(), key.raw())? }.to_vec();
+            let asked = Asked { key, policy: settings.policy, cost };
+            NativeReservation::new(&self.handle, asked, options)
+        })
+    }
+
+    /// Commits the reservation with this id: what was spent, or what was reserved.
+    #[napi]
+    pub fn commit(
+        &self,
+        env: Env,
+        key: Unknown<'_>,
+        id: Unknown<'_>,
+        spent: Option<f64>,
+        policy: Option<String>,
+    ) -> Result<()> {
+        catch_panic(|| {
+            let (id, spent) = (read_id(env, id)?, spent.map(|spent| units("spent", spent)).transpose()?);
+            with_request(env, key, policy.as_deref(), |request| {
+                self.handle.submit(&Call::Commit(request, id, spent))
+            })
+        })
+    }
+
+    /// Cancels the reservation with this id.
+    #[napi]
+    pub fn cancel(&self, env: Env, key: Unknown<'_>, id: Unknown<'_>, policy: Option<String>) -> Result<()> {
+        catch_panic(|| {
+            let id = read_id(env, id)?;
+            with_request(env, key, policy.as_deref(), |request| {
+                self.handle.submit(&Call::Cancel(request, id))
+            })
+        })
+    }
+
+    /// Makes the reservation with this id end that many milliseconds from now.
+    #[napi]
+    pub fn renew(
+        &self,
+        env: Env,
+        key: Unknown<'_>,
+        id: Unknown<'_>,
+        ttl_ms: f64,
+        policy: Option<String>,
+    ) -> Result<()> {
+        catch_panic(|| {
+            let (id, ttl) = (read_id(env, id)?, duration("ttlMs", ttl_ms)?);
+            with_request(env, key, policy.as_deref(), |request| {
+                self.handle.submit(&Call::Renew(request, id, ttl))
+            })
+        })
+    }
+}
+
+fn read_id(env: Env, id: Unknown<'_>) -> Result<ReservationId> {
+    let mut text = TextBuffer::new();
+    // SAFETY: the value is an argument of this call.
+    let bytes = unsafe { text.bytes("id", env.raw(), id.raw())? };
+    ReservationId::new(bytes).map_err(to_js_error)
+}
+
+fn with_request<T>(
+    env: Env,
+    key: Unknown<'_>,
+    policy: Option<&str>,
+    body: impl FnOnce(Request<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut text = TextBuffer::new();
+    // SAFETY: the value is an argument of this call.
+    let request = Request::new(unsafe { text.key(env.raw(), key.raw())? });
+    body(policy.map_or(request, |policy| request.policy(policy)))
+}

@@ -1,0 +1,250 @@
+/** Reservations: units of a key that are set aside until their holder commits or cancels them. */
+
+import { types } from "node:util";
+
+import type { NativeLimiter, NativeReservation } from "./addon";
+import { checkedOptions, type Key, keyOf, notAllowed, number, optionalFunction } from "./arguments";
+import { type Decision, readDecision, readUsage, type Usage } from "./decision";
+import { methodError } from "./errors";
+import { answerOf } from "./exchange";
+import type { Limiter } from "./limiter";
+import { operateAll } from "./native_limiters";
+import { COST, costOf, policyOf, type RequestOptions, TIMEOUT } from "./options";
+
+/** Names a reservation among those of its key: text or bytes, of 1 to 64 bytes. */
+export type ReservationId = string | Uint8Array;
+
+/** The options of a reserve. Durations are milliseconds, with a fraction down to the microsecond. */
+export interface ReserveOptions extends RequestOptions {
+  /** The id; random by default. A caller without an answer repeats the reserve with the same id: it reserves once. */
+  readonly id?: ReservationId;
+  /** How long the reservation lasts after its last renewal: 1 ms to 48 h; by default 30 s. */
+  readonly ttlMs?: number;
+  /** The longest wait in line, as in `acquire`, until the reservation is admitted; by default it does not wait. */
+  readonly timeoutMs?: number;
+  /** How long the handle renews the reservation, every third of its ttl; by default 1 h, and 0 never renews it. */
+  readonly maxAgeMs?: number;
+  /** Commits what was reserved when the handle ends without a commit, in place of cancelling; by default `false`. */
+  readonly commitAtEnd?: boolean;
+}
+
+/** The policy of an operation on a reservation. */
+export interface PolicyChoice {
+  /** A policy's name, or quotas such as `"20 concurrent"`. It is optional when the limiter has one policy. */
+  readonly policy?: string;
+}
+
+export interface CommitOptions extends PolicyChoice {
+  /** The units that were spent: a whole number from 0 to 10^12; by default what was reserved. */
+  readonly spent?: number;
+}
+
+const RESERVE = ["policy", "cost", "id", "ttlMs", "timeoutMs", "maxAgeMs", "commitAtEnd"];
+const DURATIONS = ["ttlMs", "timeoutMs", "maxAgeMs"] as const;
+
+/** A function that has a reservation until it has ended. */
+export type ReservationUse<T> = (reservation: Reservation) => T | PromiseLike<T>;
+
+const natives = new WeakMap<Reservation, NativeReservation>();
+const committedAtEnd = new WeakSet<Reservation>();
+
+/**
+ * Units of a key that are set aside for their holder; `Limiter.reserve` makes it.
+ *
+ * While the handle lives, the limiter renews the reservation in the background, up to `maxAgeMs`. `await using` ends it with
+ * its scope, and so does the garbage collector when the program has lost the handle: it cancels, or commits what was reserved
+ * with `commitAtEnd`.
+ */
+export class Reservation {
+  /**
+   * For `await using`: ends the reservation unless it was committed or cancelled. A cancel without an answer is no error,
+   * because the reservation then ends by its ttl; a commit without one is. JavaScript does not tell whether an error has
+   * left the scope, so that `commitAtEnd` commits in this case too; the function of `reserve` can tell.
+   */
+  declare [Symbol.asyncDispose]: () => Promise<void>;
+  /** Whether every quota has admitted the request, so that its units are set aside. */
+  declare readonly allowed: boolean;
+  /** The decision on the request. */
+  declare readonly decision: Decision;
+  /** The id, by which any process can end the reservation: the given one, or random text. */
+  declare readonly id: ReservationId;
+
+  /** @internal */
+  constructor(native: NativeReservation, decision: Decision, id: ReservationId, commitsAtEnd: boolean) {
+    natives.set(this, native);
+    if (commitsAtEnd) committedAtEnd.add(this);
+    Object.freeze(Object.assign(this, { allowed: decision.allowed, decision, id }));
+  }
+
+  /**
+   * Whether the reservation is known to have ended without its holder: a renewal did not find it, or its time has passed
+   * without a renewal. Its units may be admitted to others meanwhile.
+   */
+  get isLost(): boolean {
+    const native = natives.get(this);
+    if (native === undefined) throw methodError(false, "Reservation", undefined);
+    return native.isLost();
+  }
+
+  /**
+   * Ends the reservation, and charges what was spent: less than was reserved, more, or nothing; by default what was
+   * reserved. If the reservation had ended before, nothing is charged, and `found` is `false`.
+   */
+  commit(spent?: number): Promise<Usage> {
+    return operateOn(this, (native) => native.commit(spentOf(spent)), readUsage);
+  }
+
+  /** Ends the reservation, and spends nothing. */
+  cancel(): Promise<Usage> {
+    return operateOn(this, (native) => native.cancel(), readUsage);
+  }
+}
+
+// The oldest supported version of Node has no such symbol.
+if (Symbol.asyncDispose !== undefined) {
+  Object.defineProperty(Reservation.prototype, Symbol.asyncDispose, {
+    value(this: Reservation) {
+      return end(this);
+    },
+  });
+}
+
+/** The operation `reserve` of a limiter. */
+export function reserve(
+  limiter: Limiter,
+  key: Key,
+  options: ReserveOptions | string | undefined,
+  use: ReservationUse<unknown> | undefined,
+): Promise<unknown> {
+  let made: NativeReservation;
+  let settings: ReserveOptions;
+  let id: ReservationId;
+  const reservation = operateAll(
+    limiter,
+    (native) => {
+      optionalFunction("use", use);
+      settings = settingsOf(options);
+      made = native.reserve(keyOf(key), settings);
+      // A copy, which does not change with the program's bytes.
+      id = types.isUint8Array(settings.id) ? new Uint8Array(settings.id) : (settings.id ?? made.id());
+    },
+    () => new Reservation(made, readDecision(), id, settings.commitAtEnd === true),
+  );
+  return use === undefined ? reservation : reservation.then((reservation) => during(reservation, use));
+}
+
+export function commitReservation(
+  limiter: Limiter,
+  key: Key,
+  id: ReservationId,
+  options: CommitOptions | string | undefined,
+): Promise<Usage> {
+  return onId(limiter, key, id, options, ["policy", "spent"], (native, key, id, policy) => {
+    const spent = typeof options === "object" ? options.spent : undefined;
+    native.commit(key, id, spentOf(spent), policy);
+  });
+}
+
+export function cancelReservation(
+  limiter: Limiter,
+  key: Key,
+  id: ReservationId,
+  options: PolicyChoice | string | undefined,
+): Promise<Usage> {
+  return onId(limiter, key, id, options, ["policy"], (native, key, id, policy) => native.cancel(key, id, policy));
+}
+
+export function renewReservation(
+  limiter: Limiter,
+  key: Key,
+  id: ReservationId,
+  ttlMs: number,
+  options: PolicyChoice | string | undefined,
+): Promise<Usage> {
+  return onId(limiter, key, id, options, ["policy"], (native, key, id, policy) =>
+    native.renew(key, id, number("ttlMs", ttlMs, TIMEOUT), policy),
+  );
+}
+
+/** An operation on the reservation with an id. */
+function onId(
+  limiter: Limiter,
+  key: Key,
+  id: ReservationId,
+  options: PolicyChoice | string | undefined,
+  names: readonly string[],
+  submit: (native: NativeLimiter, key: unknown, id: unknown, policy: string | undefined) => void,
+): Promise<Usage> {
+  return operateAll(
+    limiter,
+    (native) => {
+      const policy = typeof options === "string" ? options : policyOf(checkedOptions("options", options ?? {}, names));
+      submit(native, keyOf(key), idOf(id), policy);
+    },
+    readUsage,
+  );
+}
+
+/** The checked options of a reserve, each read once. */
+function settingsOf(options: ReserveOptions | string | undefined): ReserveOptions {
+  if (options === undefined || typeof options === "string") return { policy: options };
+  checkedOptions("options", options, RESERVE);
+  const { id, ttlMs, timeoutMs, maxAgeMs, commitAtEnd } = options;
+  const durations = { ttlMs, timeoutMs, maxAgeMs };
+  for (const name of DURATIONS) if (durations[name] !== undefined) number(name, durations[name], TIMEOUT);
+  if (commitAtEnd !== undefined && typeof commitAtEnd !== "boolean") {
+    throw notAllowed("commitAtEnd", commitAtEnd, "true or false");
+  }
+  const given = id === undefined ? undefined : idOf(id);
+  return { policy: policyOf(options), cost: costOf(options), id: given, ...durations, commitAtEnd };
+}
+
+/** Checks that a value may be an id; the addon and the core check its bytes. */
+function idOf(id: ReservationId): ReservationId {
+  if (typeof id === "string" || types.isUint8Array(id)) return id;
+  throw notAllowed("id", id, "text or a Uint8Array, of 1 to 64 bytes");
+}
+
+function spentOf(spent: number | undefined): number | undefined {
+  return spent === undefined ? undefined : number("spent", spent, COST);
+}
+
+function operateOn<T>(
+  reservation: Reservation,
+  submit: (native: NativeReservation) => void,
+  read: () => T,
+): Promise<T> {
+  const native = natives.get(reservation);
+  try {
+    submit(native as NativeReservation);
+    return answerOf(read);
+  } catch (thrown) {
+    return Promise.reject(methodError(native !== undefined, "Reservation", thrown));
+  }
+}
+
+async function during<T>(reservation: Reservation, use: ReservationUse<T>): Promise<T> {
+  let result: T;
+  try {
+    result = await use(reservation);
+  } catch (thrown) {
+    // The program gets its own error. Without an answer to the cancel, the reservation ends by its ttl.
+    if (natives.get(reservation)?.isOpen()) await reservation.cancel().catch(() => undefined);
+    throw thrown;
+  }
+  await end(reservation);
+  return result;
+}
+
+/** Ends a reservation that is neither committed nor cancelled. */
+async function end(reservation: Reservation): Promise<void> {
+  const native = natives.get(reservation);
+  if (native === undefined) throw methodError(false, "Reservation", undefined);
+  if (!native.isOpen()) return;
+  const ended = operateOn(
+    reservation,
+    () => native.end(),
+    () => undefined,
+  );
+  await (committedAtEnd.has(reservation) ? ended : ended.catch(() => undefined));
+}
