@@ -19,6 +19,7 @@ use crate::guard_check::PyGuardCheck;
 use crate::http::PyClientAddressRules;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request_limits::{GuardParts, PyRequestLimits};
+use crate::response_sender::ResponseSender;
 
 /// The address of the peer of a Unix socket.
 const LOCAL_HOST: &str = "127.0.0.1";
@@ -123,9 +124,23 @@ impl PyGuard {
     fn enter(&self, py: Python<'_>, peer: Option<&str>) -> PyResult<(PyRequestLimits, Option<PyGuardCheck>)> {
         let peer = peer.filter(|peer| !peer.is_empty()).unwrap_or(LOCAL_HOST);
         let key = call_core(py, || Ok(self.address_rules.key_of(peer, [])))?;
-        let limits = PyRequestLimits::default();
+        let limits = PyRequestLimits::made_by(&self.parts);
         let check = self.run(py, &limits, &RequestFacts::new().key(key.as_bytes()))?;
         Ok((limits, check))
+    }
+
+    /// The same for an ASGI application, with the :class:`ResponseSender` of the limits, ``send`` and ``start`` in the middle.
+    fn enter_asgi(
+        &self,
+        py: Python<'_>,
+        peer: Option<&str>,
+        send: Py<PyAny>,
+        start: Py<PyAny>,
+    ) -> PyResult<(Py<PyRequestLimits>, ResponseSender, Option<PyGuardCheck>)> {
+        let (limits, check) = self.enter(py, peer)?;
+        let limits = Py::new(py, limits)?;
+        let sender = ResponseSender::new(limits.clone_ref(py), send, start);
+        Ok((limits, sender, check))
     }
 
     /// Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted.
@@ -188,7 +203,7 @@ impl PyGuard {
         events::deliver_pending();
         let denial = match verdict {
             Some(Verdict::Admit) => {
-                limits.open(&self.parts, check);
+                limits.admit(&self.parts, check, false);
                 return Ok(None);
             }
             Some(Verdict::Fail(error)) => return Err(to_exception(py, &error)),

@@ -90,7 +90,7 @@ impl PyGuardCheck {
         };
         match verdict {
             Verdict::Admit => {
-                limits.open(&self.guard, check);
+                limits.admit(&self.guard, check, limits.core().has_unclaimed());
                 Ok(None)
             }
             Verdict::Fail(error) => Err(to_exception(py, &error)),

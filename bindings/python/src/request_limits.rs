@@ -1,8 +1,8 @@
 //! The limits of one request, which all of its guards share, and the header fields of its response.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use polylimit::guard::{Guard, GuardCheck, RequestLimits};
@@ -36,17 +36,16 @@ impl GuardParts {
 #[derive(Default)]
 pub(crate) struct PyRequestLimits {
     limits: RequestLimits,
-    progress: Mutex<Progress>,
+    /// The guard that decided first, if that made the object.
+    maker: Option<Arc<GuardParts>>,
+    /// The guard that decided first otherwise.
+    first: OnceLock<Arc<GuardParts>>,
+    /// The checks that admitted the request and depend on its response, until then.
+    open: Mutex<Vec<OpenCheck>>,
     /// Whether a guard has a `count`, which is called with the response.
     has_count: AtomicBool,
-}
-
-#[derive(Default)]
-struct Progress {
-    /// The guard that decided first.
-    first: Option<Arc<GuardParts>>,
-    /// The checks that admitted the request, until its response.
-    open: Vec<OpenCheck>,
+    /// Whether there are open checks.
+    has_open: AtomicBool,
 }
 
 struct OpenCheck {
@@ -55,53 +54,72 @@ struct OpenCheck {
 }
 
 impl PyRequestLimits {
+    /// The limits of a request that this guard is about to decide first.
+    pub(crate) fn made_by(guard: &Arc<GuardParts>) -> Self {
+        Self { maker: Some(Arc::clone(guard)), ..Self::default() }
+    }
+
+    fn first(&self) -> Option<&GuardParts> {
+        self.maker.as_deref().or_else(|| self.first.get().map(|first| &**first))
+    }
+
+    fn decided_by(&self, guard: &Arc<GuardParts>) {
+        if self.maker.is_none() {
+            self.first.get_or_init(|| Arc::clone(guard));
+        }
+    }
+
     pub(crate) fn core(&self) -> &RequestLimits {
         &self.limits
     }
 
-    /// Keeps a check that admitted the request until there is a response.
-    pub(crate) fn open(&self, guard: &Arc<GuardParts>, check: GuardCheck) {
+    /// Takes a check that admitted the request. It stays open until the response if that may refund: where the guard has a
+    /// `count`, and where units are unclaimed that the store has admitted for later guards.
+    pub(crate) fn admit(&self, guard: &Arc<GuardParts>, check: GuardCheck, has_unclaimed: bool) {
+        self.decided_by(guard);
+        if guard.count.is_none() && !has_unclaimed {
+            return;
+        }
+        self.open.lock().push(OpenCheck { guard: Arc::clone(guard), check });
+        self.has_open.store(true, Ordering::Relaxed);
         if guard.count.is_some() {
             self.has_count.store(true, Ordering::Relaxed);
         }
-        let mut progress = self.progress.lock();
-        progress.first.get_or_insert_with(|| Arc::clone(guard));
-        // Most requests have one limit.
-        progress.open.reserve_exact(1);
-        progress.open.push(OpenCheck { guard: Arc::clone(guard), check });
     }
 
     /// Forgets the checks of a request that is denied: their units are refunded.
     pub(crate) fn end(&self, guard: &Arc<GuardParts>) {
-        self.progress.lock().first.get_or_insert_with(|| Arc::clone(guard));
+        self.decided_by(guard);
         self.has_count.store(false, Ordering::Relaxed);
         drop(self.take_open());
     }
 
     fn take_open(&self) -> Vec<OpenCheck> {
-        std::mem::take(&mut self.progress.lock().open)
-    }
-
-    fn first(&self) -> Option<Arc<GuardParts>> {
-        self.progress.lock().first.clone()
+        std::mem::take(&mut *self.open.lock())
     }
 
     /// Ends the checks of guards without a `count`.
     pub(crate) fn finish_counted(&self) {
+        if !self.has_open.load(Ordering::Relaxed) {
+            return;
+        }
         for mut open in self.take_open().into_iter().rev() {
             open.check.finish(true);
         }
     }
 
     fn core_fields(&self, py: Python<'_>) -> PyResult<Vec<HeaderField>> {
-        let Some(first) = self.first() else { return Ok(Vec::new()) };
+        self.first().map_or(Ok(Vec::new()), |first| self.fields_of(py, first))
+    }
+
+    fn fields_of(&self, py: Python<'_>, first: &GuardParts) -> PyResult<Vec<HeaderField>> {
         call_core(py, || Ok(first.guard.fields(&self.limits)))
     }
 
     /// Appends the fields to those of an ASGI response.
     pub(crate) fn append_to(&self, list: &Bound<'_, PyList>) -> PyResult<()> {
-        let fields = self.core_fields(list.py())?;
-        self.first().map_or(Ok(()), |first| first.fields.append(fields, list))
+        let Some(first) = self.first() else { return Ok(()) };
+        first.fields.append(self.fields_of(list.py(), first)?, list)
     }
 }
 
@@ -154,7 +172,8 @@ impl PyRequestLimits {
     /// Whether ``finish`` has to be called with the response.
     #[getter]
     pub(crate) fn must_finish(&self) -> bool {
-        self.has_count.load(Ordering::Relaxed) || self.limits.has_unclaimed()
+        self.has_count.load(Ordering::Relaxed)
+            || (self.has_open.load(Ordering::Relaxed) && self.limits.has_unclaimed())
     }
 
     /// Ends the guards and sets the fields in the headers of a Werkzeug response.

@@ -23,7 +23,7 @@ pub(crate) struct ResponseSender {
 impl ResponseSender {
     /// ``start`` is called with the limits, ``send`` and the start of the response where ``finish`` has to be called.
     #[new]
-    fn new(limits: Py<PyRequestLimits>, send: Py<PyAny>, start: Py<PyAny>) -> Self {
+    pub(crate) fn new(limits: Py<PyRequestLimits>, send: Py<PyAny>, start: Py<PyAny>) -> Self {
         Self { send, start, limits, has_started: AtomicBool::new(false) }
     }
 

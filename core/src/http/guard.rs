@@ -160,7 +160,7 @@ impl Guard {
 
     /// The fields of a response to a request with these limits, at the time of this guard's limiter.
     pub fn fields(&self, limits: &RequestLimits) -> Vec<HeaderField> {
-        limits.fields(self.limiter().shared().store().clock().now_us())
+        limits.fields_at(&|| self.limiter().shared().store().clock().now_us())
     }
 
     /// Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
@@ -185,16 +185,31 @@ impl Guard {
         let is_refused = facts.key.is_none() && shared.options.missing_key == MissingKey::Refuse;
         let key = facts.key.unwrap_or_default();
         Request::new(key).cost(cost).checked()?;
-        let policies = if is_refused { Arc::from([]) } else { self.policies_for(facts)? };
-        Ok(GuardCheck::new(self.clone(), limits.clone(), key, cost, &policies, is_refused))
+        let own;
+        let policies = if is_refused {
+            &[]
+        } else if self.is_same_for_all(facts) {
+            &*shared.everywhere
+        } else {
+            own = self.policies_for(facts)?;
+            &*own
+        };
+        Ok(GuardCheck::new(self.clone(), limits.clone(), key, cost, policies, is_refused))
+    }
+
+    /// Whether the policies of a request are those of requests on no route.
+    fn is_same_for_all(&self, facts: &RequestFacts<'_>) -> bool {
+        facts.policies.is_none() && (self.route_of(facts).is_none() || self.shared.everywhere.is_empty())
+    }
+
+    /// The route of a request, where policies depend on it.
+    fn route_of<'a>(&self, facts: &RequestFacts<'a>) -> Option<&'a str> {
+        facts.route.filter(|route| self.shared.is_per_route && !route.is_empty())
     }
 
     fn policies_for(&self, facts: &RequestFacts<'_>) -> Result<Arc<[Policy]>, Error> {
         let shared = &*self.shared;
-        let route = facts.route.filter(|route| shared.is_per_route && !route.is_empty());
-        if facts.policies.is_none() && (route.is_none() || shared.everywhere.is_empty()) {
-            return Ok(Arc::clone(&shared.everywhere));
-        }
+        let route = self.route_of(facts);
         // A route contains no NUL, and neither does a policy.
         let mut name = String::from(route.unwrap_or_default());
         for policy in facts.policies.unwrap_or_default() {

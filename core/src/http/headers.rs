@@ -77,6 +77,15 @@ pub struct HeaderField {
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 pub fn fields(outcomes: &[Outcome<'_>], settings: &HeaderSettings, now_us: u64) -> Vec<HeaderField> {
+    fields_at(outcomes, settings, &|| now_us)
+}
+
+/// As [`fields`]; reads the time only where a field needs it.
+pub(crate) fn fields_at(
+    outcomes: &[Outcome<'_>],
+    settings: &HeaderSettings,
+    now_us: &dyn Fn() -> u64,
+) -> Vec<HeaderField> {
     let mut fields = Vec::with_capacity(6);
     push_limits(&mut fields, outcomes, settings, now_us);
     push_over(&mut fields, outcomes.iter().map(|(_, decision)| (*decision, settings)));
@@ -89,7 +98,7 @@ pub(crate) fn push_limits(
     fields: &mut Vec<HeaderField>,
     outcomes: &[Outcome<'_>],
     settings: &HeaderSettings,
-    now_us: u64,
+    now_us: &dyn Fn() -> u64,
 ) {
     let mut add = |field, value: &dyn Fn() -> String| {
         if let Some(name) = settings.name_of(field) {
@@ -114,7 +123,7 @@ pub(crate) fn push_limits(
         add(Field::LegacyRemaining, &|| report.remaining().to_string());
         let from_us = match settings.reset_form {
             ResetForm::Seconds => 0,
-            ResetForm::Epoch => now_us.into(),
+            ResetForm::Epoch => now_us().into(),
         };
         add(Field::LegacyReset, &|| whole_seconds(from_us + report.reset_us()).to_string());
     }
@@ -163,7 +172,11 @@ fn retry_after(outcomes: &[Outcome<'_>]) -> Option<u64> {
 
 /// A time in seconds, rounded up, so that a client that waits this long does not come too early.
 fn whole_seconds(us: u128) -> u64 {
-    u64::try_from(us.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    // Dividing 64 bits by a constant takes a fraction of the time that 128 bits take.
+    u64::try_from(us).map_or_else(
+        |_| u64::try_from(us.div_ceil(1_000_000)).unwrap_or(u64::MAX),
+        |us| us.div_ceil(1_000_000),
+    )
 }
 
 /// A List of Strings with parameters (RFC 9651, sections 3.1 and 3.1.2): one item for each quota, with these parameters.
@@ -227,6 +240,7 @@ impl QuotaReport<'_> {
         let period_us = u128::from(self.quota.period_us());
         match u128::from(self.quota.limit()) {
             0 => period_us,
+            limit if limit == u128::from(self.quota.regular_capacity()) => period_us,
             limit => (u128::from(self.quota.regular_capacity()) * period_us).div_ceil(limit),
         }
     }

@@ -1489,6 +1489,13 @@ class CoreGuard:
         """Starts the first decision on a request by the address of its peer; ``None`` is a Unix socket. Returns the request's
         limits, and the check unless the request is admitted.
         """
+    def enter_asgi(
+        self,
+        peer: str | None,
+        send: Callable[[Any], Any],
+        start: Callable[[RequestLimits, Any, Any], Any],
+    ) -> tuple[RequestLimits, ResponseSender, GuardCheck | None]:
+        """The same for an ASGI application, with the :class:`ResponseSender` of the limits, ``send`` and ``start`` in the middle."""
     def start(
         self,
         limits: RequestLimits,

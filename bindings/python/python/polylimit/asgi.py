@@ -158,6 +158,8 @@ class RateLimitMiddleware:
     ) -> None:
         self.app = app
         self._guard = None if limiter is None else Guard(limiter, policy, **options)
+        # The decision about a request by nothing but the peer of its socket, if that is enough.
+        self._enter = self._guard.core.enter_asgi if self._guard is not None and self._guard.needs_only_peer else None
         if limiter is None:
             if policy is not None:
                 raise TypeError("policy needs a limiter: without one nothing would be limited")
@@ -168,23 +170,29 @@ class RateLimitMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        app, guard, sender, check = self.app, self._guard, None, None
+        app = self.app
+        guard = self._guard
+        check = sender = None
         limits: RequestLimits | None = scope.get(LIMITS)
         if limits is None:
-            if guard is not None and guard.needs_only_peer:
-                client = scope.get("client")
-                limits, check = guard.core.enter(client[0] if client else None)
-                # Without a check the request is admitted.
-                guard = None if check is None else guard
-            else:
-                limits = RequestLimits()
-            scope[LIMITS] = limits
             # The outermost middleware adds the fields of all guards.
-            send = sender = ResponseSender(limits, send, start_response)
+            enter = self._enter
+            if enter is None:
+                limits = RequestLimits()
+                sender = ResponseSender(limits, send, start_response)
+            else:
+                client = scope.get("client")
+                limits, sender, check = enter(client[0] if client else None, send, start_response)
+                if check is None:
+                    # The request is admitted.
+                    guard = None
+            scope[LIMITS] = limits
+            send = sender
         try:
             if guard is not None:
                 denied = await drive_async(decide(guard, self._info(scope, receive), limits, check=check))
-                app = app if denied is None else denied[1]
+                if denied is not None:
+                    app = denied[1]
             await app(scope, receive, send)
         finally:
             if sender is not None and not sender.has_started:

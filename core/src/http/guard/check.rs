@@ -119,12 +119,19 @@ impl GuardCheck {
 
     fn asked(&self) -> impl Iterator<Item = Request<'_>> {
         let asked = self.policies.iter().filter(|one| one.has_to_be_asked());
-        asked.map(|one| Request::new(&self.key).policy(one.policy.name()).cost(one.units))
+        asked.map(|one| self.request(one))
+    }
+
+    fn request<'a>(&'a self, applied: &'a Applied) -> Request<'a> {
+        Request::new(&self.key).policy(applied.policy.name()).cost(applied.units)
     }
 
     /// The request of a guard with one policy that has to be decided.
     pub(super) fn only_request(&self) -> Option<Request<'_>> {
-        if self.policies.len() == 1 && self.ahead.is_empty() { self.asked().next() } else { None }
+        match &self.policies[..] {
+            [one] if self.ahead.is_empty() && one.has_to_be_asked() => Some(self.request(one)),
+            _ => None,
+        }
     }
 
     /// Lets the store decide for a later guard of the request in the same call, so that both need one round trip. The facts are those
@@ -260,7 +267,7 @@ impl GuardCheck {
 
     /// The fields of the response, for all guards of the request so far.
     pub fn fields(&self) -> Vec<HeaderField> {
-        self.limits.fields(self.guard.limiter().shared().store().clock().now_us())
+        self.guard.fields(&self.limits)
     }
 
     /// Concludes: the charges are recorded, and [`refunds`](Self::refunds) are known. It is called once.

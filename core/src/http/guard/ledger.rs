@@ -7,7 +7,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::http::headers::{
-    HeaderField, HeaderSettings, HeaderStyle, outage_field, push_limits, push_over, push_retry_after,
+    HeaderField, HeaderSettings, HeaderStyle, fields_at, outage_field, push_limits, push_over,
+    push_retry_after,
 };
 use crate::limiter::Limiter;
 use crate::rules::decision::{Decision, Usage};
@@ -130,7 +131,19 @@ impl RequestLimits {
     /// `now_us` is the time in microseconds since the Unix epoch, and matters only for
     /// [`ResetForm::Epoch`](crate::headers::ResetForm::Epoch).
     pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
+        self.fields_at(&|| now_us)
+    }
+
+    /// As [`fields`](Self::fields); reads the time only where a field needs it.
+    pub(super) fn fields_at(&self, now_us: &dyn Fn() -> u64) -> Vec<HeaderField> {
         let ledger = self.ledger.lock();
+        // Most requests have one limit.
+        if let ([only], None) = (&ledger.entries[..], &ledger.outage)
+            && only.is_shown
+            && !only.is_dry_run
+        {
+            return fields_at(&[only.outcome()], &only.headers, now_us);
+        }
         let shown: Few<&Entry> = ledger.entries.iter().filter(|entry| entry.is_shown).collect();
         let mut written: Vec<HeaderField> = Vec::with_capacity(6);
         for style in [HeaderStyle::Ietf, HeaderStyle::Legacy] {
