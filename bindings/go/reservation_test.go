@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,6 +203,39 @@ func TestReserveWaitsAtMostUntilTheDeadlineOfItsContext(t *testing.T) {
 	denied, err := limiter.Reserve(soon, polylimit.Key("k"), polylimit.ReserveTimeout(24*time.Hour))
 	if err == nil && denied.Allowed() || err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%+v %v", denied, err)
+	}
+}
+
+// The reserve is on its way to a suspended server when its caller leaves: the slot is given back when the server has answered.
+func TestCancelledReserveIsGivenBack(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			url, process := server(t)
+			limiter := open(t, url, polylimit.WithPolicy("model", "8 concurrent"), polylimit.WithOption("deadline", "60s"),
+				polylimit.WithOption("doctor_after", "0"))
+			if now := left(t, limiter); now != 8 {
+				t.Fatal(now)
+			}
+			_ = process.Process.Signal(syscall.SIGSTOP)
+			cancelled, cancel := context.WithCancel(ctx)
+			failed := make(chan error, 4)
+			for range cap(failed) {
+				go func() {
+					_, err := limiter.Reserve(cancelled, polylimit.Key("k"), polylimit.ReserveTTL(time.Hour),
+						polylimit.ReserveTimeout(timeout))
+					failed <- err
+				}()
+			}
+			time.Sleep(100 * time.Millisecond)
+			cancel()
+			for range cap(failed) {
+				if err := <-failed; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+			_ = process.Process.Signal(syscall.SIGCONT)
+			until(t, "all slots are free", func() bool { return left(t, limiter) == 8 })
+		})
 	}
 }
 
