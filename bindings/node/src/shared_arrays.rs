@@ -189,7 +189,9 @@ impl SharedArrays {
         let source = entry(&Source::ALL, self.get(Field::Source as usize));
         let source = source.ok_or_else(|| invalid_argument("source is not one of a decision"))?;
         let degraded = entry(&Degradation::ALL, self.get(Field::Degraded as usize));
-        let parts = DecisionParts { allowed, wait_us, source, degraded, quotas: &quotas[..count] };
+        let remaining = whole("remaining", self.get(Field::Remaining as usize), UNITS)?;
+        let quotas = &quotas[..count];
+        let parts = DecisionParts { allowed, wait_us, source, degraded, remaining, quotas };
         Decision::from_parts(parts).map_err(to_js_error)
     }
 }

@@ -155,6 +155,8 @@ pub struct DecisionParts<'a> {
     pub source: Source,
     /// Why the decision may differ from what a healthy store would have answered.
     pub degraded: Option<Degradation>,
+    /// Whole units that can still be spent now. It does not follow from the quotas: free slots of concurrency are no units.
+    pub remaining: u64,
     /// Each quota's usage, in the policy's order.
     pub quotas: &'a [QuotaUsage],
 }
@@ -169,7 +171,7 @@ impl Decision {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, an admitted request waits for
     /// ever, or a wait is 2^63 microseconds or longer.
     pub fn from_parts(parts: DecisionParts<'_>) -> Result<Self, Error> {
-        let DecisionParts { allowed, wait_us, source, degraded, quotas } = parts;
+        let DecisionParts { allowed, wait_us, source, degraded, remaining, quotas } = parts;
         if quotas.is_empty() {
             return Err(Error::invalid_argument(
                 "a decision has no quotas: it has one for each of its policy",
@@ -193,6 +195,7 @@ impl Decision {
             }
         }
         let (total, several) = Several::of(quotas.iter().copied());
+        let total = QuotaUsage { remaining, ..total };
         Ok(Self { total, several, wait_us, allowed, source, degraded })
     }
 
@@ -342,6 +345,7 @@ mod tests {
             wait_us,
             source: decision.source(),
             degraded: decision.degraded(),
+            remaining: decision.remaining(),
             quotas: decision.quotas(),
         }
     }
@@ -359,6 +363,21 @@ mod tests {
     }
 
     #[test]
+    fn slots_are_no_units_of_a_decision_from_its_parts() {
+        let policy = Policy::parse("model", "2 concurrent; 100/minute token_bucket").unwrap();
+        let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+        for expected in [90, 0, 0] {
+            let reservation =
+                limiter.reserve(Request::new("a").cost(10), crate::ReserveOptions::default()).unwrap();
+            let decision = reservation.decision();
+            let again = Decision::from_parts(parts(decision)).unwrap();
+            assert_eq!((again.remaining(), again.allowed()), (expected, decision.allowed()));
+            assert_eq!(again.quotas(), decision.quotas());
+            let _ = reservation.detach();
+        }
+    }
+
+    #[test]
     fn what_no_decision_is_like_is_refused() {
         let quotas = [QuotaUsage { limit: 1, remaining: 0, reset_after_us: 5, over: 0 }];
         let denied = DecisionParts {
@@ -366,6 +385,7 @@ mod tests {
             wait_us: None,
             source: Source::Store,
             degraded: None,
+            remaining: 0,
             quotas: &quotas,
         };
         assert_eq!(Decision::from_parts(denied).unwrap().retry_after_us(), None);

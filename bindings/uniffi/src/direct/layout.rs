@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     /// A decision that an answer had.
     pub(super) fn decision(&mut self) -> Result<Decision> {
         let [flags, source, degradation] = self.array()?;
-        let (_, retry_after_us) = (self.i64()?, self.i64()?);
+        let (remaining, retry_after_us) = (unsigned("remaining", self.i64()?)?, self.i64()?);
         let (_, delay_us, _) = (self.i64()?, self.i64()?, self.i64()?);
         let quotas = self.list(|reader| {
             let (limit, remaining) =
@@ -172,8 +172,8 @@ impl<'a> Reader<'a> {
         let source =
             Source::ALL.get(usize::from(source)).ok_or_else(|| malformed("its source is not known"))?;
         let degraded = usize::from(degradation).checked_sub(1).and_then(|at| Degradation::ALL.get(at));
-        let parts =
-            DecisionParts { allowed, wait_us, source: *source, degraded: degraded.copied(), quotas: &quotas };
+        let (degraded, source) = (degraded.copied(), *source);
+        let parts = DecisionParts { allowed, wait_us, source, degraded, remaining, quotas: &quotas };
         Ok(Decision::from_parts(parts)?)
     }
 }
