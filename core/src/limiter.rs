@@ -180,6 +180,13 @@ impl Limiter {
         shared.registry.policy_for(policy, scope, &shared.store)
     }
 
+    /// Refuses a policy of this limiter under which nothing can be reserved.
+    pub(crate) fn refuse_unless_reservable(&self, policy: &Policy) -> Result<(), Error> {
+        let shared = self.shared();
+        let id = shared.registry.id(Some(policy.name()), &shared.store)?;
+        shared.registry.refuse_reserved(id, &shared.store)
+    }
+
     /// All policies, in the order in which they were registered, including those made of quotas in requests.
     pub fn policies(&self) -> Vec<Policy> {
         self.shared().registry.policies()

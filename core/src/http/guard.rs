@@ -18,15 +18,21 @@
 //!   cannot decide because of the store, or `count` says that the response does not count. Where the framework may attempt
 //!   a request again, the last attempt decides. Units that an outage policy admitted are not refunded: the store does not
 //!   know them. Units that several guards rely on are refunded when no guard relies on them any more.
+//! - **Reservations.** A policy with a quota of concurrency is reserved until the response is done, as is every policy of a
+//!   guard whose program says what a response has [spent](GuardCheck::end). Then what was spent is committed, or the cost
+//!   where nobody says it; nothing, where a check would be refunded.
 //! - **Outages.** `on_outage` hears of every decision that was made without the store, and of a store that could not decide
 //!   at all; it may admit the request or deny it. It cannot admit what the store itself denied. Without its answer the
 //!   outage policy's decision holds, and a store that could not decide is answered by 503.
 //! - **Dry run.** A guard in a dry run decides, spends and reports, and never denies.
 
+mod asking;
 mod builder;
 mod check;
+mod ending;
 mod key;
 mod ledger;
+mod settlement;
 mod store_steps;
 
 use std::fmt::{self, Write as _};
@@ -194,7 +200,7 @@ impl Guard {
             own = self.policies_for(facts)?;
             &*own
         };
-        Ok(GuardCheck::new(self.clone(), limits.clone(), key, cost, policies, is_refused))
+        GuardCheck::new(self.clone(), limits.clone(), key, cost, policies, is_refused)
     }
 
     /// Whether the policies of a request are those of requests on no route.
@@ -224,8 +230,8 @@ impl Guard {
         }
         let scope = shared.options.scope.clone().or_else(|| route.map(scope_of));
         let resolved = match facts.policies {
-            Some(policies) => resolve(&shared.limiter, policies, scope.as_deref())?,
-            None => resolve(&shared.limiter, &shared.given, scope.as_deref())?,
+            Some(policies) => resolve(&shared.limiter, policies, &shared.options, scope.as_deref())?,
+            None => resolve(&shared.limiter, &shared.given, &shared.options, scope.as_deref())?,
         };
         let mut known = shared.resolved.write();
         if known.len() < MAX_RESOLVED {

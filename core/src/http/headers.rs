@@ -55,9 +55,12 @@ pub struct HeaderField {
 ///   more. While nothing counts as used, `t` is `w`, since only the policy limits the client then; so a limit of 0 does
 ///   not ask its clients to come back at once. For a quota that denies and has no unit left, `t` does not end after
 ///   `retry-after` (section 6.4 of the draft).
+/// - A quota of concurrency has no `w` and no `t`, since its slots come back when requests end: `"model:1";q=20;qu="concurrent-requests"`
+///   and `"model:1";r=5`, where `r` are free slots.
 ///
 /// **`x-ratelimit-*`** describe one quota: the one with the least remaining and, among equals, the one that takes longest
-/// to reset. The limit is its capacity; the reset is its `t` as if the request had not been denied.
+/// to reset; one of concurrency only while no slot is free, or where there is no other. The limit is its capacity; the reset is its `t` as
+/// if the request had not been denied, and for concurrency the time after which no slot is taken if no reservation is renewed.
 ///
 /// **`retry-after`** is the longest over the denials, at least 1. It is absent if one of them is for ever.
 ///
@@ -106,18 +109,26 @@ pub(crate) fn push_limits(
         }
     };
     if matches!(settings.style, HeaderStyle::Ietf | HeaderStyle::Both) && !outcomes.is_empty() {
-        let policy = |report: &QuotaReport<'_>| {
-            [('q', report.quota.regular_capacity()), ('w', whole_seconds(report.window_us()))]
+        let policy = |report: &QuotaReport<'_>, list: &mut String| {
+            push_parameter(list, ";q=", report.quota.regular_capacity());
+            if report.counts_slots() {
+                list.push_str(";qu=\"concurrent-requests\"");
+            } else {
+                push_parameter(list, ";w=", whole_seconds(report.window_us()));
+            }
         };
         add(Field::Policy, &|| list(outcomes, policy));
-        let limit = |report: &QuotaReport<'_>| {
-            [('r', report.remaining()), ('t', whole_seconds(report.effective_window_us()))]
+        let limit = |report: &QuotaReport<'_>, list: &mut String| {
+            push_parameter(list, ";r=", report.remaining());
+            if !report.counts_slots() {
+                push_parameter(list, ";t=", whole_seconds(report.effective_window_us()));
+            }
         };
         add(Field::Limit, &|| list(outcomes, limit));
     }
     if matches!(settings.style, HeaderStyle::Legacy | HeaderStyle::Both)
-        && let Some(report) =
-            reports(outcomes).min_by_key(|report| (report.remaining(), Reverse(report.reset_us())))
+        && let Some(report) = reports(outcomes)
+            .min_by_key(|report| (report.has_free_slots(), report.remaining(), Reverse(report.reset_us())))
     {
         add(Field::LegacyLimit, &|| report.quota.regular_capacity().to_string());
         add(Field::LegacyRemaining, &|| report.remaining().to_string());
@@ -179,19 +190,23 @@ fn whole_seconds(us: u128) -> u64 {
     )
 }
 
-/// A List of Strings with parameters (RFC 9651, sections 3.1 and 3.1.2): one item for each quota, with these parameters.
-fn list(outcomes: &[Outcome<'_>], parameters: impl Fn(&QuotaReport<'_>) -> [(char, u64); 2]) -> String {
+/// A List of Strings with parameters (RFC 9651, sections 3.1 and 3.1.2): one item for each quota, with the parameters that a function
+/// adds.
+fn list(outcomes: &[Outcome<'_>], push_parameters: impl Fn(&QuotaReport<'_>, &mut String)) -> String {
     let mut list = String::with_capacity(64);
     for report in reports(outcomes) {
         list.push_str(if list.is_empty() { "\"" } else { ", \"" });
         report.push_name(&mut list);
         list.push('"');
-        for (parameter, number) in parameters(&report) {
-            list.extend([';', parameter, '=']);
-            push_digits(&mut list, number.min(MAX_INTEGER));
-        }
+        push_parameters(&report, &mut list);
     }
     list
+}
+
+/// Appends a parameter of an item.
+fn push_parameter(list: &mut String, name: &str, number: u64) {
+    list.push_str(name);
+    push_digits(list, number.min(MAX_INTEGER));
 }
 
 /// Writes a number; several times as fast as through `Display`.
@@ -234,7 +249,17 @@ struct QuotaReport<'a> {
 }
 
 impl QuotaReport<'_> {
-    /// The time in which as many units come back as can be spent at once; the period where the limit is 0. Never 0: a
+    /// Whether the quota is one of concurrency, which counts slots and no units, and has no period.
+    fn counts_slots(&self) -> bool {
+        !self.quota.algorithm().is_rate()
+    }
+
+    /// Whether slots are free, so that they do not limit a request now.
+    fn has_free_slots(&self) -> bool {
+        self.counts_slots() && self.usage.remaining > 0
+    }
+
+    /// The time in which as many units come back as can be spent at once; the period where the limit is 0. 0 only for concurrency: a
     /// capacity is at least 1, a period at least 1 ms.
     fn window_us(&self) -> u128 {
         let period_us = u128::from(self.quota.period_us());
@@ -273,8 +298,12 @@ impl QuotaReport<'_> {
     fn is_violated(&self, cost: u64) -> bool {
         // An `acquire` that was denied because its wait would be too long may have enough units left in every quota. Then
         // the quota with the least is reported, so that every denial has a reason.
-        !self.decision.allowed()
-            && (self.usage.remaining < cost || self.usage.remaining == self.decision.remaining())
+        let has_too_few = if self.counts_slots() {
+            self.usage.remaining == 0
+        } else {
+            self.usage.remaining < cost || self.usage.remaining == self.decision.remaining()
+        };
+        !self.decision.allowed() && has_too_few
     }
 
     /// Appends the quota's name: unique among all quotas of policies with different names, because no policy's name

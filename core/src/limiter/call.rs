@@ -88,7 +88,7 @@ impl Answer {
 
 impl<'a> Call<'a> {
     /// The call, if it is one operation on one key that does not wait in line.
-    fn on_key(&self) -> Option<KeyCall<'a>> {
+    pub(super) fn on_key(&self) -> Option<KeyCall<'a>> {
         let plain = |operation, request| (Action::Apply(operation), request, None);
         let hold = |operation, request, id, ttl| {
             let hold = Hold { id, ttl_us: micros(ttl) };

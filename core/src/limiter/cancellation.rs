@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::error::Error;
+use crate::limiter::call::Call;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::decision::Decision;
 use crate::rules::transition::Operation;
@@ -76,6 +77,13 @@ impl Limiter {
         } else if !shared.closing.is_closed() {
             let ended = self.ask_owned(request);
             self.in_background(async move { drop(ended.await) });
+        }
+    }
+
+    /// Makes a call on one key whose answer does not matter, as [`end_in_background`](Self::end_in_background) does.
+    pub(crate) fn call_in_background(&self, call: &Call<'_>) {
+        if let Some(call) = call.on_key() {
+            self.end_in_background(&call);
         }
     }
 

@@ -322,17 +322,23 @@ impl Shared {
 /// Refuses bounds that an operation on a reservation does not have.
 fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), Error> {
     let has_ttl = matches!(action, Action::Apply(Operation::Reserve | Operation::Renew));
-    if has_ttl && !(ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US).contains(&hold.ttl_us) {
-        return Err(Error::invalid_argument(format!(
-            "the ttl of a reservation is {} us: allowed is 1 ms to 48 h",
-            hold.ttl_us
-        )));
+    if has_ttl {
+        check_ttl(hold.ttl_us)?;
     }
     let is_commit = action == Action::Apply(Operation::Commit);
     if request.cost > Request::MAX_COST && !(is_commit && request.cost == AS_RESERVED) {
         request.checked()?;
     }
     Ok(())
+}
+
+pub(crate) fn check_ttl(ttl_us: u64) -> Result<(), Error> {
+    if (ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US).contains(&ttl_us) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "the ttl of a reservation is {ttl_us} us: allowed is 1 ms to 48 h"
+    )))
 }
 
 /// An operation on one key as a value.

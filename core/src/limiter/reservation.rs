@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
+use crate::limiter::operations::check_ttl;
 use crate::limiter::renewal::Renewal;
 use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
@@ -82,6 +83,11 @@ impl ReserveOptions {
     pub fn commit_at_end(mut self, commits: bool) -> Self {
         self.commits_at_end = commits;
         self
+    }
+
+    /// Refuses a ttl that no reservation has.
+    pub(crate) fn checked(&self) -> Result<(), Error> {
+        check_ttl(micros(self.ttl))
     }
 
     /// The terms of one reservation with these options: with a new random id, unless the options name one.
@@ -285,6 +291,14 @@ impl blocking::Limiter {
     }
 }
 
+/// How a handle ends its reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    Cancel,
+    /// Commits these units, or those that were reserved.
+    Commit(Option<u64>),
+}
+
 /// Units that are set aside for its holder, made by [`Limiter::reserve`].
 ///
 /// While it lives, the limiter renews the reservation in the background, up to the options' `max_age`. A handle that is dropped
@@ -297,7 +311,7 @@ pub struct Reservation {
     id: ReservationId,
     decision: Decision,
     renewal: Option<Renewal>,
-    commits_at_end: bool,
+    at_end: AtEnd,
     /// Whether the reservation still has to be ended.
     is_open: bool,
     generation: ProcessGeneration,
@@ -319,7 +333,7 @@ impl Reservation {
             id: terms.id,
             decision,
             renewal: None,
-            commits_at_end: options.commits_at_end,
+            at_end: if options.commits_at_end { AtEnd::Commit(None) } else { AtEnd::Cancel },
             is_open,
             generation: ProcessGeneration::here(),
         };
@@ -406,7 +420,22 @@ impl Reservation {
     /// The call that ends the reservation in the way that dropping the handle would: it cancels, or commits what was reserved
     /// where the options say so.
     pub fn end_call(&mut self) -> Call<'_> {
-        if self.commits_at_end { self.commit_call(None) } else { self.cancel_call() }
+        self.close();
+        self.ending()
+    }
+
+    /// Changes how the reservation ends.
+    pub(crate) fn set_end(&mut self, at_end: AtEnd) {
+        self.at_end = at_end;
+    }
+
+    /// The call that ends the reservation as [`set_end`](Self::set_end) says. The handle has it still to be ended, so that it is
+    /// when the caller goes away, until [`close`](Self::close).
+    pub(crate) fn ending(&self) -> Call<'_> {
+        match self.at_end {
+            AtEnd::Cancel => Call::Cancel(self.request(), self.id),
+            AtEnd::Commit(spent) => Call::Commit(self.request(), self.id, spent),
+        }
     }
 
     /// Whether the reservation still has to be ended here: it was admitted, and neither committed, cancelled nor detached. In a
@@ -422,7 +451,7 @@ impl Reservation {
     }
 
     /// The handle has nothing to end any more.
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.is_open = false;
         self.renewal = None;
     }
@@ -439,8 +468,10 @@ impl Drop for Reservation {
             return;
         }
         self.renewal = None;
-        let (operation, cost) =
-            if self.commits_at_end { (Operation::Commit, AS_RESERVED) } else { (Operation::Cancel, 0) };
+        let (operation, cost) = match self.at_end {
+            AtEnd::Cancel => (Operation::Cancel, 0),
+            AtEnd::Commit(spent) => (Operation::Commit, spent.unwrap_or(AS_RESERVED)),
+        };
         let request = Request { cost, ..self.request() };
         let hold = Some(Hold { id: self.id, ttl_us: 0 });
         self.limiter.end_in_background(&KeyCall { action: Action::Apply(operation), request, hold });

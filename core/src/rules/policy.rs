@@ -119,6 +119,11 @@ impl Policy {
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
+
+    /// Whether requests can only be reserved under it, because of a quota of concurrency.
+    pub(crate) fn is_only_reserved(&self) -> bool {
+        self.quotas.iter().any(|quota| !quota.algorithm().is_rate())
+    }
 }
 
 impl fmt::Display for Policy {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -9,6 +10,7 @@ use crate::error::{Error, excerpt};
 use crate::http::guard::key::{KeyPart, MissingKey};
 use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
+use crate::limiter::reservation::ReserveOptions;
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 
@@ -48,6 +50,9 @@ pub(super) struct GuardOptions {
     pub(super) status: Option<u16>,
     pub(super) message: Option<String>,
     pub(super) is_dry_run: bool,
+    /// Whether all policies are reserved, and not only those with concurrency.
+    pub(super) is_reserved: bool,
+    pub(super) reserve: ReserveOptions,
 }
 
 impl GuardBuilder {
@@ -62,6 +67,8 @@ impl GuardBuilder {
             status: None,
             message: None,
             is_dry_run: false,
+            is_reserved: false,
+            reserve: ReserveOptions::default(),
         };
         let (is_per_request, is_per_route) = (false, false);
         Self { limiter, given: None, is_per_request, is_per_route, header_names: Vec::new(), options }
@@ -169,6 +176,28 @@ impl GuardBuilder {
         self
     }
 
+    /// Reserves requests under every policy for the time of the request, and not only under those with a quota of concurrency: for a
+    /// program that says when the response is done what it [spent](crate::guard::GuardCheck::end). Off by default. A leaky bucket and a
+    /// leased policy cannot be reserved.
+    pub fn reserved(mut self, is_reserved: bool) -> Self {
+        self.options.is_reserved = is_reserved;
+        self
+    }
+
+    /// How long a reservation lasts after its last renewal, 1 ms to 48 h: so long its units stay set aside after this process died. By
+    /// default [`ReserveOptions::DEFAULT_TTL`].
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.reserve = self.options.reserve.ttl(ttl);
+        self
+    }
+
+    /// How long the reservation of one request is renewed in the background; zero never renews it. By default
+    /// [`ReserveOptions::DEFAULT_MAX_AGE`]. A response that takes longer loses its reservation when its time has passed.
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.options.reserve = self.options.reserve.max_age(max_age);
+        self
+    }
+
     /// Checks the options.
     pub(super) fn checked(self) -> Result<Shared, Error> {
         Request::new("").cost(self.options.cost).checked()?;
@@ -183,13 +212,14 @@ impl GuardBuilder {
             return Err(Error::invalid_argument(format!("status is {status}: allowed is 400 to 599")));
         }
         let mut options = self.options;
+        options.reserve.checked()?;
         options.headers = options.headers.names(self.header_names)?;
         let is_unlimited = self.is_per_request && self.given.is_none();
         let given = self.given.unwrap_or_default();
         let everywhere = if is_unlimited {
             Arc::from([])
         } else {
-            resolve(&self.limiter, &given, options.scope.as_deref())?
+            resolve(&self.limiter, &given, &options, options.scope.as_deref())?
         };
         // A policy that was given by its name has one budget on all routes.
         let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
@@ -210,15 +240,23 @@ impl GuardBuilder {
 pub(super) fn resolve<T: AsRef<str>>(
     limiter: &Limiter,
     given: &[T],
+    options: &GuardOptions,
     scope: Option<&str>,
 ) -> Result<Arc<[Policy]>, Error> {
+    let find = |text: Option<&str>| {
+        let policy = limiter.policy_for(text, scope)?;
+        if options.is_reserved || policy.is_only_reserved() {
+            limiter.refuse_unless_reservable(&policy)?;
+        }
+        Ok::<_, Error>(policy)
+    };
     if given.is_empty() {
-        return Ok([limiter.policy_for(None, scope)?].into());
+        return Ok([find(None)?].into());
     }
     let mut policies: Vec<Policy> = Vec::with_capacity(given.len());
     for text in given {
         // Quotas can be written in several ways; equal ones have equal names.
-        let policy = limiter.policy_for(Some(text.as_ref()), scope)?;
+        let policy = find(Some(text.as_ref()))?;
         if policies.iter().any(|other| other.name() == policy.name()) {
             return Err(Error::invalid_argument(format!(
                 "policy {} is given twice: once is enough",

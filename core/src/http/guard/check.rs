@@ -6,54 +6,94 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind};
-use crate::http::guard::ledger::{Charge, Ledger, Refund, Report, RequestLimits};
-use crate::http::guard::{Guard, RequestFacts};
+use crate::http::guard::Guard;
+use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, Taken};
+use crate::http::guard::settlement::Settlement;
 use crate::http::headers::{HeaderField, Problem, problem};
-use crate::rules::decision::{Decision, Usage};
+use crate::limiter::reservation::Reservation;
+use crate::rules::decision::{Decision, Source};
 use crate::rules::policy::Policy;
-use crate::rules::quota::Quota;
-use crate::rules::request::Request;
+use crate::rules::reservation::list::ReservationTerms;
 
 /// The decision of a [`Guard`] on one request.
 ///
-/// The steps are: let the store decide [`requests`](Self::requests) and give the result to [`answer`](Self::answer);
+/// The steps are: make each [`next_call`](Self::next_call) and give its answer to [`answer_call`](Self::answer_call), until there is none;
 /// ask the program's `on_outage` if there is an [`outage`](Self::outage) and give its result to
-/// [`overrule`](Self::overrule); [`conclude`](Self::conclude); refund [`refunds`](Self::refunds); and when the
-/// response is there, [`finish`](Self::finish) and refund again. [`ask`](Self::ask) and [`refund`](Self::refund) do
-/// the steps that wait, for programs in Rust.
+/// [`overrule`](Self::overrule); [`conclude`](Self::conclude), and make the next calls; when the response is there,
+/// [`finish`](Self::finish), and make the next calls; and if the check [holds](Self::holds) reservations, [`end`](Self::end) it when the
+/// response is done or its client has gone, and make the next calls. [`ask`](Self::ask) and [`refund`](Self::refund) make the
+/// calls, for programs in Rust.
+///
+/// A check that is dropped while it holds reservations ends them in the background; see [`end_in_background`](Self::end_in_background).
 pub struct GuardCheck {
     pub(super) guard: Guard,
     pub(super) limits: RequestLimits,
-    key: Arc<[u8]>,
+    pub(super) key: Arc<[u8]>,
     cost: u64,
     /// The policies, in order, each with what an earlier guard has decided.
-    policies: SmallVec<[Applied; 1]>,
+    pub(super) policies: SmallVec<[Applied; 1]>,
     /// What the store decides in the same call for guards that the request meets later.
-    ahead: Vec<Ahead>,
+    pub(super) ahead: Vec<Ahead>,
     /// Why the guard decides nothing: the request has no key.
     is_refused: bool,
-    error: Option<Error>,
+    pub(super) error: Option<Error>,
     overruled: Option<bool>,
+    pub(super) stage: Stage,
     /// The number of this guard among those of the request.
-    number: u32,
-    pub(super) refunds: Vec<Refund>,
+    pub(super) number: u32,
+    /// What the limiters still have to do, after what they have done already.
+    pub(super) settlements: Vec<Settlement>,
+    pub(super) settled: usize,
 }
 
-struct Applied {
-    policy: Policy,
+pub(super) struct Applied {
+    pub(super) policy: Policy,
     /// The units that the store has to decide; 0 when an earlier guard's decision holds.
-    units: u64,
-    /// Whether the store's decision counts, and not that of an earlier guard.
-    is_asked: bool,
-    /// Whether the store has decided already, when an earlier guard asked.
-    is_decided: bool,
-    decision: Option<Decision>,
+    pub(super) units: u64,
+    pub(super) origin: Origin,
+    /// Whether what the guard keeps is known only when the response is done.
+    pub(super) is_held: bool,
+    /// The reservation, where the store has to reserve.
+    pub(super) reserving: Option<Box<Reserving>>,
+    pub(super) decision: Option<Decision>,
 }
 
-struct Ahead {
-    policy: Policy,
-    key: Arc<[u8]>,
-    cost: u64,
+/// Where a decision of a check comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An earlier guard of the request has charged the same.
+    EarlierGuard,
+    /// An earlier guard has asked ahead; it gives back what is not claimed.
+    Ahead,
+    /// The store has still to decide.
+    Nowhere,
+    /// The store has decided.
+    Store,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Asking,
+    /// It is concluded, and holds no reservations.
+    Concluded,
+    /// It holds reservations until the response is done, which counts as far as is known.
+    Holding {
+        counts: bool,
+    },
+}
+
+/// A reservation before its guard has concluded.
+pub(super) struct Reserving {
+    pub(super) terms: ReservationTerms,
+    /// Cancels the reservation when it is dropped; none before the store has admitted it, and where no store knows it.
+    pub(super) handle: Option<Reservation>,
+}
+
+pub(super) struct Ahead {
+    pub(super) policy: Policy,
+    pub(super) key: Arc<[u8]>,
+    pub(super) cost: u64,
 }
 
 /// What `on_outage` hears: decisions that were made without the store, or that none could be made.
@@ -87,8 +127,9 @@ impl GuardCheck {
         cost: u64,
         policies: &[Policy],
         is_refused: bool,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let key = Arc::from(key);
+        let options = &guard.shared.options;
         let mut ledger = limits.lock();
         let apply = |policy: &Policy| {
             let charge = Charge { limiter: guard.limiter(), policy, key: &key };
@@ -96,144 +137,39 @@ impl GuardCheck {
             let admitted = earlier.as_ref().map_or(0, |(_, admitted)| *admitted);
             let (is_asked, units) = (earlier.is_none() || cost > admitted, cost.saturating_sub(admitted));
             let ahead = if is_asked { ledger.decided_ahead(charge, units) } else { None };
-            let is_decided = ahead.is_some();
+            let origin = match &ahead {
+                Some(_) => Origin::Ahead,
+                None if is_asked => Origin::Nowhere,
+                None => Origin::EarlierGuard,
+            };
+            let is_held = options.is_reserved || policy.is_only_reserved();
+            let reserving = if is_held && origin == Origin::Nowhere {
+                Some(Box::new(Reserving { terms: options.reserve.terms()?, handle: None }))
+            } else {
+                None
+            };
             let decision = ahead.or_else(|| earlier.map(|(decision, _)| decision));
-            Applied { policy: policy.clone(), units, is_asked, is_decided, decision }
+            let policy = policy.clone();
+            Ok(Applied { policy, units, origin, is_held, reserving, decision })
         };
-        let policies = policies.iter().map(apply).collect();
+        let policies = policies.iter().map(apply).collect::<Result<_, Error>>()?;
         let number = ledger.add_guard();
         drop(ledger);
-        let (ahead, refunds) = (Vec::new(), Vec::new());
-        let (error, overruled) = (None, None);
-        Self { guard, limits, key, cost, policies, ahead, is_refused, error, overruled, number, refunds }
-    }
-
-    /// What the limiter has to decide, together; empty when earlier guards have decided everything. After
-    /// [`ask_ahead`](Self::ask_ahead) each of them is decided by itself, as `check_many` does, and
-    /// [`answer_each`](Self::answer_each) takes the decisions.
-    pub fn requests(&self) -> Vec<Request<'_>> {
-        let ahead = self.ahead.iter();
-        let ahead = ahead.map(|one| Request::new(&one.key).policy(one.policy.name()).cost(one.cost));
-        self.asked().chain(ahead).collect()
-    }
-
-    fn asked(&self) -> impl Iterator<Item = Request<'_>> {
-        let asked = self.policies.iter().filter(|one| one.has_to_be_asked());
-        asked.map(|one| self.request(one))
-    }
-
-    fn request<'a>(&'a self, applied: &'a Applied) -> Request<'a> {
-        Request::new(&self.key).policy(applied.policy.name()).cost(applied.units)
-    }
-
-    /// The request of a guard with one policy that has to be decided.
-    pub(super) fn only_request(&self) -> Option<Request<'_>> {
-        match &self.policies[..] {
-            [one] if self.ahead.is_empty() && one.has_to_be_asked() => Some(self.request(one)),
-            _ => None,
-        }
-    }
-
-    /// Lets the store decide for a later guard of the request in the same call, so that both need one round trip. The facts are those
-    /// with which that guard will be started; they must be known without calling functions of the program, because the request may never
-    /// reach that guard. Does nothing where that could change a decision, and where this guard asks nothing.
-    pub fn ask_ahead(&mut self, later: &Guard, facts: &RequestFacts<'_>) {
-        let is_dry_run = self.guard.shared.options.is_dry_run || later.shared.options.is_dry_run;
-        let is_elsewhere = !later.limiter().is_clone_of(self.guard.limiter());
-        if is_dry_run || is_elsewhere || self.asked().next().is_none() {
-            return;
-        }
-        // The later guard reports what is wrong with its facts.
-        let Ok(check) = later.start(&self.limits, facts) else { return };
-        let mut ahead = Vec::new();
-        for one in check.policies.iter().filter(|one| one.has_to_be_asked()) {
-            let own = self
-                .policies
-                .iter()
-                .find(|own| own.policy.name() == one.policy.name() && self.key == check.key);
-            let known = own.map(|own| own.units).or_else(|| self.cost_ahead(&one.policy, &check.key));
-            match known {
-                Some(units) if one.units <= units => {}
-                // The later guard asks for the rest, and then for all of its policies. A denial that is counted cannot be taken back.
-                Some(_) => return,
-                None if one.policy.quotas().iter().any(Quota::count_denied) => return,
-                None => ahead.push(Ahead {
-                    policy: one.policy.clone(),
-                    key: Arc::clone(&check.key),
-                    cost: one.units,
-                }),
-            }
-        }
-        self.ahead.append(&mut ahead);
-    }
-
-    /// Whether it asks for later guards as well, so that [`answer_each`](Self::answer_each) takes the decisions.
-    pub fn asks_ahead(&self) -> bool {
-        !self.ahead.is_empty()
-    }
-
-    fn cost_ahead(&self, policy: &Policy, key: &Arc<[u8]>) -> Option<u64> {
-        let found = self.ahead.iter().find(|one| one.policy.name() == policy.name() && one.key == *key);
-        found.map(|one| one.cost)
-    }
-
-    /// Takes the limiter's decisions, in the order of [`requests`](Self::requests), or its error.
-    pub fn answer(&mut self, answer: Result<Vec<Decision>, Error>) {
-        match answer {
-            Err(error) => self.error = Some(error),
-            Ok(decisions) => self.take(decisions.into_iter()),
-        }
-    }
-
-    /// Takes the limiter's decision on the only one of [`requests`](Self::requests), or its error; the same as
-    /// [`answer`](Self::answer) without a list.
-    pub fn answer_one(&mut self, answer: Result<Decision, Error>) {
-        match answer {
-            Err(error) => self.error = Some(error),
-            Ok(decision) => self.take(std::iter::once(decision)),
-        }
-    }
-
-    /// Takes what the limiter decided for each of [`requests`](Self::requests) by itself, after
-    /// [`ask_ahead`](Self::ask_ahead). The store holds what it admitted until a guard claims it.
-    pub fn answer_each(&mut self, answers: Vec<Result<Decision, Error>>) {
-        let mut answers = answers.into_iter();
-        let mut ledger = self.limits.lock();
-        let limiter = self.guard.limiter();
-        for one in self.policies.iter_mut().filter(|one| one.has_to_be_asked()) {
-            match answers.next() {
-                Some(Ok(decision)) => {
-                    let charge = Charge { limiter, policy: &one.policy, key: &self.key };
-                    ledger.hold(charge, self.number, one.units, decision.clone());
-                    one.decision = Some(decision);
-                }
-                Some(Err(error)) => self.error = self.error.take().or(Some(error)),
-                None => self.error = Some(no_decision()),
-            }
-        }
-        for (one, answer) in self.ahead.drain(..).zip(answers) {
-            // A later guard whose decision is missing asks for itself.
-            if let Ok(decision) = answer {
-                let charge = Charge { limiter, policy: &one.policy, key: &one.key };
-                ledger.hold(charge, self.number, one.cost, decision);
-            }
-        }
-    }
-
-    fn take(&mut self, mut decisions: impl Iterator<Item = Decision>) {
-        for one in self.policies.iter_mut().filter(|one| one.has_to_be_asked()) {
-            one.decision = decisions.next();
-            if one.decision.is_none() {
-                self.error = Some(no_decision());
-            }
-        }
-    }
-
-    /// The program waits for the store no longer, for example because the request's own deadline has passed: the
-    /// store could not decide.
-    pub fn give_up(&mut self) {
-        let message = "the store has not decided before the request's deadline";
-        self.answer(Err(Error::new(ErrorKind::StoreUnavailable, message)));
+        Ok(Self {
+            guard,
+            limits,
+            key,
+            cost,
+            policies,
+            ahead: Vec::new(),
+            is_refused,
+            error: None,
+            overruled: None,
+            stage: Stage::Asking,
+            number,
+            settlements: Vec::new(),
+            settled: 0,
+        })
     }
 
     /// What `on_outage` hears; `None` when the store decided, and when the error is not the store's.
@@ -270,8 +206,19 @@ impl GuardCheck {
         self.guard.fields(&self.limits)
     }
 
-    /// Concludes: the charges are recorded, and [`refunds`](Self::refunds) are known. It is called once.
+    /// Concludes: the charges are recorded, and the [next calls](Self::next_call) give back what a denial does not use. It is called
+    /// once.
     pub fn conclude(&mut self) -> Verdict {
+        if self.error.is_none() && self.policies.iter().any(Applied::has_to_be_asked) {
+            self.error = Some(no_decision());
+        }
+        self.stage = Stage::Concluded;
+        let verdict = self.decide();
+        self.give_back_own();
+        verdict
+    }
+
+    fn decide(&mut self) -> Verdict {
         if self.is_refused {
             if self.guard.shared.options.is_dry_run {
                 return Verdict::Admit;
@@ -283,7 +230,7 @@ impl GuardCheck {
         }
         // What an earlier guard was admitted for stays admitted, whatever a dry run in between has decided.
         let is_allowed =
-            |one: &Applied| !one.is_asked || one.decision.as_ref().is_some_and(Decision::allowed);
+            |one: &Applied| !one.is_asked() || one.decision.as_ref().is_some_and(Decision::allowed);
         let is_denied = !self.policies.iter().all(is_allowed);
         let is_denied_by_store =
             self.decisions().any(|decision| !decision.allowed() && !decision.source().is_outage());
@@ -295,11 +242,7 @@ impl GuardCheck {
                 Verdict::Admit
             }
             Some(false) if !is_denied && !is_dry_run => {
-                {
-                    let mut ledger = self.limits.lock();
-                    self.record_in(&mut ledger, |_| true);
-                    self.claim_in(&mut ledger);
-                }
+                self.record_and_claim(None);
                 self.deny(Problem::unavailable())
             }
             _ if is_denied && is_dry_run => {
@@ -318,35 +261,9 @@ impl GuardCheck {
             }
             _ => {
                 let by_outage = self.decisions().map(Decision::source).find(|source| source.is_outage());
-                let mut ledger = self.limits.lock();
-                self.record_in(&mut ledger, |_| true);
-                self.claim_in(&mut ledger);
-                if let Some(source) = by_outage {
-                    ledger.set_outage(source.name(), self.guard.headers());
-                }
+                self.record_and_claim(by_outage);
                 Verdict::Admit
             }
-        }
-    }
-
-    /// Ends the check when there is a response: a guard that meets the same request again, such as in another
-    /// attempt, is charged again. A response that does not count gives back what only this guard relies on; see
-    /// [`refunds`](Self::refunds).
-    pub fn finish(&mut self, counts: bool) {
-        self.refunds = self.limits.lock().finish(self.number, counts);
-    }
-
-    /// The units to refund, each with its limiter: after [`conclude`](Self::conclude) those of a request that is
-    /// denied, after [`finish`](Self::finish) those of a response that does not count. Units that cannot be refunded
-    /// stay spent.
-    pub fn refunds(&self) -> impl Iterator<Item = (&crate::Limiter, Request<'_>)> {
-        self.refunds.iter().map(|refund| (&refund.limiter, request_of(refund)))
-    }
-
-    /// Takes the usage after the refund at this position of [`refunds`](Self::refunds), for the fields.
-    pub fn refunded(&mut self, at: usize, left: Usage) {
-        if let Some(refund) = self.refunds.get(at) {
-            self.limits.lock().refunded(refund, left);
         }
     }
 
@@ -366,7 +283,7 @@ impl GuardCheck {
 
     /// The decisions of this guard itself.
     fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.policies.iter().filter(|one| one.is_asked).filter_map(|one| one.decision.as_ref())
+        self.policies.iter().filter(|one| one.is_asked()).filter_map(|one| one.decision.as_ref())
     }
 
     fn is_by_outage(&self) -> bool {
@@ -374,48 +291,73 @@ impl GuardCheck {
     }
 
     fn record(&self, is_shown: impl Fn(&Decision) -> bool) {
-        self.record_in(&mut self.limits.lock(), is_shown);
+        record_in(&mut self.limits.lock(), &self.guard, &self.key, &self.policies, is_shown);
     }
 
-    fn record_in(&self, ledger: &mut Ledger, is_shown: impl Fn(&Decision) -> bool) {
-        let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.options.is_dry_run);
-        for one in self.policies.iter().filter(|one| one.is_asked) {
-            if let Some(decision) = &one.decision {
-                let report = Report { headers, is_shown: is_shown(decision), is_dry_run };
-                ledger.record(self.charge(&one.policy), decision.clone(), report);
+    /// Records that the guard relies on what was decided, and the outage policy that has decided.
+    fn record_and_claim(&mut self, by_outage: Option<Source>) {
+        let Self { guard, limits, key, cost, policies, number, stage, .. } = self;
+        let mut ledger = limits.lock();
+        record_in(&mut ledger, guard, key, policies, |_| true);
+        for one in policies {
+            let charge = Charge { limiter: guard.limiter(), policy: &one.policy, key };
+            let handle = one.reserving.as_mut().and_then(|reserving| reserving.handle.take());
+            let taken = match handle {
+                Some(reservation) => Taken::Reservation(Box::new(reservation)),
+                None => Taken::Units(if one.is_asked() { one.units } else { 0 }),
+            };
+            ledger.claim(charge, Claim { guard: *number, cost: *cost, is_held: one.is_held }, taken);
+            if one.is_held {
+                *stage = Stage::Holding { counts: true };
             }
         }
-    }
-
-    fn claim_in(&self, ledger: &mut Ledger) {
-        for one in &self.policies {
-            let units = if one.is_asked { one.units } else { 0 };
-            ledger.claim(self.charge(&one.policy), self.number, self.cost, units);
+        if let Some(source) = by_outage {
+            ledger.set_outage(source.name(), guard.headers());
         }
     }
 
     fn deny(&mut self, problem: Problem) -> Verdict {
-        self.refunds = self.limits.lock().deny(self.number);
+        let settlements = self.limits.lock().deny(self.number);
+        self.settlements.extend(settlements);
         Verdict::Deny(problem)
-    }
-
-    fn charge<'a>(&'a self, policy: &'a Policy) -> Charge<'a> {
-        Charge { limiter: self.guard.limiter(), policy, key: &self.key }
     }
 }
 
 impl Applied {
-    fn has_to_be_asked(&self) -> bool {
-        self.is_asked && !self.is_decided
+    pub(super) fn has_to_be_asked(&self) -> bool {
+        self.origin == Origin::Nowhere
+    }
+
+    /// Whether the store's decision counts, and not that of an earlier guard.
+    fn is_asked(&self) -> bool {
+        self.origin != Origin::EarlierGuard
+    }
+
+    /// Whether the store has still to check, and not to reserve.
+    pub(super) fn has_to_be_checked(&self) -> bool {
+        self.has_to_be_asked() && self.reserving.is_none()
+    }
+}
+
+fn record_in(
+    ledger: &mut Ledger,
+    guard: &Guard,
+    key: &Arc<[u8]>,
+    policies: &[Applied],
+    is_shown: impl Fn(&Decision) -> bool,
+) {
+    let (headers, is_dry_run) = (guard.headers(), guard.shared.options.is_dry_run);
+    for one in policies.iter().filter(|one| one.is_asked()) {
+        if let Some(decision) = &one.decision {
+            let charge = Charge { limiter: guard.limiter(), policy: &one.policy, key };
+            let report = Report { headers, is_shown: is_shown(decision), is_dry_run };
+            ledger.record(charge, decision.clone(), report);
+        }
     }
 }
 
 pub(super) fn no_decision() -> Error {
     Error::new(ErrorKind::Internal, "a limit got no decision")
-}
-
-pub(super) fn request_of(refund: &Refund) -> Request<'_> {
-    Request::new(&refund.key).policy(refund.policy.name()).cost(refund.units)
 }
 
 /// Whether an error comes from the store.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
+use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{
     HeaderField, HeaderSettings, HeaderStyle, fields_at, outage_field, push_limits, push_over,
     push_retry_after,
 };
 use crate::limiter::Limiter;
+use crate::limiter::reservation::{AtEnd, Reservation};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 
@@ -48,16 +50,38 @@ struct Entry {
     decision: Decision,
     /// The highest cost that was admitted and is relied on.
     admitted: u64,
-    /// The units of it that the store holds, which are refunded when no guard relies on them.
+    /// The units of it that the store has spent, which are refunded when no guard relies on them.
     charged: u64,
-    /// The highest cost of a guard that has finished and counts, while others still rely on the charge.
+    /// The units of it that an outage policy admitted, so that no store knows them.
+    unknown: u64,
+    /// What is set aside for it until no guard relies on it.
+    reservations: Vec<Reservation>,
+    /// The most units of a guard that has finished and counts, while others still rely on the charge.
     kept: u64,
-    /// The guards that rely on it, each with its cost.
-    claims: Few<(u32, u64)>,
+    /// The guards that rely on it.
+    claims: Few<Claim>,
     headers: HeaderSettings,
     /// Whether the decision appears in the fields.
     is_shown: bool,
     is_dry_run: bool,
+}
+
+/// What a guard relies on.
+#[derive(Clone, Copy)]
+pub(super) struct Claim {
+    /// The guard's number.
+    pub(super) guard: u32,
+    pub(super) cost: u64,
+    /// Whether it lasts until the response is done, because what is charged is known only then.
+    pub(super) is_held: bool,
+}
+
+/// What the decision of a claim has taken.
+pub(super) enum Taken {
+    /// These units, spent by a check; 0 where the claim relies on an earlier decision.
+    Units(u64),
+    /// A reservation.
+    Reservation(Box<Reservation>),
 }
 
 /// A decision that no guard relies on yet. Its units are refunded when the guard that asked for it ends.
@@ -77,14 +101,6 @@ pub(super) struct Charge<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) policy: &'a Policy,
     pub(super) key: &'a Arc<[u8]>,
-}
-
-/// Units that must be refunded.
-pub(super) struct Refund {
-    pub(super) limiter: Limiter,
-    pub(super) policy: Policy,
-    pub(super) key: Arc<[u8]>,
-    pub(super) units: u64,
 }
 
 /// How a decision is reported.
@@ -236,6 +252,8 @@ impl Ledger {
                 decision,
                 admitted: 0,
                 charged: 0,
+                unknown: 0,
+                reservations: Vec::new(),
                 kept: 0,
                 claims: SmallVec::new(),
                 headers: headers.clone(),
@@ -245,80 +263,95 @@ impl Ledger {
         }
     }
 
-    /// Records that a guard relies on a charge at this cost. `units` of it were admitted by this guard's own decision.
-    pub(super) fn claim(&mut self, charge: Charge<'_>, guard: u32, cost: u64, units: u64) {
-        self.unclaimed.retain(|one| one.units != units || !one.is_for(charge));
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_for(charge)) {
-            entry.claims.push((guard, cost));
-            entry.admitted = entry.admitted.max(cost);
-            if !entry.decision.source().is_outage() {
-                entry.charged += units;
+    /// Records that a guard relies on a charge.
+    pub(super) fn claim(&mut self, charge: Charge<'_>, claim: Claim, taken: Taken) {
+        if let Taken::Units(units) = taken {
+            self.unclaimed.retain(|one| one.units != units || !one.is_for(charge));
+        }
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_for(charge)) else { return };
+        entry.claims.push(claim);
+        entry.admitted = entry.admitted.max(claim.cost);
+        match taken {
+            Taken::Reservation(mut reservation) => {
+                // A process that forgets to end it keeps the units, as it would with a check.
+                reservation.set_end(AtEnd::Commit(None));
+                entry.reservations.push(*reservation);
             }
+            Taken::Units(units) if entry.decision.source().is_outage() => entry.unknown += units,
+            Taken::Units(units) => entry.charged += units,
         }
     }
 
-    /// Ends the claims of a guard that has a response, which keeps its units if that counts. Returns the units to refund.
-    pub(super) fn finish(&mut self, guard: u32, counts: bool) -> Vec<Refund> {
-        let counts = counts && !(self.has_attempts && self.is_denied);
-        self.release(Some(guard), counts)
+    /// Whether a response that counts for the program counts for its guards: not while the newest attempt is denied.
+    pub(super) fn counts(&self, counts: bool) -> bool {
+        counts && !(self.has_attempts && self.is_denied)
+    }
+
+    /// Ends the claims of a guard that has a response, but for those that are held until it is done. Where the response
+    /// `counts`, their units are kept. Returns what is to do.
+    pub(super) fn finish(&mut self, guard: u32, counts: bool) -> Vec<Settlement> {
+        let ends = |claim: &Claim| claim.guard == guard && !claim.is_held;
+        self.release(Some(guard), ends, |claim| counts.then_some(claim.cost))
+    }
+
+    /// Ends the claims of a guard whose response is done. `kept` are the units that it keeps under each policy, by default its
+    /// cost; none where the response does not count.
+    pub(super) fn end(&mut self, guard: u32, counts: bool, kept: Option<u64>) -> Vec<Settlement> {
+        let ends = |claim: &Claim| claim.guard == guard;
+        self.release(Some(guard), ends, |claim| counts.then(|| kept.unwrap_or(claim.cost)))
     }
 
     /// Ends the claims that a denial by this guard ends: those of all guards, or only its own where another attempt may
-    /// follow. Returns the units to refund.
-    pub(super) fn deny(&mut self, guard: u32) -> Vec<Refund> {
+    /// follow. Returns what is to do.
+    pub(super) fn deny(&mut self, guard: u32) -> Vec<Settlement> {
         self.outage = None;
         self.is_denied = true;
-        self.release(self.has_attempts.then_some(guard), false)
+        let denied = self.has_attempts.then_some(guard);
+        self.release(denied, |claim| denied.is_none_or(|guard| claim.guard == guard), |_| None)
     }
 
-    /// Ends the claims of one guard, or of all guards; those that count keep their units. Returns the units that no
-    /// guard relies on or has kept, with those that the guard asked for and none has claimed.
-    fn release(&mut self, guard: Option<u32>, counts: bool) -> Vec<Refund> {
-        let mut refunds = Vec::new();
+    /// Ends claims; those that `keeps` gives units for keep them. Returns what is to do with the units that no guard relies on
+    /// or has kept, and with those that the guard, or any guard, asked for and none has claimed.
+    fn release(
+        &mut self,
+        guard: Option<u32>,
+        ends: impl Fn(&Claim) -> bool,
+        keeps: impl Fn(&Claim) -> Option<u64>,
+    ) -> Vec<Settlement> {
+        let mut settlements = Vec::new();
         self.unclaimed.retain(|one| {
             let stays = guard.is_some_and(|guard| one.asked_by != guard);
             if !stays && one.decision.allowed() && !one.decision.source().is_outage() {
-                refunds.push(Refund {
+                settlements.push(Settlement {
                     limiter: one.limiter.clone(),
                     policy: one.policy.clone(),
                     key: Arc::clone(&one.key),
-                    units: one.units,
+                    step: Step::Refund(one.units),
                 });
             }
             stays
         });
         for entry in &mut self.entries {
             let (mut admitted, mut kept) = (0, entry.kept);
-            entry.claims.retain(|&mut (one, cost)| {
-                let stays = guard.is_some_and(|guard| one != guard);
+            entry.claims.retain(|claim| {
+                let stays = !ends(claim);
                 if stays {
-                    admitted = cost.max(admitted);
-                } else if counts {
-                    kept = cost.max(kept);
+                    admitted = claim.cost.max(admitted);
+                } else if let Some(units) = keeps(claim) {
+                    kept = units.max(kept);
                 }
                 stays
             });
             (entry.admitted, entry.kept) = (admitted, kept);
-            let units = entry.charged.saturating_sub(admitted.max(kept));
-            if units > 0 {
-                entry.charged -= units;
-                refunds.push(Refund {
-                    limiter: entry.limiter.clone(),
-                    policy: entry.policy.clone(),
-                    key: Arc::clone(&entry.key),
-                    units,
-                });
-            }
-            if entry.claims.is_empty() {
-                (entry.charged, entry.kept) = (0, 0);
-            }
+            entry.settle(&mut settlements);
         }
-        refunds
+        settlements
     }
 
-    /// Records what is left after a refund.
-    pub(super) fn refunded(&mut self, refund: &Refund, left: Usage) {
-        let charge = Charge { limiter: &refund.limiter, policy: &refund.policy, key: &refund.key };
+    /// Records what is left after a settlement.
+    pub(super) fn settled(&mut self, settlement: &Settlement, left: Usage) {
+        let charge =
+            Charge { limiter: &settlement.limiter, policy: &settlement.policy, key: &settlement.key };
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_for(charge)) {
             entry.decision = entry.decision.clone().refunded(left);
         }
@@ -333,6 +366,37 @@ impl Ledger {
 impl Entry {
     fn outcome(&self) -> (&Policy, &Decision) {
         (&self.policy, &self.decision)
+    }
+
+    /// Adds what is to do after claims have ended. A reservation cannot be made smaller, so it stays while a claim rests on it; when none
+    /// does, the first one charges what was kept beyond the units that are spent already.
+    fn settle(&mut self, settlements: &mut Vec<Settlement>) {
+        let (limiter, policy, key) = (&self.limiter, &self.policy, &self.key);
+        let mut add = |step| {
+            let (limiter, policy, key) = (limiter.clone(), policy.clone(), Arc::clone(key));
+            settlements.push(Settlement { limiter, policy, key, step });
+        };
+        if !self.claims.is_empty() && !self.reservations.is_empty() {
+            return;
+        }
+        let excess = self.charged.saturating_sub(self.admitted.max(self.kept));
+        if excess > 0 {
+            self.charged -= excess;
+            add(Step::Refund(excess));
+        }
+        if !self.claims.is_empty() {
+            return;
+        }
+        let mut rest = self.kept.saturating_sub(self.charged + self.unknown);
+        for mut reservation in self.reservations.drain(..) {
+            let spent = std::mem::take(&mut rest);
+            reservation.set_end(if spent > 0 { AtEnd::Commit(Some(spent)) } else { AtEnd::Cancel });
+            add(Step::End(Box::new(reservation)));
+        }
+        if rest > 0 {
+            add(Step::Charge(rest));
+        }
+        (self.charged, self.unknown, self.kept) = (0, 0, 0);
     }
 }
 

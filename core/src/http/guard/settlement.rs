@@ -1,0 +1,66 @@
+//! What a limiter still has to do for a request that is denied or has its response.
+
+use std::sync::Arc;
+
+use crate::limiter::Limiter;
+use crate::limiter::call::Call;
+use crate::limiter::reservation::Reservation;
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+
+/// A step under one policy and key.
+pub(super) struct Settlement {
+    pub(super) limiter: Limiter,
+    pub(super) policy: Policy,
+    pub(super) key: Arc<[u8]>,
+    pub(super) step: Step,
+}
+
+/// What is done.
+pub(super) enum Step {
+    /// Units of a check are given back.
+    Refund(u64),
+    /// Units are spent beyond those of a check.
+    Charge(u64),
+    /// A reservation is committed or cancelled, as it says.
+    End(Box<Reservation>),
+}
+
+impl Settlement {
+    /// The refund, if it is one.
+    pub(super) fn refund(&self) -> Option<Request<'_>> {
+        match self.step {
+            Step::Refund(units) => Some(self.request(units)),
+            _ => None,
+        }
+    }
+
+    /// The call that does the step.
+    pub(super) fn call(&self) -> Call<'_> {
+        match &self.step {
+            Step::Refund(units) => Call::Refund(self.request(*units)),
+            Step::Charge(units) => Call::Charge(self.request(*units)),
+            Step::End(reservation) => reservation.ending(),
+        }
+    }
+
+    /// The limiter was asked: the step is not made again.
+    pub(super) fn close(&mut self) {
+        if let Step::End(reservation) = &mut self.step {
+            reservation.close();
+        }
+    }
+
+    /// Does the step without waiting for its answer.
+    pub(super) fn make_in_background(self) {
+        match self.step {
+            // The handle ends its reservation when it is dropped.
+            Step::End(reservation) => drop(reservation),
+            _ => self.limiter.call_in_background(&self.call()),
+        }
+    }
+
+    fn request(&self, units: u64) -> Request<'_> {
+        Request::new(&self.key).policy(self.policy.name()).cost(units)
+    }
+}
