@@ -142,7 +142,6 @@ impl GuardCheck {
         };
         if let Some(reserving) = &mut one.reserving
             && decision.allowed()
-            && !decision.is_unknown()
         {
             let request = Request::new(&self.key).policy(one.policy.name()).cost(one.units);
             match limiter.adopt(request, &reserving.terms, options, decision.clone()) {

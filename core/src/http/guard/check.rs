@@ -86,7 +86,7 @@ pub(super) enum Stage {
 /// A reservation before its guard has concluded.
 pub(super) struct Reserving {
     pub(super) terms: ReservationTerms,
-    /// Cancels the reservation when it is dropped; none before the store has admitted it, and where no store knows it.
+    /// Cancels the reservation when it is dropped; none before it is admitted.
     pub(super) handle: Option<Reservation>,
 }
 
