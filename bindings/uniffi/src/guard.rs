@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict};
-use polylimit::headers::HeaderField;
+use polylimit::headers::{self, HeaderField, ProblemResponse};
 use polylimit::{Answer, Call};
 
 use crate::client_address::ClientAddressRules;
@@ -353,7 +353,7 @@ impl GuardCheck {
 /// What a check says about a request.
 pub(crate) enum Conclusion {
     Admitted(Vec<HeaderField>),
-    Denied(Vec<HeaderField>, Problem),
+    Denied(Vec<HeaderField>, headers::Problem, ProblemResponse),
     /// The program has to hear of an outage first; without an error the outage policy decided.
     Outage(Option<PolylimitError>),
 }
@@ -363,7 +363,9 @@ impl GuardAnswer {
         let Some(Settled::Concluded(conclusion)) = settled else { return Err(unsettled()) };
         let (fields, problem, outage) = match conclusion {
             Conclusion::Admitted(fields) => (fields, None, None),
-            Conclusion::Denied(fields, problem) => (fields, Some(problem), None),
+            Conclusion::Denied(fields, problem, response) => {
+                (fields, Some(Problem::of(&problem, response)), None)
+            }
             Conclusion::Outage(error) => (Vec::new(), None, Some(GuardOutage::of(error))),
         };
         Ok(Self { fields: by_name(fields), problem, outage, check })
@@ -459,7 +461,8 @@ impl GuardCheck {
         let conclusion = match verdict {
             Verdict::Admit => Conclusion::Admitted(check.fields()),
             Verdict::Deny(problem) => {
-                Conclusion::Denied(check.fields(), Problem::of(&problem, self.accept.as_deref()))
+                let response = problem.response(self.accept.as_deref());
+                Conclusion::Denied(check.fields(), problem, response)
             }
             Verdict::Fail(error) => return Err(error.into()),
         };

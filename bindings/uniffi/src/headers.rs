@@ -33,8 +33,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn of(problem: &headers::Problem, accept: Option<&str>) -> Self {
-        let response = problem.response(accept);
+    pub(crate) fn of(problem: &headers::Problem, response: headers::ProblemResponse) -> Self {
         Self {
             status: response.status.into(),
             detail: problem.detail().to_owned(),

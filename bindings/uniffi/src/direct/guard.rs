@@ -34,7 +34,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use polylimit::guard::RequestLimits;
-use polylimit::headers::HeaderField;
+use polylimit::headers::{HeaderField, Problem, ProblemResponse};
 use polylimit::{Answer, Call, Decision, Error, Limiter, Policy};
 
 use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
@@ -42,7 +42,6 @@ use crate::direct::queue::{Queue, Receiver};
 use crate::direct::{Outcome, object, shared};
 use crate::error::Result;
 use crate::guard::{Conclusion, Facts, Guard, GuardCheck, Refund, Settled};
-use crate::headers::Problem;
 use crate::request::quotas_text;
 
 const REPLY: u8 = 16;
@@ -312,9 +311,9 @@ impl Reply {
         }
         match &conclusion {
             Conclusion::Admitted(fields) => write_fields(fields, writer),
-            Conclusion::Denied(fields, problem) => {
+            Conclusion::Denied(fields, problem, response) => {
                 write_fields(fields, writer);
-                write_problem(problem, writer);
+                write_problem(problem, response, writer);
             }
             Conclusion::Outage(error) => {
                 writer.count(0);
@@ -336,17 +335,14 @@ fn write_fields(fields: &[HeaderField], writer: &mut Writer<'_>) {
     }
 }
 
-fn write_problem(problem: &Problem, writer: &mut Writer<'_>) {
-    writer.u32(u32::try_from(problem.status).unwrap_or(0));
-    writer.text(&problem.detail);
-    writer.count(problem.violated.len());
-    for name in &problem.violated {
+/// The same problem is always the same bytes, by which a language may recognise it.
+fn write_problem(problem: &Problem, response: &ProblemResponse, writer: &mut Writer<'_>) {
+    writer.u32(response.status.into());
+    writer.text(problem.detail());
+    writer.count(problem.violated().len());
+    for name in problem.violated() {
         writer.text(name);
     }
-    writer.count(problem.fields.len());
-    for (name, value) in &problem.fields {
-        writer.text(name);
-        writer.text(value);
-    }
-    writer.text(&problem.body);
+    write_fields(&response.fields, writer);
+    writer.text(&response.body);
 }

@@ -230,3 +230,21 @@ fn guard_restores_the_check_around_another_one() {
     assert_eq!(answer_to(0, &finish)[0], 17);
     assert_eq!(decide(&known, &[0])[1], 0);
 }
+
+#[test]
+fn denials_that_differ_in_nothing_are_the_same_bytes() {
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let limiter = limiter("0/hour", Some(clock));
+    let guard = limiter.guard(GuardOptions::default()).unwrap();
+    let decide = || {
+        let mut request = header(32, TRY | WAIT, 0, 0, 0);
+        request.extend(facts(&guard, "192.0.2.1"));
+        request.push(0);
+        answer_to(0, &request)
+    };
+    let first = decide();
+    assert_eq!(first[..2], [16, 1]);
+    for _ in 0..64 {
+        assert_eq!(decide(), first);
+    }
+}

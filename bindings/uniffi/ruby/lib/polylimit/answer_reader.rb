@@ -29,12 +29,39 @@ module Polylimit
       raise new(bytes).answer
     end
 
+    # Where so many decisions end that begin at this offset.
+    def self.pass_decisions(bytes, at, count)
+      while count.positive?
+        at += StoreAnswer.bytesize(bytes, at)
+        count -= 1
+      end
+      at
+    end
+
+    # The values of header fields, which begin at this offset, by their names. They are read for each request, so that there is no
+    # call for each text.
+    def self.fields(bytes, at)
+      left = bytes.unpack1('L<', offset: at)
+      at += 4
+      fields = {}
+      while left.positive?
+        size = bytes.unpack1('L<', offset: at)
+        name = bytes.byteslice(at + 4, size)
+        at += 4 + size
+        size = bytes.unpack1('L<', offset: at)
+        fields[name] = bytes.byteslice(at + 4, size)
+        at += 4 + size
+        left -= 1
+      end
+      fields
+    end
+
     # Where it reads next.
     attr_reader :at
 
-    # What is text in the bytes is UTF-8.
+    # What is text in the bytes is UTF-8, as in those that are frozen.
     def initialize(bytes, at = 0)
-      @bytes = bytes.force_encoding(Encoding::UTF_8)
+      @bytes = bytes.frozen? ? bytes : bytes.force_encoding(Encoding::UTF_8)
       @at = at
     end
 
@@ -76,21 +103,11 @@ module Polylimit
       end
     end
 
-    # The values of header fields by their names. They are read for each request, without a call for each text.
+    # The values of header fields by their names.
     def fields
-      bytes = @bytes
-      at = @at + 4
-      left = bytes.unpack1('L<', offset: @at)
-      fields = {}
-      while left.positive?
-        value_at = at + 4 + bytes.unpack1('L<', offset: at)
-        size = bytes.unpack1('L<', offset: value_at)
-        fields[bytes.byteslice(at + 4, value_at - at - 4)] = bytes.byteslice(value_at + 4, size)
-        at = value_at + 4 + size
-        left -= 1
-      end
-      @at = at
-      fields
+      from = @at
+      length.times { 2.times { skip } }
+      AnswerReader.fields(@bytes, from)
     end
 
     # Passes a text.
@@ -100,12 +117,6 @@ module Polylimit
 
     def decision
       store_answer(Decision)
-    end
-
-    # Passes so many decisions that begin at this offset, and returns where they end.
-    def pass_decisions(at, count)
-      count.times { at += StoreAnswer.bytesize(@bytes, at) }
-      @at = at
     end
 
     private

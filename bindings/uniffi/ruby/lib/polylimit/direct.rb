@@ -53,7 +53,8 @@ module Polylimit
     # submitted: see Waiting.
     def call(target, operation, arguments = '', timeout_us: 0, owner: nil)
       buffer = filled(operation, arguments)
-      buffer.put_int64(TIMEOUT_AT, timeout_us)
+      # The header has none.
+      buffer.put_int64(TIMEOUT_AT, timeout_us) unless timeout_us.zero?
       answer(target, buffer, owner)
     end
 
@@ -83,6 +84,7 @@ module Polylimit
     # The answer, as bytes, to the request in the buffer, which is not the caller's any more.
     def answer(target, buffer, owner = nil)
       length = ask(target, buffer, buffer.size)
+      return finish(buffer, length) if length >= 0
       return unfinished(buffer, owner) if length == PENDING
       return finish(buffer, length) unless length == HAS_TO_WAIT
       return Waiting.answer(target, buffer, owner) if Fiber.current_scheduler

@@ -72,15 +72,16 @@ module Polylimit
       @on_denied&.call(request, Denial.new(check.rate_limit, check.problem, check.fields.dup))
     end
 
-    # The fields and the Problem of a denial, which the reader has before it. A client that goes on gets the same ones for a
-    # second, and they are read once.
-    def denial(bytes, reader)
-      text = bytes.byteslice(reader.at, bytes.bytesize)
+    # The fields and the Problem of a denial, which begin at this offset. A client that goes on gets the same ones for a second, and
+    # they are read once.
+    def denial(bytes, at)
+      text = bytes.byteslice(at, bytes.bytesize)
       known = @denial
-      return known.last(2) if known && known.first == text
+      return known.last if known && known.first == text
 
-      @denial = [text, reader.fields.freeze, Problem.new(bytes, reader.at)].freeze
-      @denial.last(2)
+      reader = AnswerReader.new(bytes, at)
+      @denial = [text, [reader.fields.freeze, Problem.new(bytes, reader.at)].freeze].freeze
+      @denial.last
     end
 
     # Ends a check when there is a response. Returns the fields where they have changed, or nil.
@@ -115,11 +116,10 @@ module Polylimit
       cost = Argument.units('cost', @cost.call(request)) if @cost
       peer = @facts.peer(request)
       accept = @facts.accept(request)
-      known = [
+      [
         @address, cost ? 1 : 0, cost || 0, key ? key.bytesize : Direct::NONE, key, peer.bytesize, peer,
-        accept ? accept.bytesize : Direct::NONE, accept
-      ].pack('Q<Cq<L<a*L<a*L<a*')
-      known << (@has_parts || policies ? rest(request, policies) : NOTHING_ELSE)
+        accept ? accept.bytesize : Direct::NONE, accept, @has_parts || policies ? rest(request, policies) : NOTHING_ELSE
+      ].pack('Q<Cq<L<a*L<a*L<a*a*')
     end
 
     def rest(request, policies)

@@ -86,7 +86,10 @@ module Polylimit
     OUTAGE = 2
     OVERRULES = { admit: "\1", deny: "\0" }.freeze
     LEFT = "\2"
-    private_constant :REPLY, :OUTCOMES, :DECISIONS_AT, :DENIED, :OUTAGE, :OVERRULES, :LEFT
+    NO_OUTER = "\0"
+    # What most replies begin with: the request proceeds, there are no objects, and one decision.
+    ADMITTED = [REPLY, 0, 0, 0, 1].pack('CCQ<Q<L<').freeze
+    private_constant :ADMITTED, :REPLY, :OUTCOMES, :DECISIONS_AT, :DENIED, :OUTAGE, :OVERRULES, :LEFT, :NO_OUTER
 
     # The fields of the response by their names, for all guards of the request so far; the Problem of a request that does not
     # proceed.
@@ -96,6 +99,7 @@ module Polylimit
       # The facts have its address.
       @guard = guard
       @facts = facts
+      @facts_end = facts.bytesize
       @address = 0
     end
 
@@ -111,7 +115,7 @@ module Polylimit
     # Decides, within the check of the guard around this one.
     def decide(address, outer)
       @outer = outer
-      reply(call(address, :decide, @facts + (outer ? outer.to_outer : "\0")))
+      reply(call(address, :decide, @facts << (outer ? outer.to_outer : NO_OUTER)))
     end
 
     # Whether the program has to hear of an outage before there is a reply; then `error` is the one of the store, or nil.
@@ -190,20 +194,43 @@ module Polylimit
 
     # What the core restores a check of, where it has no object.
     def restored
-      kept? ? '' : @facts + @reply.byteslice(DECISIONS_AT, @decisions_end - DECISIONS_AT).b
+      kept? ? '' : @facts.byteslice(0, @facts_end) << @reply.byteslice(DECISIONS_AT, @decisions_end - DECISIONS_AT).b
     end
 
+    # Read for each request, mostly without a reader. Parts of a frozen text are not copied.
     def reply(bytes)
-      reader = AnswerReader.expect(REPLY, bytes)
+      raise AnswerReader.new(bytes).answer unless bytes.getbyte(0) == REPLY
+
+      @reply = bytes
+      return admitted(bytes) if bytes.start_with?(ADMITTED)
+
+      bytes.force_encoding(Encoding::UTF_8).freeze
       verdict, address, outer, count = bytes.unpack('xCQ<Q<L<')
       keep(address)
       @outer&.keep(outer)
       @outer = nil
-      @reply = bytes
-      @decisions_end = reader.pass_decisions(DECISIONS_AT + 4, count)
+      @decisions_end = AnswerReader.pass_decisions(bytes, DECISIONS_AT + 4, count)
       @is_outage = verdict == OUTAGE
-      verdict == DENIED ? (@fields, @problem = @guard.denial(bytes, reader)) : @fields = reader.fields
-      @error = reader.list { Error.of(reader.text, reader.text) }.first if @is_outage
+      return outage(bytes) if @is_outage
+
+      if verdict == DENIED
+        @fields, @problem = @guard.denial(bytes, @decisions_end)
+      else
+        @fields = AnswerReader.fields(bytes, @decisions_end)
+      end
+    end
+
+    def admitted(bytes)
+      @outer = nil
+      @is_outage = false
+      @decisions_end = DECISIONS_AT + 4 + StoreAnswer.bytesize(bytes, DECISIONS_AT + 4)
+      @fields = AnswerReader.fields(bytes.force_encoding(Encoding::UTF_8).freeze, @decisions_end)
+    end
+
+    def outage(bytes)
+      reader = AnswerReader.new(bytes, @decisions_end)
+      @fields = reader.fields
+      @error = reader.list { Error.of(reader.text, reader.text) }.first
     end
 
     # Keeps the outcomes of an answer, and returns its fields.
