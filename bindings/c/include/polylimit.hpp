@@ -207,6 +207,23 @@ private:
 /** Names and texts, such as {"policy.api", "100/minute"}; see polylimit_option. */
 using Options = std::vector<std::pair<std::string, std::string>>;
 
+namespace detail {
+
+/** Options for C; they refer to the texts. */
+[[nodiscard]] inline std::vector<polylimit_option> plain_options(const Options &options) {
+    std::vector<polylimit_option> plain;
+    plain.reserve(options.size());
+    for (const auto &[name, value] : options) {
+        if (name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
+            throw Error(POLYLIMIT_INVALID_ARGUMENT, "an option has a NUL in it");
+        }
+        plain.push_back({name.c_str(), value.c_str()});
+    }
+    return plain;
+}
+
+} // namespace detail
+
 /** The options of a request. */
 struct Ask {
     /** A policy's name, or quotas as text; may be NULL when the limiter has one policy. */
@@ -348,14 +365,7 @@ public:
         if (url.find('\0') != std::string::npos) {
             throw Error(POLYLIMIT_INVALID_ARGUMENT, "url has a NUL in it");
         }
-        std::vector<polylimit_option> plain;
-        plain.reserve(options.size());
-        for (const auto &[name, value] : options) {
-            if (name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
-                throw Error(POLYLIMIT_INVALID_ARGUMENT, "an option has a NUL in it");
-            }
-            plain.push_back({name.c_str(), value.c_str()});
-        }
+        auto plain = detail::plain_options(options);
         detail::Message message;
         polylimit_limiter *limiter = nullptr;
         message.check(polylimit_limiter_open(url.c_str(), plain.data(), plain.size(), clock ? clock->get() : nullptr,

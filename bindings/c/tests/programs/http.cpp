@@ -1,0 +1,164 @@
+/* The C++ wrapper for HTTP, polylimit_http.hpp: guards, and clients that try again. */
+#include <polylimit_http.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <poll.h>
+#include <string>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                               \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+template <typename Work> static polylimit_status status_of(Work work) {
+    try {
+        work();
+    } catch (const polylimit::Error &error) {
+        return error.status();
+    }
+    return POLYLIMIT_OK;
+}
+
+static_assert(std::is_move_constructible_v<polylimit::GuardCheck> && !std::is_copy_constructible_v<polylimit::GuardCheck>);
+
+static polylimit::RequestFacts keyed(std::string_view key) {
+    polylimit::RequestFacts facts;
+    facts.key = key;
+    return facts;
+}
+
+static bool admits(const polylimit::GuardCheck &check, std::uint32_t on_outage = POLYLIMIT_OUTAGE_LEAVE) {
+    CHECK(check.run());
+    bool admitted = check.conclude(on_outage);
+    CHECK(check.run());
+    return admitted;
+}
+
+static void guard_admits_denies_and_refunds() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "1/hour fixed_window"}}, &clock);
+    polylimit::Guard guard(limiter, {{"method", "POST"}});
+    CHECK(guard.applies_to("POST") && !guard.applies_to("GET"));
+    polylimit::GuardCheck first(guard, keyed("k")), second(guard, keyed("k"));
+    CHECK(admits(first) && !first.outage() && !admits(second));
+    CHECK(first.fields() == "ratelimit-policy: \"api\";q=1;w=3600\r\nratelimit: \"api\";r=0;t=3600\r\n");
+    auto [status, text] = second.response("text/plain");
+    CHECK(status == 429 && text == "content-type: text/plain; charset=utf-8\r\nvary: accept\r\n\r\n"
+                                   "Not enough of the quota is left: retry in 3600 s.\n");
+    CHECK(second.response().text.find("\r\n\r\n{\"type\"") != std::string::npos);
+    CHECK(status_of([&] { (void)first.response(); }) == POLYLIMIT_INVALID_ARGUMENT);
+    auto outcomes = first.outcomes();
+    CHECK(outcomes.size() == 1 && outcomes[0].first == "api" && outcomes[0].second.remaining() == 0);
+    first.finish(false);
+    CHECK(first.run() && limiter.peek("k").remaining() == 1);
+    CHECK(first.outcomes(true)[0].second.remaining() == 1);
+}
+
+static void facts_reach_the_guard() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "5/hour fixed_window"}}, &clock);
+    polylimit::Guard outer(limiter, {{"policy", "api"}});
+    polylimit::Guard inner(limiter, {{"per_request", "true"}, {"key_part", "user"}, {"key_part", "address"}, {"scope", "s"}});
+    auto facts = keyed("");
+    facts.cost = 2;
+    polylimit::GuardCheck first(outer, facts);
+    CHECK(admits(first) && limiter.peek("").remaining() == 3);
+    polylimit::RequestFacts parts;
+    parts.key_values = {"ann", std::nullopt};
+    parts.address = "192.0.2.1";
+    parts.route = "/r";
+    parts.policies = {"0/hour"};
+    polylimit::GuardCheck second(inner, parts, &first);
+    CHECK(!admits(second) && second.outcomes(true).size() == 2);
+    // The denial gives back what the outer guard has spent.
+    CHECK(limiter.peek("").remaining() == 5);
+    parts.policies = std::vector<std::string>();
+    polylimit::GuardCheck unlimited(inner, parts);
+    CHECK(admits(unlimited) && unlimited.outcomes().empty());
+    parts.route = std::string("a\0b", 3);
+    CHECK(status_of([&] { polylimit::GuardCheck(inner, parts); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { polylimit::Guard(limiter, {{"nonsense", "1"}}); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
+static void program_overrules_an_outage() {
+    polylimit::Limiter limiter("redis://127.0.0.1:1?deadline=20ms&first_connect_max=20ms",
+                               {{"policy.api", "5/hour"}, {"outage.api", "deny"}});
+    polylimit::Guard guard(limiter);
+    polylimit::GuardCheck check(guard, keyed("k"));
+    CHECK(check.run());
+    auto outage = check.outage();
+    CHECK(outage && !outage->cause && check.conclude(POLYLIMIT_OUTAGE_ADMIT));
+    polylimit::GuardCheck left(guard, keyed("k"));
+    left.give_up();
+    outage = left.outage();
+    CHECK(outage && outage->cause && outage->cause->status() == POLYLIMIT_STORE_UNAVAILABLE);
+    CHECK(!admits(left, POLYLIMIT_OUTAGE_DENY) && left.response().status == 503);
+}
+
+static void check_completes_later() {
+    polylimit::Limiter limiter(std::string(std::getenv("REDIS_URL")), {{"policy.api", "1000000/hour"}});
+    limiter.ready(10s);
+    polylimit::Guard guard(limiter);
+    polylimit::Completions completions;
+    polylimit::GuardCheck check(guard, keyed("http.cpp"));
+    while (!check.submit(completions, 7)) {
+        std::uint64_t tag = 0;
+        while (tag == 0) {
+            pollfd watched = {completions.fd(), POLLIN, 0};
+            CHECK(poll(&watched, 1, 10000) == 1);
+            completions.drain([&](const polylimit_result &result) { tag = result.tag; });
+        }
+        CHECK(tag == 7);
+    }
+    CHECK(check.conclude() && check.outcomes().size() == 1);
+}
+
+static void client_waits_and_gives_up() {
+    std::chrono::system_clock::time_point date(784111777s);
+    CHECK(polylimit::server_wait({"2", {"\"a\";r=0;t=30"}}) == 2s);
+    CHECK(polylimit::server_wait({std::nullopt, {"\"a\";r=0;t=30"}}) == 30s);
+    CHECK(polylimit::server_wait({"Sun, 06 Nov 1994 08:49:37 GMT"}, date - 1500ms) == 1500ms);
+    CHECK(!polylimit::server_wait({}) && !polylimit::server_wait({""}));
+    auto backoff = polylimit::Backoff();
+    CHECK(*backoff.wait(0) <= 100ms);
+    backoff.base(1s).cap(2s).max_wait(1min).max_retries(2);
+    CHECK(*backoff.wait(1, 3s) >= 3s && *backoff.wait(1, 3s) <= 5s);
+    CHECK(!backoff.wait(2) && !backoff.wait(0, 2min));
+    CHECK(status_of([&] { (void)backoff.base(-1s).wait(0); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { polylimit::Throttle refused(backoff); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
+static void request_is_acquired_sent_retried_and_refused() {
+    polylimit::Limiter limiter("memory:", {{"policy.api", "1/hour"}});
+    polylimit::Throttle throttle;
+    polylimit::Attempts attempts(throttle, "host", "GET", true);
+    auto [step, timeout] = attempts.step();
+    CHECK(step == POLYLIMIT_STEP_ACQUIRE && timeout > 0us && timeout <= 5min);
+    attempts.acquired(limiter.check("host"));
+    CHECK(attempts.step().step == POLYLIMIT_STEP_SEND && !attempts.refusal());
+    CHECK(attempts.responded(429, {"60"}));
+    CHECK(attempts.step().step == POLYLIMIT_STEP_WAIT);
+    polylimit::Attempts refused(throttle, "host", "GET", true, 1s);
+    CHECK(refused.step().step == POLYLIMIT_STEP_REFUSE);
+    auto refusal = refused.refusal();
+    CHECK(refusal && refusal->reason.find("the server asked for a wait of 60 s") == 0 && *refusal->retry_after <= 60s);
+    CHECK(!refused.responded(200));
+    CHECK(status_of([&] { (void)refused.responded(70000); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
+int main() {
+    guard_admits_denies_and_refunds();
+    facts_reach_the_guard();
+    program_overrules_an_outage();
+    check_completes_later();
+    client_waits_and_gives_up();
+    request_is_acquired_sent_retried_and_refused();
+    std::printf("test result: ok. 6 passed; 0 failed;\n");
+}
