@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, cast
 
 from polylimit._core import RequestLimits, ResponseSender
-from polylimit.decide import decide, drive_async, finish
+from polylimit.decide import Denied, decide, drive_async, finish, refuse
 from polylimit.guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
+    from polylimit._core import GuardCheck
 
 __all__ = ["Denial", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]
 
@@ -190,7 +191,7 @@ class RateLimitMiddleware:
             send = sender
         try:
             if guard is not None:
-                denied = await drive_async(decide(guard, self._info(scope, receive), limits, check=check))
+                denied = await self._decide(guard, check, limits, scope, receive)
                 if denied is not None:
                     app = denied[1]
             await app(scope, receive, send)
@@ -198,6 +199,20 @@ class RateLimitMiddleware:
             if sender is not None and not sender.has_started:
                 # Under anyio a cancelled task is cancelled again at every await.
                 await drive_async(finish(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [])))
+
+    async def _decide(
+        self, guard: Guard, check: GuardCheck | None, limits: RequestLimits, scope: Scope, receive: Receive
+    ) -> Denied:
+        if check is None or check.is_denied or guard.on_outage is not None:
+            return await drive_async(decide(guard, self._info(scope, receive), limits, check=check))
+        # Only the store has to be asked.
+        call = check.ask()
+        if call is not None:
+            await call
+        denial = check.conclude(limits)
+        if denial is None:
+            return None
+        return await drive_async(refuse(guard, self._info(scope, receive), limits, *denial))
 
 
 async def start_response(limits: RequestLimits, send: Send, message: Message) -> None:
