@@ -18,7 +18,7 @@ pub struct QuotaUsage {
     pub over: i64,
 }
 
-/// The answer to a check, a peek or an acquire.
+/// The answer to a check, a peek, a reserve or an acquire.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Decision {
     /// Whether every quota of the policy admits the request.
@@ -44,7 +44,7 @@ pub struct Decision {
     pub quotas: Vec<QuotaUsage>,
 }
 
-/// The answer to a take, a charge, a refund or a reset.
+/// The answer to a take, a charge, a refund, a reset, or a commit, cancel or renew of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Usage {
     /// Whole units that can still be spent right now: the least over the quotas.
@@ -53,6 +53,8 @@ pub struct Usage {
     pub reset_after: Span,
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub taken: i64,
+    /// Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+    pub found: bool,
     /// Units of an excess that are in use, the most over the quotas.
     pub over: i64,
     /// The source of the answer, such as `store`.
@@ -110,6 +112,7 @@ impl From<&polylimit::Usage> for Usage {
             remaining: signed(usage.remaining()),
             reset_after: Span::of_us(usage.reset_after_us()),
             taken: signed(usage.taken()),
+            found: usage.found(),
             over: signed(usage.over()),
             source: usage.source().name().to_owned(),
             is_outage: usage.source().is_outage(),
@@ -166,8 +169,12 @@ fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
 pub(crate) type AnswerResult = std::result::Result<Answer, polylimit::Error>;
 
 pub(crate) fn decision(answer: AnswerResult) -> Result<Decision> {
+    core_decision(answer).map(|decision| (&decision).into())
+}
+
+pub(crate) fn core_decision(answer: AnswerResult) -> Result<polylimit::Decision> {
     match answer? {
-        Answer::Decision(decision) => Ok((&decision).into()),
+        Answer::Decision(decision) => Ok(decision),
         other => Err(unexpected(&other)),
     }
 }

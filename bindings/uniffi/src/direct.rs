@@ -9,6 +9,7 @@
 //! | check many, check together | 8, 9 | limiter | a list of requests | decisions |
 //! | ready | 10 | limiter | | ready |
 //! | doctor | 11 | limiter | | findings |
+//! | reserve, commit, cancel, renew, end, release, is lost | 12 to 18 | limiter, or handle | `direct/reservation.rs` | |
 //! | decide, continue, overrule, finish, outcomes, release, applies to | 32 to 38 | guard, or check | `direct/guard.rs` | |
 //! | open a queue | 64 | | the descriptor to wake (`i64`), or -1 | the queue (`u64`) |
 //! | take from a queue | 65 | queue | the timeout of the header | a list of tags and answers |
@@ -22,6 +23,7 @@
 mod guard;
 mod layout;
 mod queue;
+mod reservation;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
@@ -31,7 +33,8 @@ use std::time::Duration;
 use polylimit::{Answer, Call, Error};
 
 use crate::direct::layout::{HEADER_LENGTH, Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
-use crate::direct::queue::Queue;
+use crate::direct::queue::{Queue, Then};
+use crate::direct::reservation::Reserved;
 use crate::error::{PolylimitError, Result, panicked};
 use crate::limiter::Limiter;
 use crate::number::Span;
@@ -67,6 +70,7 @@ enum Outcome {
     /// Several decisions, and with their positions the requests that were refused.
     Decisions(std::result::Result<Answer, Error>, Vec<(usize, PolylimitError)>),
     Guard(guard::Reply),
+    Reserved(Reserved),
     Number(u64),
     Flag(bool),
     Bytes(Vec<u8>),
@@ -125,13 +129,15 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
             call(limiter, &header, &mut reader)
         }
         // SAFETY: the caller guarantees the target.
+        12..=18 => unsafe { reservation::perform(target, &header, &mut reader) },
+        // SAFETY: the caller guarantees the target.
         32..=38 => unsafe { guard::perform(target, &header, &mut reader) },
         OPEN_QUEUE => {
             let descriptor = i32::try_from(reader.i64()?).unwrap_or(-1);
             Ok(Outcome::Number(Arc::into_raw(Arc::new(Queue::open(descriptor)?)).expose_provenance() as u64))
         }
         TAKE => {
-            let timeout = Span::of_us(header.timeout_us.max(0).cast_unsigned()).duration("timeout")?;
+            let timeout = Span::of_signed(header.timeout_us.max(0)).duration("timeout")?;
             // SAFETY: the caller guarantees the target.
             Ok(Outcome::Taken(unsafe { shared::<Queue>(target) }?, timeout))
         }
@@ -189,7 +195,9 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
         _ => None,
     };
     if let Some(call) = one {
-        return Ok(answer(limiter, &call, header, &[])?.map_or_else(|waits| waits, Outcome::Answer));
+        return Ok(
+            answer(limiter, &call, header, || Then::Nothing)?.map_or_else(|waits| waits, Outcome::Answer)
+        );
     }
     let (mut requests, mut refused) = (Vec::new(), Vec::new());
     let list = reader.list(Reader::request)?;
@@ -207,7 +215,7 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
         CHECK_MANY => Call::CheckMany(&requests),
         _ => Call::CheckTogether(&requests),
     };
-    let answered = answer(limiter, &call, header, &refused)?;
+    let answered = answer(limiter, &call, header, || Then::Merge(refused.clone()))?;
     Ok(answered.map_or_else(|waits| waits, |answer| Outcome::Decisions(answer, refused)))
 }
 
@@ -220,7 +228,7 @@ fn answer(
     limiter: &Limiter,
     call: &Call<'_>,
     header: &Header,
-    refused: &[(usize, PolylimitError)],
+    then: impl FnOnce() -> Then,
 ) -> Result<std::result::Result<std::result::Result<Answer, Error>, Outcome>> {
     let limiter = limiter.core();
     if header.waits & TRY != 0
@@ -236,7 +244,7 @@ fn answer(
     }
     // SAFETY: the header names a queue that its owner has not closed.
     let queue = unsafe { object::<Queue>(header.queue) }?;
-    let answer = queue.submit(limiter.asynchronous(), call, header.tag, refused);
+    let answer = queue.submit(limiter.asynchronous(), call, header.tag, then());
     Ok(answer.ok_or(Outcome::Pending([0; 2])))
 }
 
@@ -249,6 +257,10 @@ fn write(outcome: Result<Outcome>, buffer: &mut [u8]) -> i32 {
         }
         Ok(Outcome::Answer(answer) | Outcome::Decisions(answer, _)) => writer.answer(&answer),
         Ok(Outcome::Guard(reply)) => reply.write(&mut writer),
+        Ok(Outcome::Reserved(reserved)) => {
+            reserved.write(&mut writer);
+            reserved.hand_over();
+        }
         Ok(Outcome::Number(number)) => writer.u64(number),
         Ok(Outcome::Flag(flag)) => writer.u8(flag.into()),
         Ok(Outcome::Bytes(bytes)) => writer.raw(&bytes),

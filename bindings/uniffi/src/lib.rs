@@ -24,6 +24,7 @@ mod limiter;
 mod number;
 mod pending_call;
 mod request;
+mod reservation;
 mod settings;
 
 pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
@@ -37,7 +38,8 @@ pub use headers::{Outcome, Problem};
 pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
 pub use pending_call::PendingCall;
-pub use request::{Policy, QuotaNumbers, Request, quota};
+pub use request::{Policy, QuotaNumbers, Request, concurrent, quota};
+pub use reservation::{AsyncReservation, Reservation, ReserveOptions};
 pub use settings::{ManualClock, Settings, StoreOption, store_options, suggestion};
 
 uniffi::setup_scaffolding!("polylimit_native");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use polylimit::{Call, blocking};
 
 use crate::decision::{
-    AnswerResult, CheckResult, Decision, Finding, Usage, decision, decisions, findings, ready, usage,
+    AnswerResult, CheckResult, Decision, Finding, Usage, core_decision, decision, decisions, findings, ready,
+    usage,
 };
 use crate::error::{PolylimitError, Result, guarded, guarded_async};
 use crate::event;
@@ -16,6 +17,7 @@ use crate::number::{Span, address, signed};
 use crate::pending_call::PendingCall;
 use crate::request::Policy;
 use crate::request::Request;
+use crate::reservation::{AsyncReservation, Reservation, ReserveOptions, id_of, spent_of};
 use crate::settings::Settings;
 
 /// Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
@@ -100,6 +102,37 @@ impl Limiter {
     pub fn acquire(&self, request: Request, timeout: Span) -> Result<Decision> {
         let timeout = timeout.duration("timeout")?;
         self.call(&request, |request| Call::Acquire(request, timeout), decision)
+    }
+
+    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is
+    /// committed, cancelled or freed, or until its time has passed. Nothing is spent before the commit. A denied request has
+    /// a reservation as well, which is not `allowed`.
+    #[uniffi::method(default(options = None))]
+    pub fn reserve(&self, request: Request, options: Option<ReserveOptions>) -> Result<Arc<Reservation>> {
+        guarded(|| {
+            let options = options.unwrap_or_default().to_core()?;
+            Ok(Reservation::new(&self.limiter, self.limiter.reserve(request.to_core()?, options)?))
+        })
+    }
+
+    /// Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
+    /// not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+    #[uniffi::method(default(spent = None))]
+    pub fn commit(&self, request: Request, id: Vec<u8>, spent: Option<i64>) -> Result<Usage> {
+        let (id, spent) = (id_of(&id)?, spent_of(spent)?);
+        self.call(&request, |request| Call::Commit(request, id, spent), usage)
+    }
+
+    /// Ends the reservation of this id and spends nothing.
+    pub fn cancel(&self, request: Request, id: Vec<u8>) -> Result<Usage> {
+        let id = id_of(&id)?;
+        self.call(&request, |request| Call::Cancel(request, id), usage)
+    }
+
+    /// Makes the reservation of this id end `ttl` from now: 1 ms to 48 h.
+    pub fn renew(&self, request: Request, id: Vec<u8>, ttl: Span) -> Result<Usage> {
+        let (id, ttl) = (id_of(&id)?, ttl.duration("ttl")?);
+        self.call(&request, |request| Call::Renew(request, id, ttl), usage)
     }
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
@@ -211,7 +244,7 @@ pub struct AsyncLimiter {
     limiter: polylimit::Limiter,
 }
 
-type AnswerFuture = Pin<Box<dyn Future<Output = AnswerResult> + Send>>;
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = AnswerResult> + Send>>;
 
 impl AsyncLimiter {
     fn start<'a>(
@@ -227,7 +260,10 @@ impl AsyncLimiter {
     }
 }
 
-async fn answer<T>(future: AnswerFuture, read: impl FnOnce(AnswerResult) -> Result<T>) -> Result<T> {
+pub(crate) async fn answer<T>(
+    future: AnswerFuture,
+    read: impl FnOnce(AnswerResult) -> Result<T>,
+) -> Result<T> {
     guarded_async(async { read(future.await) }).await
 }
 
@@ -267,6 +303,44 @@ impl AsyncLimiter {
     pub async fn acquire(&self, request: Request, timeout: Span) -> Result<Decision> {
         let timeout = timeout.duration("timeout")?;
         answer(self.start(&request, |request| Call::Acquire(request, timeout))?, decision).await
+    }
+
+    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is
+    /// committed, cancelled or freed, or until its time has passed. A denied request has a reservation as well, which is not
+    /// `allowed`.
+    #[uniffi::method(default(options = None))]
+    pub async fn reserve(
+        &self,
+        request: Request,
+        options: Option<ReserveOptions>,
+    ) -> Result<Arc<AsyncReservation>> {
+        let options = guarded(|| options.unwrap_or_default().to_core())?;
+        let terms = options.terms()?;
+        let answered = self.start(&request, |request| Call::Reserve(request, terms))?;
+        let decision = answer(answered, core_decision).await?;
+        let reservation =
+            guarded(|| Ok(self.limiter.adopt(request.to_core()?, &terms, options, decision)?))?;
+        Ok(AsyncReservation::new(&self.limiter, reservation))
+    }
+
+    /// Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
+    /// not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+    #[uniffi::method(default(spent = None))]
+    pub async fn commit(&self, request: Request, id: Vec<u8>, spent: Option<i64>) -> Result<Usage> {
+        let (id, spent) = (id_of(&id)?, spent_of(spent)?);
+        answer(self.start(&request, |request| Call::Commit(request, id, spent))?, usage).await
+    }
+
+    /// Ends the reservation of this id and spends nothing.
+    pub async fn cancel(&self, request: Request, id: Vec<u8>) -> Result<Usage> {
+        let id = id_of(&id)?;
+        answer(self.start(&request, |request| Call::Cancel(request, id))?, usage).await
+    }
+
+    /// Makes the reservation of this id end `ttl` from now: 1 ms to 48 h.
+    pub async fn renew(&self, request: Request, id: Vec<u8>, ttl: Span) -> Result<Usage> {
+        let (id, ttl) = (id_of(&id)?, ttl.duration("ttl")?);
+        answer(self.start(&request, |request| Call::Renew(request, id, ttl))?, usage).await
     }
 
     /// Checks several requests in one call, of one or more policies. Each is decided on its own, in order.

@@ -26,6 +26,11 @@ uniffi::custom_type!(Span, i64, {
 });
 
 impl Span {
+    /// So many microseconds from the caller.
+    pub(crate) fn of_signed(us: i64) -> Self {
+        Self(us)
+    }
+
     pub(crate) fn of_us(us: u64) -> Self {
         Self(signed(us))
     }

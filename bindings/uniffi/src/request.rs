@@ -84,8 +84,9 @@ pub(crate) fn quotas_text(policy: &polylimit::Policy) -> String {
 pub struct QuotaNumbers {
     /// The units of a period.
     pub limit: i64,
-    /// The period: 1 ms to 366 days.
-    pub period: Span,
+    /// The period: 1 ms to 366 days. The algorithm `concurrency` has none.
+    #[uniffi(default)]
+    pub period: Option<Span>,
     /// The algorithm's name, such as `sliding_window`.
     #[uniffi(default)]
     pub algorithm: Option<String>,
@@ -113,8 +114,8 @@ pub struct QuotaNumbers {
 #[uniffi::export]
 pub fn quota(numbers: QuotaNumbers) -> Result<String> {
     guarded(|| {
-        let mut builder =
-            Quota::builder(unsigned("limit", numbers.limit)?, numbers.period.duration("period")?);
+        let period = numbers.period.map(|period| period.duration("period")).transpose()?;
+        let mut builder = Quota::builder(unsigned("limit", numbers.limit)?, period.unwrap_or_default());
         if let Some(name) = &numbers.algorithm {
             builder = builder.algorithm(name.parse::<Algorithm>()?);
         }
@@ -140,4 +141,10 @@ pub fn quota(numbers: QuotaNumbers) -> Result<String> {
         }
         Ok(builder.build()?.to_string())
     })
+}
+
+/// The text of a quota of at most `limit` reservations of a key at a time, such as `20 concurrent`.
+#[uniffi::export]
+pub fn concurrent(limit: i64) -> Result<String> {
+    guarded(|| Ok(Quota::concurrent(unsigned("limit", limit)?)?.to_string()))
 }

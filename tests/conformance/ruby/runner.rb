@@ -34,6 +34,7 @@ class Runner
     # What the store does not answer must not look as if it did.
     outage = @store.start_with?('redis') ? { outage: 'deny' } : {}
     policies = { case: { quotas: quotas(one['quotas']), **outage } }
+    @reservations = []
     limiter = Polylimit::Limiter.new(@store == 'memory' ? 'memory:' : @store, policies: policies, clock: clock)
     one['ops'].each_with_index do |operation, at|
       message = differs(limiter, clock, key, operation)
@@ -43,6 +44,7 @@ class Runner
   ensure
     # A manual clock's keys do not expire.
     limiter&.reset(key)
+    @reservations.each(&:close)
     limiter&.close
   end
 
@@ -61,16 +63,31 @@ class Runner
   end
 
   def ask(limiter, key, operation)
-    return limiter.reset(key) if operation['op'] == 'reset'
+    id, cost = operation.values_at('id', 'cost')
+    ttl = operation['ttl_us'] && Rational(operation['ttl_us'], 1_000_000)
+    case operation['op']
+    when 'reset' then limiter.reset(key)
+    when 'reserve' then hold(limiter.reserve(key, cost: cost, id: id, ttl: ttl, max_age: 0))
+    when 'commit' then limiter.commit(key, id, spent: cost)
+    when 'cancel' then limiter.cancel(key, id)
+    when 'renew' then limiter.renew(key, id, ttl)
+    else limiter.public_send(operation['op'], key, cost: cost)
+    end
+  end
 
-    limiter.public_send(operation['op'], key, cost: operation['cost'])
+  # Handles end nothing while a case runs: the case says what happens.
+  def hold(reservation)
+    @reservations << reservation
+    reservation.decision
   end
 
   def shown(answer, expected)
     return { 'source' => answer.source } if answer.is_outage
 
     left = { 'remaining' => answer.remaining, 'reset_after_us' => microseconds(answer.reset_after) }
-    return expected.key?('taken') ? left.merge('taken' => answer.taken) : left unless answer.is_a?(Polylimit::Decision)
+    unless answer.is_a?(Polylimit::Decision)
+      return left.merge({ 'taken' => answer.taken, 'found' => answer.found }.slice(*expected.keys))
+    end
 
     left.merge('allowed' => answer.allowed, 'retry_after_us' => answer.retry_after && microseconds(answer.retry_after),
                'delay_us' => microseconds(answer.delay),
@@ -85,8 +102,8 @@ class Runner
   def quotas(all)
     texts = all.map do |numbers|
       numbers = numbers.transform_keys(&:to_sym)
-      period = Rational(numbers.delete(:period_us), 1_000_000)
-      Polylimit.quota(period: period, **numbers)
+      period = numbers.delete(:period_us)
+      Polylimit.quota(period: period && Rational(period, 1_000_000), **numbers)
     end
     texts.join('; ')
   end

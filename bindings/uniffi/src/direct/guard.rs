@@ -38,7 +38,7 @@ use polylimit::headers::{HeaderField, Problem, ProblemResponse};
 use polylimit::{Answer, Call, Decision, Error, Limiter, Policy};
 
 use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
-use crate::direct::queue::{Queue, Receiver};
+use crate::direct::queue::{Queue, Receiver, Then};
 use crate::direct::{Outcome, object, shared};
 use crate::error::Result;
 use crate::guard::{Conclusion, Facts, Guard, GuardCheck, Refund, Settled};
@@ -218,7 +218,8 @@ fn ask(
     // SAFETY: the header names a queue that its owner has not closed.
     let queue = unsafe { object::<Queue>(header.queue) }?;
     let receiver: Arc<dyn Receiver> = Arc::<GuardCheck>::clone(check);
-    Ok(queue.submit_for(limiter, call, header.tag, receiver).map_or(Asked::Submitted, Asked::Answered))
+    let answer = queue.submit(limiter, call, header.tag, Then::Receive(receiver));
+    Ok(answer.map_or(Asked::Submitted, Asked::Answered))
 }
 
 /// Refunds in the way that the header allows, and keeps what became of a refund without an answer.

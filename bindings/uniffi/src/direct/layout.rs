@@ -27,12 +27,13 @@
 //! | [`DECISIONS`] | a list of answers, each an [`ERROR`] or a [`DECISION`] |
 //! | [`READY`] | nothing |
 //! | [`FINDINGS`] | a list of findings: severity, subject and message (texts) |
+//! | [`RESERVATION`] | the handle (`u64`, 0 where nothing was set aside), the id (bytes), a decision |
 //!
 //! **Decision**, offsets from its start:
 //!
 //! | offset | type | field |
 //! |---:|---|---|
-//! | 0 | `u8` | [`ALLOWED`] and [`IS_OUTAGE`] |
+//! | 0 | `u8` | [`ALLOWED`], [`IS_OUTAGE`], and in a usage [`FOUND`] |
 //! | 1 | `u8` | source: index in `source_names` |
 //! | 2 | `u8` | degradation: index in `degradation_names` and 1; 0 is none |
 //! | 3 | `i64` | remaining |
@@ -65,9 +66,11 @@ const USAGE: u8 = 2;
 const DECISIONS: u8 = 3;
 const READY: u8 = 4;
 const FINDINGS: u8 = 5;
+pub(super) const RESERVATION: u8 = 6;
 
 const ALLOWED: u8 = 1;
 const IS_OUTAGE: u8 = 2;
+const FOUND: u8 = 4;
 const NEVER: i64 = -1;
 
 /// The header of a request.
@@ -78,6 +81,9 @@ pub(super) struct Header {
     pub(super) tag: u64,
     pub(super) timeout_us: i64,
 }
+
+/// The cost, the key and the policy of a request.
+type RequestParts<'a> = (Option<i64>, &'a [u8], Option<&'a [u8]>);
 
 /// Reads a request. Nothing beyond the end of the buffer is read.
 pub(super) struct Reader<'a> {
@@ -149,10 +155,21 @@ impl<'a> Reader<'a> {
 
     /// A check's request. The inner error concerns this one alone.
     pub(super) fn request(&mut self) -> Result<Result<Request<'a>>> {
+        let (cost, key, policy) = self.request_parts()?;
+        Ok(request(key, policy, cost))
+    }
+
+    /// A check's request whose cost is what was spent, if that is told.
+    pub(super) fn spending(&mut self) -> Result<(Request<'a>, Option<u64>)> {
+        let (spent, key, policy) = self.request_parts()?;
+        let spent = spent.map(|spent| unsigned("spent", spent)).transpose()?;
+        Ok((request(key, policy, None)?, spent))
+    }
+
+    fn request_parts(&mut self) -> Result<RequestParts<'a>> {
         let (has_cost, cost) = (self.u8()? != 0, self.i64()?);
         let key = self.bytes()?.ok_or_else(|| malformed("its key is missing"))?;
-        let policy = self.bytes()?;
-        Ok(request(key, policy, has_cost.then_some(cost)))
+        Ok((has_cost.then_some(cost), key, self.bytes()?))
     }
 
     /// A decision that an answer had.
@@ -250,8 +267,12 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        self.count(text.len());
-        self.raw(text.as_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.raw(bytes);
     }
 
     pub(super) fn answer(&mut self, answer: &std::result::Result<Answer, Error>) {
@@ -326,7 +347,7 @@ impl<'a> Writer<'a> {
     }
 
     fn usage(&mut self, usage: &Usage) {
-        self.state(0, usage.source(), usage.degraded());
+        self.state(if usage.found() { FOUND } else { 0 }, usage.source(), usage.degraded());
         self.times(usage.remaining(), 0, usage.reset_after_us(), usage.taken());
         self.number(usage.over());
         self.quotas(usage.quotas());

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use polylimit::{Answer, Call, Completions, Error, Limiter};
 
 use crate::direct::layout::Writer;
+use crate::direct::reservation::{Reserve, Reserved};
 use crate::error::{PolylimitError, Result};
 
 /// Takes the answer to a call when it is there; the language hears only that it is.
@@ -19,12 +20,21 @@ pub(crate) trait Receiver: Send + Sync {
     fn receive(&self, answer: std::result::Result<Answer, Error>);
 }
 
+/// What becomes of the answer to a submitted call.
+pub(crate) enum Then {
+    Nothing,
+    /// It goes to this receiver.
+    Receive(Arc<dyn Receiver>),
+    /// With it are the requests among several that were refused before the others were submitted.
+    Merge(Vec<(usize, PolylimitError)>),
+    /// The handle of the reservation is made.
+    Reserve(Box<Reserve>),
+}
+
 /// A submitted call.
 struct Tag {
     number: u64,
-    receiver: Option<Arc<dyn Receiver>>,
-    /// The requests among several that were refused before the others were submitted.
-    refused: Vec<(usize, PolylimitError)>,
+    then: Then,
 }
 
 impl PartialEq for Tag {
@@ -33,12 +43,48 @@ impl PartialEq for Tag {
     }
 }
 
+/// An answer that the language has not taken.
+enum Finished {
+    Answer(std::result::Result<Answer, Error>),
+    Merged(std::result::Result<Answer, Error>, Vec<(usize, PolylimitError)>),
+    Reserved(Reserved),
+    Failed(PolylimitError),
+}
+
+impl Finished {
+    fn of(answer: std::result::Result<Answer, Error>, then: Then) -> Self {
+        match then {
+            Then::Nothing => Self::Answer(answer),
+            Then::Receive(receiver) => {
+                receiver.receive(answer);
+                Self::Answer(Ok(Answer::Ready))
+            }
+            Then::Merge(refused) => Self::Merged(answer, refused),
+            Then::Reserve(reserve) => match reserve.adopt(answer) {
+                Ok(reserved) => Self::Reserved(reserved),
+                Err(error) => Self::Failed(error),
+            },
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::Merged(Ok(Answer::Decisions(decisions)), refused) => {
+                writer.decisions(decisions, refused.clone());
+            }
+            Self::Answer(answer) | Self::Merged(answer, _) => writer.answer(answer),
+            Self::Reserved(reserved) => reserved.write(writer),
+            Self::Failed(error) => writer.error(error),
+        }
+    }
+}
+
 /// Submitted calls of any number of limiters. Any thread may use it at any time.
 pub(crate) struct Queue {
     completions: Completions<Tag>,
     wake_up: Arc<WakeUp>,
     /// Answers for which the caller's buffer had no room.
-    finished: Mutex<VecDeque<(Tag, std::result::Result<Answer, Error>)>>,
+    finished: Mutex<VecDeque<(u64, Finished)>>,
 }
 
 #[derive(Default)]
@@ -85,26 +131,15 @@ impl Queue {
         limiter: &Limiter,
         call: &Call<'_>,
         number: u64,
-        refused: &[(usize, PolylimitError)],
+        then: Then,
     ) -> Option<std::result::Result<Answer, Error>> {
-        self.completions.submit(limiter, call, Tag { number, receiver: None, refused: refused.to_vec() })
-    }
-
-    /// As [`submit`](Self::submit), with what takes the answer.
-    pub(crate) fn submit_for(
-        &self,
-        limiter: &Limiter,
-        call: &Call<'_>,
-        number: u64,
-        receiver: Arc<dyn Receiver>,
-    ) -> Option<std::result::Result<Answer, Error>> {
-        self.completions.submit(limiter, call, Tag { number, receiver: Some(receiver), refused: Vec::new() })
+        self.completions.submit(limiter, call, Tag { number, then })
     }
 
     /// Cancels a call that has not finished, and returns whether there was one. An acquire leaves the queue, and what was
     /// spent for it is refunded.
     pub(crate) fn cancel(&self, number: u64) -> bool {
-        self.completions.cancel(&Tag { number, receiver: None, refused: Vec::new() })
+        self.completions.cancel(&Tag { number, then: Then::Nothing })
     }
 
     /// Waits for answers, at most for `timeout`, and writes a list of them: each its tag (`u64`) and the answer. At least the
@@ -116,12 +151,8 @@ impl Queue {
             *self.wake_up.is_woken.lock() = false;
             // Two threads never drain at once, so that answers keep their order.
             let mut finished = self.finished.lock();
-            self.completions.drain(|tag, answer| match &tag.receiver {
-                None => finished.push_back((tag, answer)),
-                Some(receiver) => {
-                    receiver.receive(answer);
-                    finished.push_back((tag, Ok(Answer::Ready)));
-                }
+            self.completions.drain(|tag, answer| {
+                finished.push_back((tag.number, Finished::of(answer, tag.then)));
             });
             if !finished.is_empty() {
                 return write(&mut finished, writer, room);
@@ -143,31 +174,27 @@ impl Queue {
     }
 }
 
-fn write(
-    finished: &mut VecDeque<(Tag, std::result::Result<Answer, Error>)>,
-    writer: &mut Writer<'_>,
-    room: usize,
-) {
+fn write(finished: &mut VecDeque<(u64, Finished)>, writer: &mut Writer<'_>, room: usize) {
     let mut written = Vec::new();
     let mut count = 0_usize;
     let mut one = [0; 512];
-    while let Some((tag, answer)) = finished.front() {
+    while let Some((number, answer)) = finished.pop_front() {
         let mut own = Writer::new(&mut one);
-        own.u64(tag.number);
-        match answer {
-            Ok(Answer::Decisions(decisions)) => own.decisions(decisions, tag.refused.clone()),
-            answer => own.answer(answer),
-        }
+        own.u64(number);
+        answer.write(&mut own);
         let bytes = match own.end() {
             Ok(length) => &one[..length],
             Err(ref beside) => &beside.clone(),
         };
         if count > 0 && written.len() + bytes.len() > room {
+            finished.push_front((number, answer));
             break;
         }
         written.extend_from_slice(bytes);
         count += 1;
-        finished.pop_front();
+        if let Finished::Reserved(reserved) = answer {
+            reserved.hand_over();
+        }
     }
     writer.count(count);
     writer.raw(&written);

@@ -118,7 +118,8 @@ fn bytes_that_are_no_request_are_refused() {
         seed
     };
     for _ in 0..20_000 {
-        let operation = u8::try_from(1 + random() % 11).unwrap();
+        // The addresses of handles are the caller's: those would be random as well.
+        let operation = u8::try_from(1 + random() % 12).unwrap();
         // An acquire of random bytes may wait for its whole timeout, and 0 is none.
         let mut request = header(operation, TRY | WAIT, 0, 0, 0);
         while request.len() < 256 {
@@ -247,4 +248,89 @@ fn denials_that_differ_in_nothing_are_the_same_bytes() {
     for _ in 0..64 {
         assert_eq!(decide(), first);
     }
+}
+
+/// The handle, the id and the first bytes of the decision in the answer to a reserve.
+fn reserved(answer: &[u8]) -> (u64, Vec<u8>, u8) {
+    assert_eq!(answer[0], 6, "{answer:?}");
+    let length = u32::from_le_bytes(answer[9..13].try_into().unwrap()) as usize;
+    (number_at(answer, 1).cast_unsigned(), answer[13..13 + length].to_vec(), answer[13 + length])
+}
+
+fn reserve_request(waits: u8, queue: u64, tag: u64, id: Option<&[u8]>, flags: u8) -> Vec<u8> {
+    let mut request = header(12, waits, queue, tag, 0);
+    push_request(&mut request, "key", None, Some(10));
+    push(&mut request, id);
+    request.push(flags);
+    request.extend([0; 16]);
+    request
+}
+
+fn end_request(operation: u8, spent: Option<i64>, handle: u64, id: &[u8]) -> Vec<u8> {
+    let mut request = header(operation, TRY | WAIT, 0, 0, 0);
+    push_request(&mut request, "key", None, spent);
+    request.extend(handle.to_le_bytes());
+    push(&mut request, Some(id));
+    request
+}
+
+fn remaining(limiter: &Limiter) -> i64 {
+    let mut peek = header(2, TRY | WAIT, 0, 0, 0);
+    push_request(&mut peek, "key", None, None);
+    number_at(&answer_to(limiter.address().cast_unsigned(), &peek), 4)
+}
+
+#[test]
+fn released_handle_ends_its_reservation() {
+    let limiter = limiter("1 concurrent; 100/hour", None);
+    let address = limiter.address().cast_unsigned();
+    // The last one commits at its end.
+    for (flags, left) in [(0, 100), (4, 90)] {
+        let (handle, id, decision) = reserved(&answer_to(address, &reserve_request(TRY, 0, 0, None, flags)));
+        assert_eq!((id.len(), decision), (32, 1));
+        let denied = reserved(&answer_to(address, &reserve_request(TRY, 0, 0, Some(b"other"), 0)));
+        assert_eq!(denied, (0, b"other".to_vec(), 0));
+        assert_eq!(answer_to(handle, &header(18, TRY, 0, 0, 0)), [0]);
+        assert!(answer_to(handle, &header(17, TRY, 0, 0, 0)).is_empty());
+        assert_eq!(remaining(&limiter), left);
+    }
+}
+
+#[test]
+fn commit_through_a_handle_leaves_it_nothing_to_end() {
+    let limiter = limiter("1 concurrent; 100/hour", None);
+    let address = limiter.address().cast_unsigned();
+    let (handle, id, _) = reserved(&answer_to(address, &reserve_request(TRY, 0, 0, None, 4)));
+    let refused = answer_to(address, &end_request(13, Some(-1), handle, &id));
+    assert_eq!(refused[..2], [0, 1]);
+    let found = |spent| answer_to(address, &end_request(13, Some(spent), handle, &id))[1] & 4 != 0;
+    assert_eq!([found(30), found(30)], [true, false]);
+    let mut end = end_request(16, None, handle, &id);
+    end.push(0);
+    assert_eq!(answer_to(address, &end), [4]);
+    answer_to(handle, &header(17, TRY, 0, 0, 0));
+    assert_eq!(remaining(&limiter), 70);
+}
+
+#[test]
+fn submitted_reserve_has_a_handle() {
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let limiter = limiter("1 concurrent", Some(Arc::clone(&clock)));
+    let address = limiter.address().cast_unsigned();
+    let mut open = header(OPEN_QUEUE, 0, 0, 0, 0);
+    open.extend((-1_i64).to_le_bytes());
+    let queue = number_at(&answer_to(0, &open), 0).cast_unsigned();
+    let (first, ..) = reserved(&answer_to(address, &reserve_request(TRY, 0, 0, None, 0)));
+    let mut waiting = reserve_request(SUBMIT, queue, 7, None, 0);
+    waiting[24..32].copy_from_slice(&3_600_000_000_i64.to_le_bytes());
+    assert_eq!(perform_in(address, &waiting, 256).0, PENDING);
+    assert_eq!(remaining(&limiter), 0);
+    answer_to(first, &header(17, TRY, 0, 0, 0));
+    let taken = answer_to(queue, &header(TAKE, 0, 0, 0, 30_000_000));
+    assert_eq!((taken[0], number_at(&taken, 4)), (1, 7));
+    let (second, ..) = reserved(&taken[12..]);
+    assert_eq!(remaining(&limiter), 0);
+    answer_to(second, &header(17, TRY, 0, 0, 0));
+    assert_eq!(remaining(&limiter), 1);
+    assert!(answer_to(queue, &header(CLOSE_QUEUE, 0, 0, 0, 0)).is_empty());
 }

@@ -9,10 +9,12 @@ module Polylimit
     DECISIONS = 3
     READY = 4
     FINDINGS = 5
+    RESERVATION = 6
     # By the numbers of errors.
     ERRORS = [Internal, *PolylimitNative.error_table.map { |row| Error::CODES.key(row.code) }].freeze
 
-    # The whole answer: a decision, a usage, a list of decisions and errors, true for "ready", or findings. Raises the error that
+    # The whole answer: a decision, a usage, a list of decisions and errors, true for "ready", findings, or the
+    # handle, the id and the decision of a reservation. Raises the error that
     # it may be instead.
     def self.read(bytes)
       case bytes.getbyte(0)
@@ -86,6 +88,12 @@ module Polylimit
       @bytes.byteslice(from, @at - from)
     end
 
+    # Bytes that are text in UTF-8 where they are any.
+    def binary
+      bytes = text
+      bytes.valid_encoding? ? bytes : bytes.b
+    end
+
     def list
       Array.new(length) { yield }
     end
@@ -98,6 +106,7 @@ module Polylimit
       when USAGE then store_answer(Usage)
       when DECISIONS then list { answer }
       when READY then true
+      when RESERVATION then [address, binary, decision]
       when FINDINGS then list { Finding.new(severity: text, subject: text, message: text) }
       else raise Internal, 'an answer of the native library cannot be read'
       end

@@ -33,6 +33,13 @@ module Polylimit
       raise InvalidArgument, "key is #{described(value)}: allowed are strings and whole numbers"
     end
 
+    # The bytes of a reservation's id.
+    def id(value)
+      return value if value.is_a?(String)
+
+      raise InvalidArgument, "the id of a reservation is #{described(value)}: allowed is a string of 1 to 64 bytes"
+    end
+
     # Omits the value: keys may be secrets.
     def described(value)
       value.nil? ? 'nil' : "of the class #{value.class}"

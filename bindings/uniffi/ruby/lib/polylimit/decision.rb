@@ -104,7 +104,7 @@ module Polylimit
   end
   private_constant :StoreAnswer
 
-  # The answer to a check, a peek or an acquire.
+  # The answer to a check, a peek, a reserve or an acquire.
   class Decision < StoreAnswer
     NAMES = %i[allowed remaining retry_after reset_after delay over source is_outage degraded quotas].freeze
     NEVER = -1
@@ -135,10 +135,16 @@ module Polylimit
     end
   end
 
-  # The answer to a take, a charge, a refund or a reset.
+  # The answer to a take, a charge, a refund or a reset, or to a commit, cancel or renew of a reservation.
   class Usage < StoreAnswer
-    NAMES = %i[remaining reset_after taken over source is_outage degraded quotas].freeze
+    NAMES = %i[remaining reset_after taken found over source is_outage degraded quotas].freeze
     private_constant :NAMES
+
+    # Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+    def found
+      (@bytes.getbyte(@at) & 4).positive?
+    end
+    alias found? found
 
     # The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     def taken

@@ -1,9 +1,14 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # A quota as text, of its numbers; the period is in seconds.
-  def self.quota(limit:, period:, **numbers)
+  # A quota as text, of its numbers; the period is in seconds, and the algorithm `concurrency` has none.
+  def self.quota(limit:, period: nil, **numbers)
     PolylimitNative.quota(PolylimitNative::QuotaNumbers.new(limit: limit, period: period, **numbers))
+  end
+
+  # A quota of at most so many reservations of a key at a time, as text: "20 concurrent".
+  def self.concurrent(limit)
+    PolylimitNative.concurrent(limit)
   end
 
   # Decides whether requests may proceed. A denial is a value, never an error.
@@ -42,6 +47,7 @@ module Polylimit
       )
       @address = @native.address
       @ends = { nil => NO_POLICY }
+      @on_reservation = method(:on_reservation)
       @listener = Events.listen(@native, on_degraded)
     end
 
@@ -104,6 +110,53 @@ module Polylimit
       buffer = request(:acquire, key, policy, cost)
       buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
       read Waiting.answer(@address, buffer, Acquisition.new(self, key, policy, cost))
+    end
+
+    # Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed,
+    # cancelled or closed, or until its time has passed; it is renewed in the background meanwhile. Nothing is spent before the
+    # commit. A denied request has a reservation as well, which is not allowed.
+    #
+    # With a block, returns what the block returns. Then the reservation has ended: a block that has neither committed nor cancelled
+    # it cancels it, or commits what was reserved with `commit_at_end`; an exception in the block cancels it.
+    #
+    #   limiter.reserve('tenant:7', cost: 4_000) do |reservation|
+    #     reservation.commit(ask(model).tokens) if reservation.allowed?
+    #   end
+    #
+    # @param id [String, nil] 1 to 64 bytes; nil is random. A caller that has received no answer repeats the call with the same id
+    # @param ttl [Numeric, nil] seconds that the reservation lasts after its last renewal: 0.001 to 172,800; nil is 30
+    # @param timeout [Numeric, nil] seconds that the caller waits in line, as in `acquire`; nil is not at all
+    # @param max_age [Numeric, nil] seconds for which the reservation is renewed, 0 or more; nil is an hour
+    # @param commit_at_end [Boolean] whether closing it commits what was reserved, in place of cancelling
+    # @return [Reservation, Object]
+    # @raise [Error] when no decision can be made; a denial is none
+    def reserve(key, cost: nil, policy: nil, id: nil, ttl: nil, timeout: nil, max_age: nil, commit_at_end: false, &block)
+      options = ReserveOptions.bytes(id, ttl, max_age, commit_at_end)
+      timeout_us = timeout ? Span.microseconds(timeout) : 0
+      reservation = interrupted_only_while_blocked do
+        hold(request(:reserve, key, policy, cost, options), timeout_us, key, policy)
+      end
+      block ? reservation.within(&block) : reservation
+    end
+
+    # Ends the reservation of this id, which another process may have made, and charges what was spent, in units from 0 to 10^12; nil
+    # is what was reserved. A reservation that is gone changes nothing, and the usage is not `found`: a repeated commit never charges
+    # twice.
+    # @return [Usage]
+    def commit(key, id, spent: nil, policy: nil)
+      on_reservation(:commit, key, policy, spent, ReservationHandle.argument(id))
+    end
+
+    # Ends the reservation of this id and spends nothing.
+    # @return [Usage]
+    def cancel(key, id, policy: nil)
+      on_reservation(:cancel, key, policy, nil, ReservationHandle.argument(id))
+    end
+
+    # Makes the reservation of this id end so many seconds from now: 0.001 to 172,800.
+    # @return [Usage]
+    def renew(key, id, ttl, policy: nil)
+      on_reservation(:renew, key, policy, nil, ReservationHandle.argument(id) << [Span.microseconds(ttl)].pack('q<'))
     end
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
@@ -194,6 +247,24 @@ module Polylimit
       read Direct.answer(@address, request(operation, key, policy, cost))
     end
 
+    # An interruption of the thread never comes between an answer and the handle that ends what it has set aside. A fiber of an
+    # event loop is stopped only where it waits.
+    def interrupted_only_while_blocked(&block)
+      Fiber.current_scheduler ? yield : Thread.handle_interrupt(Object => :on_blocking, &block)
+    end
+
+    # The handle of the reservation that the request in the buffer makes.
+    def hold(buffer, timeout_us, key, policy)
+      buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
+      length = Direct.ask(@address, buffer, buffer.size)
+      bytes = length == Direct::HAS_TO_WAIT ? Waiting.answer(@address, buffer, UnusedReservation) : Direct.finish(buffer, length)
+      Reservation.new(@on_reservation, key, policy, *read(bytes))
+    end
+
+    def on_reservation(operation, key, policy, spent, name)
+      read Direct.answer(@address, request(operation, key, policy, spent, name), Waiting::ENDING)
+    end
+
     # Waits in a way that can be interrupted.
     def wait(operation, timeout_us)
       buffer = Direct.filled(operation, '')
@@ -208,10 +279,11 @@ module Polylimit
     end
 
     # A buffer with the request of an operation on one key: bindings/uniffi/src/direct/layout.rs has the layout.
-    def request(operation, key, policy, cost)
+    def request(operation, key, policy, cost, more = '')
       key = Argument.key(key)
       ending = @ends[policy] || ending(policy)
-      cost = Argument.units('cost', cost) if cost
+      ending += more unless more.empty?
+      cost = Argument.units(operation == :commit ? 'spent' : 'cost', cost) if cost
       size = key.bytesize
       buffer = Direct.buffer_for(KEY_AT + 4 + size + ending.bytesize)
       buffer.put_bytes(0, BEGINNINGS[operation])
@@ -251,6 +323,21 @@ module Polylimit
     def result(answer)
       answer.is_a?(Decision) ? CheckResult.new(answer, nil) : CheckResult.new(nil, answer)
     end
+
+    # Releases a reservation whose caller does not take it.
+    module UnusedReservation
+      module_function
+
+      def submitted(_buffer); end
+
+      def abandoned(bytes)
+        handle, = AnswerReader.read(bytes) if bytes
+        ReservationHandle.release(handle) if handle
+      rescue Error
+        nil
+      end
+    end
+    private_constant :UnusedReservation
 
     # Gives back what an acquire was admitted whose answer is not taken.
     Acquisition = Struct.new(:limiter, :key, :policy, :cost) do

@@ -476,7 +476,7 @@ end
 
   def self.check_lower_TypeQuotaNumbers(v)
 
-    
+    RustBuffer.check_lower_OptionalTypeSpan(v.period)
     RustBuffer.check_lower_Optionalstring(v.algorithm)
     RustBuffer.check_lower_Optionali64(v.burst)
     RustBuffer.check_lower_Optionali64(v.step)
@@ -596,6 +596,7 @@ end
     
 
     
+
     RustBuffer.check_lower_Optionalstring(v.degraded)
     RustBuffer.check_lower_SequenceTypeQuotaUsage(v.quotas)
   end
@@ -920,6 +921,27 @@ end
   def consume_into_OptionalTypeProblem
     consumeWithStream do |stream|
       return stream.read_OptionalTypeProblem
+    end
+  end
+
+  # The Optional<T> type for TypeReserveOptions.
+
+  def self.check_lower_OptionalTypeReserveOptions(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeReserveOptions(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeReserveOptions(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeReserveOptions(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeReserveOptions
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeReserveOptions
     end
   end
 
@@ -1566,7 +1588,7 @@ class RustBufferStream
   def read_TypeQuotaNumbers
     QuotaNumbers.new(
       limit: read_i64,
-      period: read_TypeSpan,
+      period: read_OptionalTypeSpan,
       algorithm: read_Optionalstring,
       burst: read_Optionali64,
       step: read_Optionali64,
@@ -1628,6 +1650,7 @@ class RustBufferStream
       remaining: read_i64,
       reset_after: read_TypeSpan,
       taken: read_i64,
+      found: read_bool,
       over: read_i64,
       source: read_string,
       is_outage: read_bool,
@@ -1882,6 +1905,21 @@ class RustBufferStream
       return read_TypeProblem
     else
       raise InternalError, 'Unexpected flag byte for OptionalTypeProblem'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeReserveOptions.
+
+  def read_OptionalTypeReserveOptions
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeReserveOptions
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeReserveOptions'
     end
   end
 
@@ -2417,7 +2455,7 @@ class RustBufferBuilder
 
   def write_TypeQuotaNumbers(v)
     self.write_i64(v.limit)
-    self.write_TypeSpan(v.period)
+    self.write_OptionalTypeSpan(v.period)
     self.write_Optionalstring(v.algorithm)
     self.write_Optionali64(v.burst)
     self.write_Optionali64(v.step)
@@ -2469,6 +2507,7 @@ class RustBufferBuilder
     self.write_i64(v.remaining)
     self.write_TypeSpan(v.reset_after)
     self.write_i64(v.taken)
+    self.write_bool(v.found)
     self.write_i64(v.over)
     self.write_string(v.source)
     self.write_bool(v.is_outage)
@@ -2653,6 +2692,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypeProblem(v)
+    end
+  end
+
+  # The Optional<T> type for TypeReserveOptions.
+
+  def write_OptionalTypeReserveOptions(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeReserveOptions(v)
     end
   end
 
@@ -3421,6 +3471,10 @@ module UniFFILib
     [RustCallStatus.by_ref],
     RustBuffer.by_value
 
+  attach_function :uniffi_polylimit_uniffi_fn_func_concurrent,
+    [:int64, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
   attach_function :uniffi_polylimit_uniffi_fn_func_quota,
     [RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -3658,6 +3712,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_func_take_events,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_func_concurrent,
     [],
     :uint16
 
@@ -4049,12 +4107,13 @@ end
 
   # Record type Usage
 class Usage
-  attr_reader :remaining, :reset_after, :taken, :over, :source, :is_outage, :degraded, :quotas
+  attr_reader :remaining, :reset_after, :taken, :found, :over, :source, :is_outage, :degraded, :quotas
 
-  def initialize(remaining:, reset_after:, taken:, over:, source:, is_outage:, degraded:, quotas:)
+  def initialize(remaining:, reset_after:, taken:, found:, over:, source:, is_outage:, degraded:, quotas:)
     @remaining = remaining
     @reset_after = reset_after
     @taken = taken
+    @found = found
     @over = over
     @source = source
     @is_outage = is_outage
@@ -4070,6 +4129,9 @@ class Usage
       return false
     end
     if @taken != other.taken
+      return false
+    end
+    if @found != other.found
       return false
     end
     if @over != other.over
@@ -4431,7 +4493,7 @@ end
 class QuotaNumbers
   attr_reader :limit, :period, :algorithm, :burst, :step, :buckets, :aligned, :count_denied, :excess
 
-  def initialize(limit:, period:, algorithm: nil, burst: nil, step: nil, buckets: nil, aligned: nil, count_denied: nil, excess: nil)
+  def initialize(limit:, period: nil, algorithm: nil, burst: nil, step: nil, buckets: nil, aligned: nil, count_denied: nil, excess: nil)
     @limit = limit
     @period = period
     @algorithm = algorithm
@@ -4651,6 +4713,18 @@ end
 def self.take_events()
   result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_take_events,)
   return result.consume_into_SequenceTypeDegradedEvent
+end
+
+
+  
+
+
+def self.concurrent(limit)
+    limit = ::PolylimitNative::uniffi_in_range(limit, "i64", -2**63, 2**63)
+
+    
+  result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_func_concurrent,limit)
+  return result.consume_into_string
 end
 
 

@@ -18,12 +18,14 @@ module Polylimit
     OF_SCHEDULER = :polylimit_waiting
     # Room for many answers.
     CAPACITY = 64 * 1024
+    # The owner of calls that end a reservation.
+    ENDING = Class.new { def submitted(_buffer); end }.new
     private_constant :Call, :FREE, :OF_SCHEDULER, :CAPACITY
 
     class << self
       # The answer to the request in the buffer, once it is there. A caller that is interrupted meanwhile cancels its call. The
       # owner, where there is one, is told what is in the buffer when the call is pending (`submitted`), and on an interruption
-      # the answer that the caller does not get, or nil (`abandoned`).
+      # the answer that the caller does not get, or nil (`abandoned`). A call whose owner is ENDING goes on without its caller.
       def answer(target, buffer, owner = nil)
         scheduler = Fiber.current_scheduler
         return of(scheduler).answer(target, buffer, owner) if scheduler
@@ -148,6 +150,8 @@ module Polylimit
     end
 
     def give_up(call, owner)
+      return @calls.delete(call.number) if owner.equal?(ENDING)
+
       # What was not cancelled has finished.
       take unless call.answer || cancelled?(call)
       @calls.delete(call.number)
@@ -155,7 +159,7 @@ module Polylimit
     end
 
     def cancelled?(call)
-      Direct.call_now(@queue, :cancel, '', tag: call.number).getbyte(0) == 1
+      Direct.call_now(@queue, :cancel_call, '', tag: call.number).getbyte(0) == 1
     end
   end
   private_constant :Waiting

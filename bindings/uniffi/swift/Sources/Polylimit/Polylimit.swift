@@ -597,6 +597,11 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
     func acquire(request: Request, timeout: Span) async throws  -> Decision
 
     /**
+     * Ends the reservation of this id and spends nothing.
+     */
+    func cancel(request: Request, id: Data) async throws  -> Usage
+
+    /**
      * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     func charge(request: Request) async throws  -> Usage
@@ -610,6 +615,12 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
      * Checks several requests in one call, of one or more policies. Each is decided on its own, in order.
      */
     func checkMany(requests: [Request]) async throws  -> [CheckResult]
+
+    /**
+     * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     */
+    func commit(request: Request, id: Data, spent: Int64?) async throws  -> Usage
 
     /**
      * Examines the store for an operator.
@@ -630,6 +641,18 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
      * Returns units, at most those that are used, the newest first.
      */
     func refund(request: Request) async throws  -> Usage
+
+    /**
+     * Makes the reservation of this id end `ttl` from now: 1 ms to 48 h.
+     */
+    func renew(request: Request, id: Data, ttl: Span) async throws  -> Usage
+
+    /**
+     * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is
+     * committed, cancelled or freed, or until its time has passed. A denied request has a reservation as well, which is not
+     * `allowed`.
+     */
+    func reserve(request: Request, options: ReserveOptions?) async throws  -> AsyncReservation
 
     /**
      * Removes the state of the key under its policy; the cost does not matter.
@@ -719,6 +742,25 @@ open func acquire(request: Request, timeout: Span)async throws  -> Decision  {
 }
 
     /**
+     * Ends the reservation of this id and spends nothing.
+     */
+open func cancel(request: Request, id: Data)async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_cancel(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request),FfiConverterData.lower(id)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
      * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
 open func charge(request: Request)async throws  -> Usage  {
@@ -771,6 +813,26 @@ open func checkMany(requests: [Request])async throws  -> [CheckResult]  {
             completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
             freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
             liftFunc: FfiConverterSequenceTypeCheckResult.lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     */
+open func commit(request: Request, id: Data, spent: Int64? = nil)async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_commit(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request),FfiConverterData.lower(id),FfiConverterOptionInt64.lower(spent)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
             errorHandler: FfiConverterTypePolylimitError_lift
         )
 }
@@ -847,6 +909,46 @@ open func refund(request: Request)async throws  -> Usage  {
             completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
             freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
             liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Makes the reservation of this id end `ttl` from now: 1 ms to 48 h.
+     */
+open func renew(request: Request, id: Data, ttl: Span)async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_renew(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request),FfiConverterData.lower(id),FfiConverterTypeSpan_lower(ttl)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is
+     * committed, cancelled or freed, or until its time has passed. A denied request has a reservation as well, which is not
+     * `allowed`.
+     */
+open func reserve(request: Request, options: ReserveOptions? = nil)async throws  -> AsyncReservation  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_reserve(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request),FfiConverterOptionTypeReserveOptions.lower(options)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_u64,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_u64,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_u64,
+            liftFunc: FfiConverterTypeAsyncReservation_lift,
             errorHandler: FfiConverterTypePolylimitError_lift
         )
 }
@@ -932,6 +1034,236 @@ public func FfiConverterTypeAsyncLimiter_lift(_ handle: UInt64) throws -> AsyncL
 #endif
 public func FfiConverterTypeAsyncLimiter_lower(_ value: AsyncLimiter) -> UInt64 {
     return FfiConverterTypeAsyncLimiter.lower(value)
+}
+
+
+
+
+
+
+/**
+ * Units that are set aside for their holder, made by `AsyncLimiter.reserve`; as `Reservation`, and holds no thread.
+ */
+public protocol AsyncReservationProtocol: AnyObject, Sendable {
+
+    /**
+     * Whether every quota has admitted the request, so that its units are set aside.
+     */
+    func allowed()  -> Bool
+
+    /**
+     * Ends the reservation and spends nothing.
+     */
+    func cancel() async throws  -> Usage
+
+    /**
+     * Ends the reservation and charges what was spent, by default what was reserved. The usage's `found` is false, and
+     * nothing is charged, when the reservation had ended before.
+     */
+    func commit(spent: Int64?) async throws  -> Usage
+
+    /**
+     * The decision on the request.
+     */
+    func decision()  -> Decision
+
+    /**
+     * The id, by which another process can end the reservation.
+     */
+    func id()  -> Data
+
+    /**
+     * Whether the reservation is known to have ended without its holder.
+     */
+    func isLost()  -> Bool
+
+}
+/**
+ * Units that are set aside for their holder, made by `AsyncLimiter.reserve`; as `Reservation`, and holds no thread.
+ */
+open class AsyncReservation: AsyncReservationProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_asyncreservation(self.handle, $0) }
+    }
+    // No primary constructor declared for this class.
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_asyncreservation(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * Whether every quota has admitted the request, so that its units are set aside.
+     */
+open func allowed() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_asyncreservation_allowed(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Ends the reservation and spends nothing.
+     */
+open func cancel()async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asyncreservation_cancel(
+                        self.uniffiCloneHandle()
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Ends the reservation and charges what was spent, by default what was reserved. The usage's `found` is false, and
+     * nothing is charged, when the reservation had ended before.
+     */
+open func commit(spent: Int64? = nil)async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asyncreservation_commit(
+                        self.uniffiCloneHandle(),FfiConverterOptionInt64.lower(spent)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * The decision on the request.
+     */
+open func decision() -> Decision  {
+    return try!  FfiConverterTypeDecision_lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_asyncreservation_decision(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The id, by which another process can end the reservation.
+     */
+open func id() -> Data  {
+    return try!  FfiConverterData.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_asyncreservation_id(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Whether the reservation is known to have ended without its holder.
+     */
+open func isLost() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_asyncreservation_is_lost(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeAsyncReservation: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = AsyncReservation
+
+    public static func lift(_ handle: UInt64) throws -> AsyncReservation {
+        return AsyncReservation(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: AsyncReservation) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> AsyncReservation {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: AsyncReservation, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeAsyncReservation_lift(_ handle: UInt64) throws -> AsyncReservation {
+    return try FfiConverterTypeAsyncReservation.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeAsyncReservation_lower(_ value: AsyncReservation) -> UInt64 {
+    return FfiConverterTypeAsyncReservation.lower(value)
 }
 
 
@@ -1801,6 +2133,11 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func asynchronous()  -> AsyncLimiter
 
     /**
+     * Ends the reservation of this id and spends nothing.
+     */
+    func cancel(request: Request, id: Data) throws  -> Usage
+
+    /**
      * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
     func charge(request: Request) throws  -> Usage
@@ -1820,6 +2157,12 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      * others have spent is refunded. Requests of several keys are refused.
      */
     func checkTogether(requests: [Request]) throws  -> [Decision]
+
+    /**
+     * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     */
+    func commit(request: Request, id: Data, spent: Int64?) throws  -> Usage
 
     /**
      * Examines the store for an operator.
@@ -1872,6 +2215,18 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      * Returns units, at most those that are used, the newest first.
      */
     func refund(request: Request) throws  -> Usage
+
+    /**
+     * Makes the reservation of this id end `ttl` from now: 1 ms to 48 h.
+     */
+    func renew(request: Request, id: Data, ttl: Span) throws  -> Usage
+
+    /**
+     * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is
+     * committed, cancelled or freed, or until its time has passed. Nothing is spent before the commit. A denied request has
+     * a reservation as well, which is not `allowed`.
+     */
+    func reserve(request: Request, options: ReserveOptions?) throws  -> Reservation
 
     /**
      * Removes the state of the key under its policy; the cost does not matter.
@@ -2011,6 +2366,20 @@ open func asynchronous() -> AsyncLimiter  {
 }
 
     /**
+     * Ends the reservation of this id and spends nothing.
+     */
+open func cancel(request: Request, id: Data)throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_cancel(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),
+        FfiConverterData.lower(id),uniffiCallStatus
+    )
+})
+}
+
+    /**
      * Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
      */
 open func charge(request: Request)throws  -> Usage  {
@@ -2059,6 +2428,22 @@ open func checkTogether(requests: [Request])throws  -> [Decision]  {
     uniffi_polylimit_uniffi_fn_method_limiter_check_together(
             self.uniffiCloneHandle(),
         FfiConverterSequenceTypeRequest.lower(requests),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     */
+open func commit(request: Request, id: Data, spent: Int64? = nil)throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_commit(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),
+        FfiConverterData.lower(id),
+        FfiConverterOptionInt64.lower(spent),uniffiCallStatus
     )
 })
 }
@@ -2187,6 +2572,37 @@ open func refund(request: Request)throws  -> Usage  {
     uniffi_polylimit_uniffi_fn_method_limiter_refund(
             self.uniffiCloneHandle(),
         FfiConverterTypeRequest_lower(request),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Makes the reservation of this id end `ttl` from now: 1 ms to 48 h.
+     */
+open func renew(request: Request, id: Data, ttl: Span)throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_renew(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),
+        FfiConverterData.lower(id),
+        FfiConverterTypeSpan_lower(ttl),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is
+     * committed, cancelled or freed, or until its time has passed. Nothing is spent before the commit. A denied request has
+     * a reservation as well, which is not `allowed`.
+     */
+open func reserve(request: Request, options: ReserveOptions? = nil)throws  -> Reservation  {
+    return try  FfiConverterTypeReservation_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_reserve(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),
+        FfiConverterOptionTypeReserveOptions.lower(options),uniffiCallStatus
     )
 })
 }
@@ -2484,6 +2900,227 @@ public func FfiConverterTypeManualClock_lift(_ handle: UInt64) throws -> ManualC
 #endif
 public func FfiConverterTypeManualClock_lower(_ value: ManualClock) -> UInt64 {
     return FfiConverterTypeManualClock.lower(value)
+}
+
+
+
+
+
+
+/**
+ * Units that are set aside for their holder, made by `Limiter.reserve`. While it exists, it is renewed in the background. When it
+ * is freed without a commit or a cancel, it ends by itself: it is cancelled, unless its options say that it is committed.
+ */
+public protocol ReservationProtocol: AnyObject, Sendable {
+
+    /**
+     * Whether every quota has admitted the request, so that its units are set aside.
+     */
+    func allowed()  -> Bool
+
+    /**
+     * Ends the reservation and spends nothing.
+     */
+    func cancel() throws  -> Usage
+
+    /**
+     * Ends the reservation and charges what was spent, by default what was reserved. The usage's `found` is false, and
+     * nothing is charged, when the reservation had ended before.
+     */
+    func commit(spent: Int64?) throws  -> Usage
+
+    /**
+     * The decision on the request.
+     */
+    func decision()  -> Decision
+
+    /**
+     * The id, by which another process can end the reservation.
+     */
+    func id()  -> Data
+
+    /**
+     * Whether the reservation is known to have ended without its holder: a renewal did not find it, or its time has passed
+     * without a renewal.
+     */
+    func isLost()  -> Bool
+
+}
+/**
+ * Units that are set aside for their holder, made by `Limiter.reserve`. While it exists, it is renewed in the background. When it
+ * is freed without a commit or a cancel, it ends by itself: it is cancelled, unless its options say that it is committed.
+ */
+open class Reservation: ReservationProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_reservation(self.handle, $0) }
+    }
+    // No primary constructor declared for this class.
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_reservation(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * Whether every quota has admitted the request, so that its units are set aside.
+     */
+open func allowed() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_reservation_allowed(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Ends the reservation and spends nothing.
+     */
+open func cancel()throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_reservation_cancel(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Ends the reservation and charges what was spent, by default what was reserved. The usage's `found` is false, and
+     * nothing is charged, when the reservation had ended before.
+     */
+open func commit(spent: Int64? = nil)throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_reservation_commit(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionInt64.lower(spent),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The decision on the request.
+     */
+open func decision() -> Decision  {
+    return try!  FfiConverterTypeDecision_lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_reservation_decision(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The id, by which another process can end the reservation.
+     */
+open func id() -> Data  {
+    return try!  FfiConverterData.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_reservation_id(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Whether the reservation is known to have ended without its holder: a renewal did not find it, or its time has passed
+     * without a renewal.
+     */
+open func isLost() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_reservation_is_lost(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeReservation: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = Reservation
+
+    public static func lift(_ handle: UInt64) throws -> Reservation {
+        return Reservation(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: Reservation) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Reservation {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: Reservation, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeReservation_lift(_ handle: UInt64) throws -> Reservation {
+    return try FfiConverterTypeReservation.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeReservation_lower(_ value: Reservation) -> UInt64 {
+    return FfiConverterTypeReservation.lower(value)
 }
 
 
@@ -2795,7 +3432,7 @@ public func FfiConverterTypeCheckResult_lower(_ value: CheckResult) -> RustBuffe
 
 
 /**
- * The answer to a check, a peek or an acquire.
+ * The answer to a check, a peek, a reserve or an acquire.
  */
 public struct Decision: Equatable, Hashable {
     /**
@@ -3989,9 +4626,9 @@ public struct QuotaNumbers: Equatable, Hashable {
      */
     public var limit: Int64
     /**
-     * The period: 1 ms to 366 days.
+     * The period: 1 ms to 366 days. The algorithm `concurrency` has none.
      */
-    public var period: Span
+    public var period: Span?
     /**
      * The algorithm's name, such as `sliding_window`.
      */
@@ -4028,8 +4665,8 @@ public struct QuotaNumbers: Equatable, Hashable {
          * The units of a period.
          */limit: Int64,
         /**
-         * The period: 1 ms to 366 days.
-         */period: Span,
+         * The period: 1 ms to 366 days. The algorithm `concurrency` has none.
+         */period: Span? = nil,
         /**
          * The algorithm's name, such as `sliding_window`.
          */algorithm: String? = nil,
@@ -4079,7 +4716,7 @@ public struct FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer {
         return
             try QuotaNumbers(
                 limit: FfiConverterInt64.read(from: &buf),
-                period: FfiConverterTypeSpan.read(from: &buf),
+                period: FfiConverterOptionTypeSpan.read(from: &buf),
                 algorithm: FfiConverterOptionString.read(from: &buf),
                 burst: FfiConverterOptionInt64.read(from: &buf),
                 step: FfiConverterOptionInt64.read(from: &buf),
@@ -4092,7 +4729,7 @@ public struct FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer {
 
     public static func write(_ value: QuotaNumbers, into buf: inout [UInt8]) {
         FfiConverterInt64.write(value.limit, into: &buf)
-        FfiConverterTypeSpan.write(value.period, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.period, into: &buf)
         FfiConverterOptionString.write(value.algorithm, into: &buf)
         FfiConverterOptionInt64.write(value.burst, into: &buf)
         FfiConverterOptionInt64.write(value.step, into: &buf)
@@ -4310,6 +4947,111 @@ public func FfiConverterTypeRequest_lower(_ value: Request) -> RustBuffer {
 
 
 /**
+ * How a reservation is made, kept and ended.
+ */
+public struct ReserveOptions: Equatable, Hashable {
+    /**
+     * Names the reservation: 1 to 64 bytes; random by default. A caller that has received no answer repeats the operation
+     * with the same id.
+     */
+    public var id: Data?
+    /**
+     * How long the reservation lasts after its last renewal: 1 ms to 48 h, 30 seconds by default. So long its units stay set
+     * aside after its holder died.
+     */
+    public var ttl: Span?
+    /**
+     * How long the caller waits in line until the reservation is admitted; not at all by default.
+     */
+    public var timeout: Span?
+    /**
+     * How long the reservation is renewed in the background, every third of its ttl: one hour by default; 0 never renews it.
+     */
+    public var maxAge: Span?
+    /**
+     * Whether a reservation that is neither committed nor cancelled is committed with what was reserved, in place of
+     * cancelled.
+     */
+    public var commitAtEnd: Bool
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Names the reservation: 1 to 64 bytes; random by default. A caller that has received no answer repeats the operation
+         * with the same id.
+         */id: Data? = nil,
+        /**
+         * How long the reservation lasts after its last renewal: 1 ms to 48 h, 30 seconds by default. So long its units stay set
+         * aside after its holder died.
+         */ttl: Span? = nil,
+        /**
+         * How long the caller waits in line until the reservation is admitted; not at all by default.
+         */timeout: Span? = nil,
+        /**
+         * How long the reservation is renewed in the background, every third of its ttl: one hour by default; 0 never renews it.
+         */maxAge: Span? = nil,
+        /**
+         * Whether a reservation that is neither committed nor cancelled is committed with what was reserved, in place of
+         * cancelled.
+         */commitAtEnd: Bool = false) {
+        self.id = id
+        self.ttl = ttl
+        self.timeout = timeout
+        self.maxAge = maxAge
+        self.commitAtEnd = commitAtEnd
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension ReserveOptions: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeReserveOptions: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ReserveOptions {
+        return
+            try ReserveOptions(
+                id: FfiConverterOptionData.read(from: &buf),
+                ttl: FfiConverterOptionTypeSpan.read(from: &buf),
+                timeout: FfiConverterOptionTypeSpan.read(from: &buf),
+                maxAge: FfiConverterOptionTypeSpan.read(from: &buf),
+                commitAtEnd: FfiConverterBool.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ReserveOptions, into buf: inout [UInt8]) {
+        FfiConverterOptionData.write(value.id, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.ttl, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.timeout, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.maxAge, into: &buf)
+        FfiConverterBool.write(value.commitAtEnd, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeReserveOptions_lift(_ buf: RustBuffer) throws -> ReserveOptions {
+    return try FfiConverterTypeReserveOptions.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeReserveOptions_lower(_ value: ReserveOptions) -> RustBuffer {
+    return FfiConverterTypeReserveOptions.lower(value)
+}
+
+
+/**
  * The settings of a limiter. Their text form omits the store's URL and the values of options, which may contain passwords.
  */
 public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
@@ -4520,7 +5262,7 @@ public func FfiConverterTypeStoreOption_lower(_ value: StoreOption) -> RustBuffe
 
 
 /**
- * The answer to a take, a charge, a refund or a reset.
+ * The answer to a take, a charge, a refund, a reset, or a commit, cancel or renew of a reservation.
  */
 public struct Usage: Equatable, Hashable {
     /**
@@ -4535,6 +5277,10 @@ public struct Usage: Equatable, Hashable {
      * The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
      */
     public var taken: Int64
+    /**
+     * Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+     */
+    public var found: Bool
     /**
      * Units of an excess that are in use, the most over the quotas.
      */
@@ -4569,6 +5315,9 @@ public struct Usage: Equatable, Hashable {
          * The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
          */taken: Int64,
         /**
+         * Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+         */found: Bool,
+        /**
          * Units of an excess that are in use, the most over the quotas.
          */over: Int64,
         /**
@@ -4586,6 +5335,7 @@ public struct Usage: Equatable, Hashable {
         self.remaining = remaining
         self.resetAfter = resetAfter
         self.taken = taken
+        self.found = found
         self.over = over
         self.source = source
         self.isOutage = isOutage
@@ -4612,6 +5362,7 @@ public struct FfiConverterTypeUsage: FfiConverterRustBuffer {
                 remaining: FfiConverterInt64.read(from: &buf),
                 resetAfter: FfiConverterTypeSpan.read(from: &buf),
                 taken: FfiConverterInt64.read(from: &buf),
+                found: FfiConverterBool.read(from: &buf),
                 over: FfiConverterInt64.read(from: &buf),
                 source: FfiConverterString.read(from: &buf),
                 isOutage: FfiConverterBool.read(from: &buf),
@@ -4624,6 +5375,7 @@ public struct FfiConverterTypeUsage: FfiConverterRustBuffer {
         FfiConverterInt64.write(value.remaining, into: &buf)
         FfiConverterTypeSpan.write(value.resetAfter, into: &buf)
         FfiConverterInt64.write(value.taken, into: &buf)
+        FfiConverterBool.write(value.found, into: &buf)
         FfiConverterInt64.write(value.over, into: &buf)
         FfiConverterString.write(value.source, into: &buf)
         FfiConverterBool.write(value.isOutage, into: &buf)
@@ -5103,6 +5855,30 @@ fileprivate struct FfiConverterOptionTypeProblem: FfiConverterRustBuffer {
         switch try readInt(&buf) as Int8 {
         case 0: return nil
         case 1: return try FfiConverterTypeProblem.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypeReserveOptions: FfiConverterRustBuffer {
+    typealias SwiftType = ReserveOptions?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeReserveOptions.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeReserveOptions.read(from: &buf)
         default: throw UniffiInternalError.unexpectedOptionalTag
         }
     }
@@ -5670,6 +6446,17 @@ public func waitForEvents() -> [DegradedEvent]  {
 })
 }
 /**
+ * The text of a quota of at most `limit` reservations of a key at a time, such as `20 concurrent`.
+ */
+public func concurrent(limit: Int64)throws  -> String  {
+    return try  FfiConverterString.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_concurrent(
+        FfiConverterInt64.lower(limit),uniffiCallStatus
+    )
+})
+}
+/**
  * The text of a quota of these numbers.
  */
 public func quota(numbers: QuotaNumbers)throws  -> String  {
@@ -5724,6 +6511,9 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 20957) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_func_concurrent() != 1993) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_func_quota() != 62509) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -5775,6 +6565,9 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() != 21069) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_cancel() != 47254) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_charge() != 2628) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -5782,6 +6575,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_check_many() != 2861) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_commit() != 56048) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() != 25517) {
@@ -5794,6 +6590,12 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_refund() != 10840) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_renew() != 9380) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reserve() != 5687) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() != 25437) {
@@ -5811,6 +6613,9 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() != 46398) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_cancel() != 48413) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_charge() != 14226) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -5821,6 +6626,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 2411) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_commit() != 51223) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 64552) {
@@ -5853,6 +6661,12 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_refund() != 27633) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_renew() != 55120) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_reserve() != 14301) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_reset() != 63846) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -5869,6 +6683,42 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_take() != 37929) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_allowed() != 38354) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_cancel() != 48249) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_commit() != 3894) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_decision() != 15037) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_id() != 1708) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_is_lost() != 54903) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_reservation_allowed() != 17203) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_reservation_cancel() != 36471) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_reservation_commit() != 29483) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_reservation_decision() != 4711) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_reservation_id() != 28241) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_reservation_is_lost() != 35804) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_manualclock_advance() != 37402) {

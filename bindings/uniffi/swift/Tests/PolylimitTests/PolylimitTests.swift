@@ -53,6 +53,27 @@ final class PolylimitTests: XCTestCase {
         XCTAssertEqual([first, second, third].map(\.allowed), [true, true, false])
     }
 
+    func testReservationChargesWhatWasSpent() throws {
+        let limiter = try limiter("1 concurrent; 100/hour")
+        let first = try limiter.reserve(request: request("user", cost: 40))
+        XCTAssertTrue(first.allowed())
+        XCTAssertFalse(try limiter.reserve(request: request("user")).allowed())
+        XCTAssertTrue(try first.commit(spent: 30).found)
+        XCTAssertFalse(try first.cancel().found)
+        // It is freed at once, and so cancelled.
+        _ = try limiter.reserve(request: request("user"), options: ReserveOptions(ttl: .seconds(10)))
+        XCTAssertEqual(try limiter.peek(request: request("user")).remaining, 70)
+    }
+
+    func testAsynchronousReservationChargesWhatWasSpent() async throws {
+        let limiter = try limiter("1 concurrent; 100/hour")
+        let reservation = try await limiter.asynchronous().reserve(request: request("user", cost: 40))
+        let committed = try await reservation.commit(spent: 30)
+        XCTAssertTrue(committed.found)
+        let renewed = try await limiter.asynchronous().renew(request: request("user"), id: reservation.id(), ttl: .seconds(10))
+        XCTAssertFalse(renewed.found)
+    }
+
     func testClosedLimiterIsAnError() throws {
         let limiter = try limiter("2/minute")
         try limiter.shutDown()

@@ -46,6 +46,43 @@ public class AsyncLimiter internal constructor(
         timeout: Duration,
     ): Decision = await(Call.acquire(request, timeout))
 
+    /**
+     * See [Limiter.reserve]. A coroutine that is cancelled leaves the queue, and what was set aside for it is given back. With a
+     * block in place of a handle: `reserve(request).use { reservation -> }`.
+     */
+    public suspend fun reserve(
+        request: Request,
+        options: ReserveOptions = ReserveOptions(),
+    ): AsyncReservation = await(reserving(request, options))
+
+    /** See [Limiter.reserve]. */
+    public suspend fun reserve(
+        key: String,
+        policy: String? = null,
+        cost: Long? = null,
+        options: ReserveOptions = ReserveOptions(),
+    ): AsyncReservation = reserve(request(key, policy, cost), options)
+
+    /** See [Limiter.commit]. A coroutine that is cancelled meanwhile does not undo it. */
+    public suspend fun commit(
+        request: Request,
+        id: String,
+        spent: Long? = null,
+    ): Usage = await(Call.commit(request, reservationNamed(id), spent))
+
+    /** See [Limiter.cancel]. */
+    public suspend fun cancel(
+        request: Request,
+        id: String,
+    ): Usage = await(Call.cancel(request, reservationNamed(id)))
+
+    /** See [Limiter.renew]. */
+    public suspend fun renew(
+        request: Request,
+        id: String,
+        ttl: Duration,
+    ): Usage = await(Call.renew(request, reservationNamed(id), ttl))
+
     /** See [Limiter.checkMany]. */
     public suspend fun checkMany(requests: List<Request>): List<CheckResult> = await(Call.checkMany(requests))
 
@@ -82,6 +119,34 @@ public class AsyncLimiter internal constructor(
         timeout: Duration,
     ): CompletableFuture<Decision> = future(Call.acquire(request, timeout))
 
+    /** [reserve] for Java. Cancelling the future leaves the queue, and what was set aside for it is given back. */
+    @JvmOverloads
+    public fun reserveFuture(
+        request: Request,
+        options: ReserveOptions = ReserveOptions(),
+    ): CompletableFuture<AsyncReservation> = future(reserving(request, options))
+
+    /** [commit] for Java. */
+    @JvmOverloads
+    public fun commitFuture(
+        request: Request,
+        id: String,
+        spent: Long? = null,
+    ): CompletableFuture<Usage> = future(Call.commit(request, reservationNamed(id), spent))
+
+    /** [cancel] for Java. */
+    public fun cancelFuture(
+        request: Request,
+        id: String,
+    ): CompletableFuture<Usage> = future(Call.cancel(request, reservationNamed(id)))
+
+    /** [renew] for Java. */
+    public fun renewFuture(
+        request: Request,
+        id: String,
+        ttl: Duration,
+    ): CompletableFuture<Usage> = future(Call.renew(request, reservationNamed(id), ttl))
+
     /** [checkMany] for Java. */
     public fun checkManyFuture(requests: List<Request>): CompletableFuture<List<CheckResult>> = future(Call.checkMany(requests))
 
@@ -95,7 +160,7 @@ public class AsyncLimiter internal constructor(
     /** [doctor] for Java. */
     public fun doctorFuture(): CompletableFuture<List<Finding>> = future(Call.doctor())
 
-    private suspend fun <T : Any> await(call: Call<T>): T =
+    internal suspend fun <T : Any> await(call: Call<T>): T =
         target.tryAnswer(call) ?: suspendCancellableCoroutine { continuation ->
             val waiting = SuspendedCall(target, call, continuation)
             runCatching { target.submit(call, waiting) }
@@ -105,11 +170,18 @@ public class AsyncLimiter internal constructor(
                 }
         }
 
-    private fun <T : Any> future(call: Call<T>): CompletableFuture<T> {
+    internal fun <T : Any> future(call: Call<T>): CompletableFuture<T> {
         val future = AnswerFuture(target, call)
         runCatching { target.tryAnswer(call) ?: target.submit(call, future.waiting) }
             .onFailure(future::completeExceptionally)
             .onSuccess { answer -> if (answer != null) future.complete(answer) }
         return future
     }
+
+    internal fun finish(call: Call<Any>): Unit = target.finish(call)
+
+    private fun reserving(
+        request: Request,
+        options: ReserveOptions,
+    ) = Call.reserve(request, options) { held -> AsyncReservation(this, request, held) }
 }

@@ -9,7 +9,12 @@ internal class Call<T>(
     private val request: Request? = null,
     private val requests: List<Request>? = null,
     private val timeout: Duration? = null,
+    private val arguments: (CallBuffer.() -> Unit)? = null,
+    private val hold: ((HeldReservation) -> T)? = null,
 ) {
+    /** Whether a caller that gives up while it waits ends the call: what ends a reservation goes on. */
+    val isCancellable: Boolean get() = operation !in DirectCalls.COMMIT..DirectCalls.END
+
     /** Writes the call. With a queue, the queue has the answer under the tag. */
     fun write(
         buffer: CallBuffer,
@@ -23,15 +28,24 @@ internal class Call<T>(
             buffer.putInt(requests.size)
             requests.forEach(buffer::putRequest)
         }
+        arguments?.invoke(buffer)
     }
 
     @Suppress("UNCHECKED_CAST")
-    fun read(buffer: CallBuffer): T = buffer.answer() as T
+    fun read(buffer: CallBuffer): T {
+        val answer = buffer.answer()
+        return if (hold == null) answer as T else hold(answer as HeldReservation)
+    }
 
-    /** The refund of what the answer says that was spent, if a caller that gave up does not take it. */
-    fun refundOf(answer: T): Call<Usage>? {
-        val isSpent = operation == DirectCalls.ACQUIRE && answer is Decision && answer.allowed && !answer.isOutage
-        return if (isSpent) Call(DirectCalls.REFUND, request) else null
+    /** Gives back what the answer says that was spent or set aside, if a caller that gave up does not take it. */
+    fun giveBack(
+        answer: T,
+        target: CallTarget,
+    ) {
+        if (answer is AutoCloseable) answer.close()
+        if (operation != DirectCalls.ACQUIRE || answer !is Decision || !answer.allowed || answer.isOutage) return
+        // What the store cannot refund stays spent, as with any refund.
+        target.finish(refund(request ?: return))
     }
 
     companion object {
@@ -51,6 +65,37 @@ internal class Call<T>(
             request: Request,
             timeout: Duration,
         ) = Call<Decision>(DirectCalls.ACQUIRE, request, timeout = timeout)
+
+        /** [hold] makes the reservation of its handle. */
+        fun <R> reserve(
+            request: Request,
+            options: ReserveOptions,
+            hold: (HeldReservation) -> R,
+        ) = Call(DirectCalls.RESERVE, request, timeout = options.timeout, arguments = { putOptions(options) }, hold = hold)
+
+        fun commit(
+            request: Request,
+            reservation: ReservationName,
+            spent: Long?,
+        ) = Call<Usage>(DirectCalls.COMMIT, request.copy(cost = spent), arguments = { putName(reservation) })
+
+        fun cancel(
+            request: Request,
+            reservation: ReservationName,
+        ) = Call<Usage>(DirectCalls.CANCEL_RESERVATION, request, arguments = { putName(reservation) })
+
+        fun renew(
+            request: Request,
+            reservation: ReservationName,
+            ttl: Duration,
+        ) = Call<Usage>(DirectCalls.RENEW, request, arguments = { putName(reservation).putLong(microsecondsOf(ttl)) })
+
+        /** Answered with a usage, or with Unit when there was nothing to end. */
+        fun end(
+            request: Request,
+            reservation: ReservationName,
+            cancels: Boolean = false,
+        ) = Call<Any>(DirectCalls.END, request, arguments = { putName(reservation).put(cancels) })
 
         fun checkMany(requests: List<Request>) = Call<List<CheckResult>>(DirectCalls.CHECK_MANY, requests = requests)
 
@@ -96,6 +141,11 @@ internal class CallTarget(
             Completions.remove(tag)
             call.read(buffer)
         }
+    }
+
+    /** Makes a call for whose answer no caller waits. What the store cannot end then, ends at its time. */
+    fun <T : Any> finish(call: Call<T>) {
+        runCatching { tryAnswer(call) ?: submit(call, IgnoredCall(this, call)) }
     }
 
     /** The answer to a call during which this thread can be interrupted. Then the call is given up. */

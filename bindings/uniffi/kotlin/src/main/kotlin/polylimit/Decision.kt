@@ -18,7 +18,7 @@ public data class QuotaUsage(
 )
 
 /**
- * The answer to a check, a peek or an acquire. Durations are exact to the microsecond.
+ * The answer to a check, a peek, a reserve or an acquire. Durations are exact to the microsecond.
  *
  * @property allowed whether every quota of the policy admits the request.
  * @property remaining whole units that can still be spent right now, after this decision: the least over the quotas.
@@ -48,11 +48,13 @@ public data class Decision(
 )
 
 /**
- * The answer to a take, a charge, a refund or a reset. Durations are exact to the microsecond.
+ * The answer to a take, a charge, a refund or a reset, or to a commit, cancel or renew of a reservation. Durations are exact to the
+ * microsecond.
  *
  * @property remaining whole units that can still be spent right now: the least over the quotas.
  * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
  * @property taken the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
+ * @property found whether a commit, a cancel or a renew has found the reservation; true for every other operation.
  * @property over units of an excess that are in use, the most over the quotas.
  * @property source the source of the answer, such as `store`.
  * @property isOutage whether the outage policy answered, since the store was unavailable.
@@ -64,6 +66,7 @@ public data class Usage(
     val remaining: Long,
     val resetAfter: Duration,
     val taken: Long,
+    val found: Boolean,
     val over: Long,
     val source: String,
     val isOutage: Boolean,
@@ -89,8 +92,9 @@ private val DEGRADATIONS = degradationNames()
 
 private const val ALLOWED = 1
 private const val IS_OUTAGE = 2
+private const val FOUND = 4
 
-/** The answer in the buffer: a decision, a usage, a list of check results or of findings, or Unit. An error is thrown. */
+/** The answer in the buffer: a decision, a usage, a list of check results or of findings, a reservation, or Unit. An error is thrown. */
 internal fun CallBuffer.answer(): Any =
     when (val kind = byte()) {
         0 -> throw error()
@@ -99,6 +103,7 @@ internal fun CallBuffer.answer(): Any =
         3 -> list(::checkResult)
         4 -> Unit
         5 -> list { Finding(text(), text(), text()) }
+        6 -> HeldReservation(long(), bytes(int()), decision())
         else -> throw PolylimitException.Internal("an answer of kind $kind is not known")
     }
 
@@ -150,6 +155,7 @@ private fun CallBuffer.usage(): Usage {
         remaining = remaining,
         resetAfter = resetAfter,
         taken = long(),
+        found = flags and FOUND != 0,
         over = long(),
         source = SOURCES[source],
         isOutage = flags and IS_OUTAGE != 0,

@@ -18,6 +18,13 @@ internal object DirectCalls {
     const val CHECK_TOGETHER = 9
     const val READY = 10
     const val DOCTOR = 11
+    const val RESERVE = 12
+    const val COMMIT = 13
+    const val CANCEL_RESERVATION = 14
+    const val RENEW = 15
+    const val END = 16
+    const val RELEASE_RESERVATION = 17
+    const val IS_LOST = 18
     const val DECIDE = 32
     const val OVERRULE = 34
     const val FINISH = 35

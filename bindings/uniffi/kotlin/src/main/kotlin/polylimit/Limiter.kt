@@ -120,6 +120,94 @@ public class Limiter
             timeout: Duration,
         ): Decision = target.answerInterruptibly(Call.acquire(request, timeout))
 
+        /**
+         * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed,
+         * cancelled or closed, or until its time has passed. Nothing is spent before the commit. A denied request has a reservation
+         * as well, which is not [Reservation.allowed]. With a timeout it waits in line, and can be interrupted, as [acquire].
+         *
+         * ```
+         * limiter.reserve("tenant:7", cost = 4_000).use { reservation ->
+         *     if (reservation.allowed) reservation.commit(spent = ask(model).tokens)
+         * }
+         * ```
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class, InterruptedException::class)
+        public fun reserve(
+            key: String,
+            policy: String? = null,
+            cost: Long? = null,
+            options: ReserveOptions = ReserveOptions(),
+        ): Reservation = reserve(request(key, policy, cost), options)
+
+        /** As the other `reserve`, for a key of bytes. */
+        @JvmOverloads
+        @Throws(PolylimitException::class, InterruptedException::class)
+        public fun reserve(
+            request: Request,
+            options: ReserveOptions = ReserveOptions(),
+        ): Reservation {
+            val call = Call.reserve(request, options) { held -> Reservation(target, request, held) }
+            return if (options.timeout == null) target.answer(call) else target.answerInterruptibly(call)
+        }
+
+        /**
+         * Ends the reservation of this id, which another process may have made, and charges what was spent, in units from 0 to
+         * 10^12; null is what was reserved. A reservation that is gone changes nothing, and [Usage.found] is false: a repeated commit
+         * never charges twice.
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun commit(
+            key: String,
+            id: String,
+            spent: Long? = null,
+            policy: String? = null,
+        ): Usage = commit(request(key, policy), id, spent)
+
+        /** As the other `commit`; the cost of the request does not matter. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun commit(
+            request: Request,
+            id: String,
+            spent: Long? = null,
+        ): Usage = target.answer(Call.commit(request, reservationNamed(id), spent))
+
+        /** Ends the reservation of this id and spends nothing; [Usage.found] says whether it was there. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun cancel(
+            key: String,
+            id: String,
+            policy: String? = null,
+        ): Usage = cancel(request(key, policy), id)
+
+        /** As the other `cancel`; the cost of the request does not matter. */
+        @Throws(PolylimitException::class)
+        public fun cancel(
+            request: Request,
+            id: String,
+        ): Usage = target.answer(Call.cancel(request, reservationNamed(id)))
+
+        /** Makes the reservation of this id end that long from now, 1 ms to 48 h; [Usage.found] says whether it was there. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun renew(
+            key: String,
+            id: String,
+            ttl: Duration,
+            policy: String? = null,
+        ): Usage = renew(request(key, policy), id, ttl)
+
+        /** As the other `renew`; the cost of the request does not matter. */
+        @Throws(PolylimitException::class)
+        public fun renew(
+            request: Request,
+            id: String,
+            ttl: Duration,
+        ): Usage = target.answer(Call.renew(request, reservationNamed(id), ttl))
+
         /** Checks several requests in one call, of one or more policies. Each is decided on its own, in order. */
         @Throws(PolylimitException::class)
         public fun checkMany(requests: List<Request>): List<CheckResult> = target.answer(Call.checkMany(requests))

@@ -21,18 +21,17 @@ internal abstract class WaitingCall<T : Any>(
 
     fun receiveFrom(buffer: CallBuffer) = receive(runCatching { call.read(buffer) })
 
-    /** Gives the call up: an acquire leaves the queue, and what was spent for it is refunded. */
-    fun cancel() = Completions.cancel(tag)
-
-    /** Refunds what an acquire has spent whose caller does not take the answer. */
-    fun giveBack(answer: T) {
-        val refund = call.refundOf(answer) ?: return
-        // What the store cannot refund stays spent, as with any refund.
-        runCatching { target.submit(refund, IgnoredCall(target, refund)) }
+    /** Gives the call up: an acquire or a reserve leaves the queue, and what was spent or set aside for it is given back. */
+    fun cancel() {
+        if (call.isCancellable) Completions.cancel(tag)
     }
+
+    /** Gives back what was spent or set aside for a caller that does not take the answer. */
+    fun giveBack(answer: T) = call.giveBack(answer, target)
 }
 
-private class IgnoredCall<T : Any>(
+/** No caller waits for the answer. */
+internal class IgnoredCall<T : Any>(
     target: CallTarget,
     call: Call<T>,
 ) : WaitingCall<T>(target, call) {

@@ -685,6 +685,8 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_wait_for_events(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_func_concurrent(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_quota(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_store_options(
@@ -863,6 +865,8 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_wait_for_events(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_concurrent(`limit`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_quota(`numbers`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_store_options(uniffi_out_err: UniffiRustCallStatus,
@@ -999,6 +1003,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_wait_for_events() and 0xFFFF) != 20957) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_concurrent() and 0xFFFF) != 1993) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_quota() and 0xFFFF) != 62509) {
@@ -4217,9 +4224,9 @@ data class QuotaNumbers (
     val `limit`: kotlin.Long
     ,
     /**
-     * The period: 1 ms to 366 days.
+     * The period: 1 ms to 366 days. The algorithm `concurrency` has none.
      */
-    val `period`: Span
+    val `period`: Span? = null
     ,
     /**
      * The algorithm's name, such as `sliding_window`.
@@ -4272,7 +4279,7 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
     override fun read(buf: ByteBuffer): QuotaNumbers {
         return QuotaNumbers(
             FfiConverterLong.read(buf),
-            FfiConverterTypeSpan.read(buf),
+            FfiConverterOptionalTypeSpan.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterOptionalLong.read(buf),
             FfiConverterOptionalLong.read(buf),
@@ -4285,7 +4292,7 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
 
     override fun allocationSize(value: QuotaNumbers) = (
             FfiConverterLong.allocationSize(value.`limit`) +
-            FfiConverterTypeSpan.allocationSize(value.`period`) +
+            FfiConverterOptionalTypeSpan.allocationSize(value.`period`) +
             FfiConverterOptionalString.allocationSize(value.`algorithm`) +
             FfiConverterOptionalLong.allocationSize(value.`burst`) +
             FfiConverterOptionalLong.allocationSize(value.`step`) +
@@ -4297,7 +4304,7 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
 
     override fun write(value: QuotaNumbers, buf: ByteBuffer) {
             FfiConverterLong.write(value.`limit`, buf)
-            FfiConverterTypeSpan.write(value.`period`, buf)
+            FfiConverterOptionalTypeSpan.write(value.`period`, buf)
             FfiConverterOptionalString.write(value.`algorithm`, buf)
             FfiConverterOptionalLong.write(value.`burst`, buf)
             FfiConverterOptionalLong.write(value.`step`, buf)
@@ -5310,6 +5317,21 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
     UniffiLib.uniffi_polylimit_uniffi_fn_func_wait_for_events(
 
         _status)
+}
+    )
+    }
+
+
+        /**
+         * The text of a quota of at most `limit` reservations of a key at a time, such as `20 concurrent`.
+         */
+    @Throws(PolylimitException::class) fun `concurrent`(`limit`: kotlin.Long): kotlin.String {
+            return FfiConverterString.lift(
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_concurrent(
+
+        
+        FfiConverterLong.lower(`limit`),_status)
 }
     )
     }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -29,6 +30,23 @@ class JavaTest {
         Throwable cause = assertThrows(ExecutionException.class, future::get).getCause();
         assertInstanceOf(PolylimitException.InvalidArgument.class, cause);
       }
+    }
+  }
+
+  @Test
+  void javaHoldsReservations() throws Exception {
+    try (Limiter limiter = Limiter.of(Map.of("api", "1 concurrent; 100/hour"))) {
+      var commits = new ReserveOptions(Duration.ofSeconds(10), null, null, true);
+      try (Reservation held = limiter.reserve("user:42", "api", 10L, commits)) {
+        assertTrue(held.getAllowed());
+        assertFalse(limiter.reserve("user:42").getAllowed());
+      }
+      try (Reservation held = limiter.reserve("user:42")) {
+        assertEquals(70L, held.commit(20L).getQuotas().get(1).getRemaining());
+      }
+      AsyncReservation held = limiter.getAsynchronous().reserveFuture(Requests.of("user:42")).get();
+      assertTrue(limiter.commit("user:42", held.getId(), 5L).getFound());
+      assertFalse(held.commitFuture().get().getFound());
     }
   }
 

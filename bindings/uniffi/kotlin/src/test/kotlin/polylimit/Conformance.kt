@@ -30,33 +30,48 @@ public fun main(arguments: Array<String>) {
 
 private class Face(
     val name: String,
-    val decide: Limiter.(String, Request) -> Any,
+    val decide: Limiter.(JsonNode, Request) -> Any,
 )
+
+/** Handles renew and end nothing while a case runs: the case says what happens. */
+private fun optionsOf(operation: JsonNode) = ReserveOptions(id = operation.id(), ttl = operation.ttl(), maxAge = Duration.ZERO)
+
+private fun JsonNode.id() = this["id"].asText()
+
+private fun JsonNode.ttl() = Duration.of(this["ttl_us"].longValue(), ChronoUnit.MICROS)
 
 private val BLOCKING =
     Face("kotlin") { operation, request ->
-        when (operation) {
+        when (operation["op"].asText()) {
             "check" -> check(request)
             "peek" -> peek(request)
             "take" -> take(request)
             "charge" -> charge(request)
             "refund" -> refund(request)
             "reset" -> reset(request)
-            else -> error("operation $operation is not known")
+            "reserve" -> reserve(request, optionsOf(operation))
+            "commit" -> commit(request, operation.id(), request.cost)
+            "cancel" -> cancel(request, operation.id())
+            "renew" -> renew(request, operation.id(), operation.ttl())
+            else -> error("$operation is not known")
         }
     }
 
 private val COROUTINES =
     Face("kotlin (coroutines)") { operation, request ->
         runBlocking {
-            when (operation) {
+            when (operation["op"].asText()) {
                 "check" -> asynchronous.check(request)
                 "peek" -> asynchronous.peek(request)
                 "take" -> asynchronous.take(request)
                 "charge" -> asynchronous.charge(request)
                 "refund" -> asynchronous.refund(request)
                 "reset" -> asynchronous.reset(request)
-                else -> error("operation $operation is not known")
+                "reserve" -> asynchronous.reserve(request, optionsOf(operation))
+                "commit" -> asynchronous.commit(request, operation.id(), request.cost)
+                "cancel" -> asynchronous.cancel(request, operation.id())
+                "renew" -> asynchronous.renew(request, operation.id(), operation.ttl())
+                else -> error("$operation is not known")
             }
         }
     }
@@ -90,6 +105,7 @@ private fun Face.runCase(
     val outage = if (store.startsWith("redis")) "deny" else null
     val policy = Policy("case", quotasOf(case["quotas"]), outage = outage)
     val settings = Settings(if (store == "memory") "memory:" else store, listOf(policy), clock = clock)
+    val reservations = mutableListOf<AutoCloseable>()
     Limiter(settings).use { limiter ->
         try {
             for ((at, operation) in case["ops"].withIndex()) {
@@ -100,10 +116,11 @@ private fun Face.runCase(
                 }
                 val answer =
                     try {
-                        limiter.decide(operation["op"].asText(), request(key, cost = operation["cost"]?.longValue()))
+                        limiter.decide(operation, request(key, cost = operation["cost"]?.longValue()))
                     } catch (refused: PolylimitException) {
                         return at to "refused: ${refused.message}"
                     }
+                if (answer is AutoCloseable) reservations += answer
                 val expected = operation["expect"].properties().associate { (name, value) -> name to value.value() }
                 val got = shown(answer, expected)
                 if (got != expected) return at to "$operation\n  expected $expected\n  got      $got"
@@ -111,6 +128,7 @@ private fun Face.runCase(
         } finally {
             // A manual clock's keys do not expire.
             limiter.reset(key)
+            reservations.forEach(AutoCloseable::close)
         }
     }
     return null
@@ -128,6 +146,8 @@ private fun shown(
     expected: Map<String, Any?>,
 ): Map<String, Any?> =
     when (answer) {
+        is Reservation -> shown(answer.decision, expected)
+        is AsyncReservation -> shown(answer.decision, expected)
         is Decision ->
             if (answer.isOutage) {
                 mapOf("source" to answer.source)
@@ -146,7 +166,7 @@ private fun shown(
                 mapOf("source" to answer.source)
             } else {
                 val left = mapOf("remaining" to answer.remaining, "reset_after_us" to answer.resetAfter.us())
-                if ("taken" in expected) left + ("taken" to answer.taken) else left
+                left + mapOf("taken" to answer.taken, "found" to answer.found).filterKeys { it in expected }
             }
         else -> error("an operation was answered with $answer")
     }
@@ -158,7 +178,7 @@ private fun quotasOf(quotas: JsonNode): String =
         quota(
             QuotaNumbers(
                 limit = numbers["limit"].longValue(),
-                period = Duration.of(numbers["period_us"].longValue(), ChronoUnit.MICROS),
+                period = numbers["period_us"]?.let { Duration.of(it.longValue(), ChronoUnit.MICROS) },
                 algorithm = numbers["algorithm"].asText(),
                 burst = numbers["burst"]?.longValue(),
                 step = numbers["step"]?.longValue(),

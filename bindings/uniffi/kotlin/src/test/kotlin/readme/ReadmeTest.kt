@@ -6,6 +6,7 @@ import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
 import polylimit.Decision
 import polylimit.Limiter
+import polylimit.Usage
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
 
@@ -23,7 +24,17 @@ class ReadmeTest {
         assertTrue(runBlocking { suspended(limiter) }.allowed)
         filtered(limiter)
         limiter.close()
+        assertTrue(reserving()!!.found)
         telling().close()
+    }
+
+    private fun reserving(): Usage? {
+        val models = Limiter.of(mapOf("model" to "20 concurrent; 100000/minute token_bucket"), redis)
+        val usage = models.reserve("tenant:7", cost = 4_000).use { reservation ->
+            if (reservation.allowed) reservation.commit(spent = 1_200) else null
+        }
+        models.close()
+        return usage
     }
 
     private fun telling(): Limiter {

@@ -1,0 +1,37 @@
+package polylimit
+
+import java.time.Duration
+
+/**
+ * How a reservation is made, kept and ended.
+ *
+ * @property ttl how long the reservation lasts after its last renewal: 1 ms to 48 h, in whole microseconds; null is 30 seconds. So
+ *   long its units stay set aside after its holder died.
+ * @property timeout how long the caller waits in line, as in [Limiter.acquire], until the reservation is admitted; null is not at all.
+ * @property maxAge how long the reservation is renewed in the background, every third of its ttl: null is one hour, and zero never
+ *   renews it.
+ * @property commitAtEnd whether a reservation that is left without a commit or a cancel is committed with what was reserved, in place
+ *   of cancelled.
+ * @property id names the reservation: 1 to 64 bytes of UTF-8; null is a random one. A caller that has received no answer repeats the
+ *   operation with the same id.
+ */
+public data class ReserveOptions
+    @JvmOverloads
+    constructor(
+        val ttl: Duration? = null,
+        val timeout: Duration? = null,
+        val maxAge: Duration? = null,
+        val commitAtEnd: Boolean = false,
+        val id: String? = null,
+    )
+
+private const val HAS_TTL = 1
+private const val HAS_MAX_AGE = 2
+private const val COMMITS_AT_END = 4
+
+internal fun CallBuffer.putOptions(options: ReserveOptions) {
+    putText(options.id)
+    val times = (if (options.ttl != null) HAS_TTL else 0) or if (options.maxAge != null) HAS_MAX_AGE else 0
+    putByte(times or if (options.commitAtEnd) COMMITS_AT_END else 0)
+    putLong(options.ttl?.let(::microsecondsOf) ?: 0).putLong(options.maxAge?.let(::microsecondsOf) ?: 0)
+}
