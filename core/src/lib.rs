@@ -120,6 +120,11 @@ struct HttpDocs;
 #[doc = include_str!("../../docs/local.md")]
 struct LocalDocs;
 
+/// The examples of the documentation of reservations, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reservations.md")]
+struct ReservationsDocs;
+
 /// The examples of the Redis store's documentation, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/redis.md")]
