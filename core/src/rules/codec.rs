@@ -380,11 +380,13 @@ fn write_sliding_window(out: &mut Bytes, state: &sliding_window::State, tag: Tag
     }
 }
 
-/// Reads reservations: how many there are (2), and of each the time at which it ends (7), its time to live (5), its units (5), the length of its id (1) and
-/// the id.
+/// Reads reservations: how many there are (2), numbers that spare the script reading them all (28), and of each the time at which
+/// it ends (7), its time to live (5), its units (5), the length of its id (1) and the id.
 pub(crate) fn read_reservations(mut record: Reader<'_>) -> Option<Reservations> {
+    let number = record.length(2)?;
+    record.bytes(4 * 7)?;
     let mut list = Vec::new();
-    for _ in 0..record.length(2)? {
+    for _ in 0..number {
         let (ends_us, ttl_us, units) = (record.number(7)?, record.number(5)?, record.number(5)?);
         let length = record.length(1)?;
         let id = ReservationId::new(record.bytes(length)?).ok()?;
@@ -394,12 +396,18 @@ pub(crate) fn read_reservations(mut record: Reader<'_>) -> Option<Reservations> 
 }
 
 /// Appends the bytes of reservations, without the head of a record; none where there are none.
-pub(crate) fn write_reservations(reservations: &Reservations, out: &mut Bytes) {
-    if reservations.0.is_empty() {
+pub(crate) fn write_reservations(Reservations(list): &Reservations, out: &mut Bytes) {
+    if list.is_empty() {
         return;
     }
-    put(out, reservations.0.len() as u64, 2);
-    for Reservation { id, units, ends_us, ttl_us } in &reservations.0 {
+    put(out, list.len() as u64, 2);
+    let made = list.iter().map(|reservation| reservation.ends_us.saturating_sub(reservation.ttl_us)).max();
+    let ends = || list.iter().map(|reservation| reservation.ends_us);
+    let units = list.iter().map(|reservation| reservation.units).sum::<u64>();
+    for number in [made, ends().min(), ends().max(), Some(units)] {
+        put(out, number.unwrap_or(0), 7);
+    }
+    for Reservation { id, units, ends_us, ttl_us } in list {
         put(out, *ends_us, 7);
         put(out, *ttl_us, 5);
         put(out, *units, 5);

@@ -326,8 +326,10 @@ impl Answer {
 
 /// The call of an operation on a reservation.
 fn reservation_call(operation: Operation, request: Request<'_>) -> Call<'_> {
-    // Ids of several lengths.
-    let id = |number: u8| ReservationId::new("x".repeat(1 + usize::from(number) * 12)).unwrap();
+    // Ids of several lengths; in the bytes of some, others seem to stand with their lengths.
+    let long = "x".repeat(64);
+    let ids = ["x", "\u{1}x", "yy\u{1}x", "\u{2}\u{1}x", &long, "xxxxxxxxxxxx"];
+    let id = |number: u8| ReservationId::new(ids[usize::from(number)]).unwrap();
     match operation {
         Operation::Reserve((number, ttl_us)) => {
             let ttl = Duration::from_micros(ttl_us);

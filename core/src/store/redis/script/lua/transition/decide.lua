@@ -237,11 +237,13 @@ local function decide(i, op, cost, count, broken, ttl, id)
       end
     end
   end
-  local spent, denied, found, more, more_until = 0, false, nil, nil, 0
+  local spent, denied, found, units, more, more_until = 0, false, nil, 0, nil, 0
   local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
   local brings, rewinds = false, false
   if op >= RESERVE then
-    found = find_reservation(r, id)
+    if r then
+      found, units = find_reservation(r, id)
+    end
     if op == RESERVE then
       brings, denied = admits and not found, possible and not admits and not found
     else
@@ -249,9 +251,10 @@ local function decide(i, op, cost, count, broken, ttl, id)
     end
     if op == RESERVE and brings or op == RENEW and found then
       more_until = math.min(now + ttl, 9007199254740991)
-      more = pack_reservation(more_until, ttl, found and r.list[found + 2] or cost, id)
+      units = found and units or cost
+      more = pack_reservation(more_until, ttl, units, id)
     elseif op == COMMIT and found and cost == AS_RESERVED then
-      cost = r.list[found + 2]
+      cost = units
     end
   elseif op == PEEK then
     denied = possible and not admits
@@ -338,7 +341,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
   if dirty then
     local reserved, until_us = '', 0
     if changes then
-      reserved, until_us = reservations_record(r, forgets, op ~= RESERVE and found, more, more_until)
+      reserved, until_us = reservations_record(r, forgets, op ~= RESERVE and found, units, more, more_until, units)
     elseif r then
       reserved, until_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
     end

@@ -1,48 +1,83 @@
 -- The reservations of a key; see rules/reservation/.
--- Record: 6 tag (4, zero) length (3) number (2), then for each: end (7, us) ttl (5, us) units (5) length of the id (1) id.
--- All are read with one call, as four values for each: end, ttl, units, id.
-local EACH, MAX_RESERVATIONS = 'I7I5I5Bc0', 1000
+-- Record: 6 tag (4, zero) length (3), then number (2), no reservation was made later than this (7, us), none ends earlier (7, us),
+-- none ends later (7, us), sum of the units (7), and for each: end (7, us) ttl (5, us) units (5) length of the id (1) id.
+-- While none has ended and the clock has not gone back behind any, the numbers in front tell everything that a decision needs.
+local EACH, HEAD, MAX_RESERVATIONS = 'I7I5I5Bc0', 38, 1000
+
+-- Reads all reservations with one call, as four values for each: end, ttl, units, id. False when they are malformed.
+local function parse_reservations(r)
+  local number = r.number
+  local list = { pcall(read, '>' .. string.rep(EACH, number), body, r.from) }
+  if not list[1] or list[4 * number + 2] ~= r.to then
+    return false
+  end
+  r.list, r.last_place = list, 4 * number - 2
+  for p = 2, r.last_place, 4 do
+    local length = #list[p + 3]
+    if list[p] >= 9007199254740992 or length == 0 or length > 64 then
+      return false
+    end
+  end
+  return true
+end
 
 -- Reads the record of that size at that place of `body`; nothing when it is malformed.
 local function load_reservations(at, size)
-  local number = size > 9 and read('>H', body, at + 8) or 0
-  if number == 0 or number > MAX_RESERVATIONS or size < 10 + 19 * number then
+  local number, made, first, last, units = 0, 0, 0, 0, 0
+  if size >= HEAD then
+    number, made, first, last, units = read('>HI7I7I7I7', body, at + 8)
+  end
+  if number == 0 or number > MAX_RESERVATIONS or size < HEAD + 19 * number or last >= 9007199254740992 then
     return nil
   end
-  local list = { pcall(read, '>' .. string.rep(EACH, number), body, at + 10) }
-  if not list[1] or list[4 * number + 2] ~= at + size then
+  local r = { number = number, from = at + HEAD, to = at + size, made = made, first = first, last = last }
+  -- The time until which a key with these reservations lives at least.
+  r.until_us = last - last % 10000000 + 10000000
+  if made <= now and first > now then
+    r.units, r.alive = units, number
+    return r
+  end
+  if not parse_reservations(r) then
     return nil
   end
-  local r = { list = list, last = 4 * number - 2, from = at + 10, units = 0, alive = 0, until_us = 0 }
-  for p = 2, r.last, 4 do
-    local ends, latest, length = list[p], now + list[p + 1], #list[p + 3]
-    if ends >= 9007199254740992 or length == 0 or length > 64 then
-      return nil
-    end
-    if ends > r.until_us then
-      r.until_us = ends
-    end
+  local list, alive = r.list, 0
+  units = 0
+  for p = 2, r.last_place, 4 do
+    local ends, latest = list[p], now + list[p + 1]
     -- A clock that went back lengthens no reservation.
     if ends > latest then
       ends, list[p], r.ahead = latest, latest, true
     end
     if ends > now then
-      r.units, r.alive = r.units + list[p + 2], r.alive + 1
+      units, alive = units + list[p + 2], alive + 1
     else
       r.ended = true
     end
   end
-  -- The time until which a key with these reservations lives at least.
-  r.until_us = r.until_us - r.until_us % 10000000 + 10000000
+  r.units, r.alive = units, alive
   return r
 end
 
--- The place of the reservation with this id in the list, if it counts.
+-- The place in `body` of the reservation with this id, if it counts, and its units.
 local function find_reservation(r, id)
-  for p = 2, r and r.last or 0, 4 do
-    if r.list[p + 3] == id and r.list[p] > now then
-      return p
+  local wanted, p, q = string.char(#id) .. id, r.from, r.from
+  while true do
+    p = string.find(body, wanted, p, true)
+    if not p or p >= r.to then
+      return nil
     end
+    -- The bytes may also be a part of a longer id.
+    while q < p - 17 do
+      q = q + 18 + (string.byte(body, q + 17) or 0)
+    end
+    if q == p - 17 then
+      local ends, ttl, units = read('>I7I5I5', body, q)
+      if math.min(ends, now + ttl) > now then
+        return q, units
+      end
+      return nil
+    end
+    p = p + 1
   end
 end
 
@@ -50,53 +85,50 @@ local function pack_reservation(ends, ttl, units, id)
   return pack('>I7I5I5Bc0', ends, ttl, units, #id, id)
 end
 
--- The record without the reservation at the place `gone` and, with `brings`, without those that have ended; `more` is one to
--- add. Also returns the time until which the key has to live.
-local function reservations_record(r, brings, gone, more, more_until)
-  local parts, number, until_us = {}, 0, 0
-  if r then
-    local list = r.list
-    local start, p = r.from, r.from
-    for place = 2, r.last, 4 do
-      local ends, id = list[place], list[place + 3]
-      local after = p + 18 + #id
-      if place == gone or brings and ends <= now then
-        parts[#parts + 1] = sub(body, start, p - 1)
-        start = after
-      else
-        number = number + 1
-        if ends > until_us then
-          until_us = ends
-        end
-        if r.ahead then
-          parts[#parts + 1] = pack_reservation(ends, list[place + 1], list[place + 2], id)
-          start = after
-        end
-      end
-      p = after
+-- The record without the reservation at the place `gone`, which has `gone_units`, and, with `brings`, without those that have
+-- ended; `more` is one to add. Also returns the time until which the key has to live.
+local function reservations_record(r, brings, gone, gone_units, more, more_until, more_units)
+  local number, made, first, last, units, entries = 0, 0, 9007199254740991, 0, 0, ''
+  if r and not r.list then
+    number, made, first, last, units = r.number, r.made, r.first, r.last, r.units
+    if gone then
+      number, units = number - 1, units - gone_units
+      entries = sub(body, r.from, gone - 1) .. sub(body, gone + 18 + string.byte(body, gone + 17), r.to - 1)
+    else
+      entries = sub(body, r.from, r.to - 1)
     end
-    parts[#parts + 1] = sub(body, start, p - 1)
+  elseif r then
+    local list, parts, p = r.list, {}, r.from
+    for place = 2, r.last_place, 4 do
+      local ends, ttl, id = list[place], list[place + 1], list[place + 3]
+      if p ~= gone and not (brings and ends <= now) then
+        number, units = number + 1, units + list[place + 2]
+        made, first, last = math.max(made, ends - ttl), math.min(first, ends), math.max(last, ends)
+        parts[number] = pack_reservation(ends, ttl, list[place + 2], id)
+      end
+      p = p + 18 + #id
+    end
+    entries = table.concat(parts)
   end
   if more then
-    parts[#parts + 1], number = more, number + 1
-    if more_until > until_us then
-      until_us = more_until
-    end
+    number, units, entries = number + 1, units + more_units, entries .. more
+    made, first, last = math.max(made, now), math.min(first, more_until), math.max(last, more_until)
   end
   if number == 0 then
     return '', 0
   end
-  local record = table.concat(parts)
-  local length = #record + 2
-  until_us = until_us - until_us % 10000000 + 10000000
-  return pack('>BI4I3H', 6, 0, length, number) .. record, until_us
+  local head = pack('>BI4I3HI7I7I7I7', 6, 0, #entries + HEAD - 8, number, made, first, last, units)
+  return head .. entries, last - last % 10000000 + 10000000
 end
 
 -- How much is set aside from each of the ends on, beginning with now, where fewer than `most` reservations count: what a log's
 -- explanation asks about.
 local function levels(r, most)
+  if not r.list and not parse_reservations(r) then
+    return { r.units }
+  end
   local list, ends = r.list, {}
-  for p = 2, r.last, 4 do
+  for p = 2, r.last_place, 4 do
     if list[p] > now then
       ends[#ends + 1] = p
     end
