@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -44,6 +45,12 @@ type GuardOptions struct {
 	Message string
 	// DryRun: the guard decides, spends and reports, and never denies.
 	DryRun bool
+	// Reserved: requests are reserved under every policy until GuardCheck.End says what was spent, and not only under those with a
+	// quota that counts reservations.
+	Reserved bool
+	// TTL and MaxAge are as in ReserveTTL and ReserveMaxAge, for the reservations of requests; 0 is the default, and a negative MaxAge
+	// never renews.
+	TTL, MaxAge time.Duration
 }
 
 // Guard is what a limit does with an HTTP request, without a web framework. Any goroutine may use it at any time.
@@ -157,6 +164,13 @@ func (o *GuardOptions) settings() []Option {
 	}
 	given("message", o.Message)
 	add("dry_run", strconv.FormatBool(o.DryRun))
+	add("reserved", strconv.FormatBool(o.Reserved))
+	if o.TTL != 0 {
+		add("ttl_us", strconv.FormatUint(microseconds(o.TTL), 10))
+	}
+	if o.MaxAge != 0 {
+		add("max_age_us", strconv.FormatUint(microseconds(o.MaxAge), 10))
+	}
 	return settings
 }
 

@@ -13,6 +13,7 @@ import "C"
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,12 +27,16 @@ type GuardCheck struct {
 	// Decision is that of the guard's first policy; HasDecision is false when the request is not limited or no decision was made.
 	Decision    Decision
 	HasDecision bool
+	// Holds is whether the request holds reservations, so that End has to be called when its response is done.
+	Holds bool
 
 	guard *Guard
 	// The check may be read on several goroutines, and is freed by Close.
 	mutex sync.Mutex
 	check *C.polylimit_guard_check
 	text  string
+	// Whether there is a decision, and whether the response is known.
+	isConcluded, isFinished C.uint32_t
 }
 
 // guardCall is memory for one call; it is reused.
@@ -95,7 +100,8 @@ func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, e
 	if err := own.told.err(status); err != nil {
 		return err
 	}
-	check.Admitted = own.plain.admitted != 0
+	check.isConcluded = 1
+	check.Admitted, check.Holds = own.plain.admitted != 0, own.plain.holds != 0
 	if check.HasDecision = own.plain.has_decision != 0; check.HasDecision {
 		check.Decision = decisionFrom(&own.plain.decision)
 	}
@@ -238,6 +244,7 @@ func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
 	if counts {
 		return
 	}
+	c.isFinished = 1
 	own := guardCalls.Get().(*guardCall)
 	defer guardCalls.Put(own)
 	own.plain.check = c.check
@@ -256,12 +263,52 @@ func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
 	}
 }
 
-// Close ends a check; the response counts, unless Finish said otherwise. Closing again has no effect.
+// End is called for a check that Holds, when the response is done, its client has gone, or a web socket is closed. It commits what was
+// spent under each policy that the request has reserved, or what was reserved when isKnown is false; nothing for a response that does
+// not count. It waits for the store, also after the context was cancelled. With more than 10^12 units it commits what was reserved, and
+// fails with ErrInvalidArgument. Ending again has no effect.
+func (c *GuardCheck) End(ctx context.Context, spent int64, isKnown bool) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check == nil {
+		return nil
+	}
+	if c.isFinished == 0 {
+		c.isFinished = 1
+		C.polylimit_guard_check_finish(c.check, 1, nil, 0)
+	}
+	units := C.uint64_t(C.POLYLIMIT_AS_RESERVED)
+	if isKnown {
+		// A negative number becomes larger than any valid one, and is refused.
+		units = C.uint64_t(uint64(spent) & math.MaxInt64)
+	}
+	var told message
+	status := C.polylimit_go_guard_end(c.check, units, &told[0], C.size_t(len(told)))
+	if status != C.POLYLIMIT_PENDING {
+		return told.err(status)
+	}
+	if err := c.guard.limiter.enter(); err != nil {
+		return err
+	}
+	defer c.guard.limiter.leave()
+	return c.guard.limiter.advance(context.WithoutCancel(ctx), c.check)
+}
+
+// Close ends a check; the response counts, unless Finish said otherwise. It waits for the store where another guard of the request has
+// spent more than this one was charged. What it still holds ends in the background as if the client had
+// left. Closing again has no effect.
 func (c *GuardCheck) Close() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.check != nil {
-		C.polylimit_go_guard_close(c.check)
+		status := C.polylimit_go_guard_close(c.check, c.isConcluded, c.isFinished)
+		if status == C.POLYLIMIT_PENDING {
+			if c.guard.limiter.enter() == nil {
+				_ = c.guard.limiter.advance(context.Background(), c.check)
+				c.guard.limiter.leave()
+			}
+			C.polylimit_guard_check_free(c.check)
+		}
 		c.check = nil
 	}
 }

@@ -181,7 +181,7 @@ static inline polylimit_status polylimit_go_call(const polylimit_limiter *limite
 // One request's check, and what the last call has read of it.
 typedef struct polylimit_go_guard_call {
     polylimit_guard_check *check;
-    uint32_t stage, admitted;
+    uint32_t stage, admitted, holds;
     polylimit_status cause;
     // Whether there is a decision, and that of the guard's first policy.
     uint32_t has_decision;
@@ -219,6 +219,7 @@ static inline polylimit_status polylimit_go_guard_conclude(polylimit_go_guard_ca
         }
     }
     char policy[POLYLIMIT_GO_SHORT];
+    call->holds = polylimit_guard_check_holds(call->check);
     call->decision.size = sizeof call->decision;
     // It fails when there is none.
     call->has_decision = polylimit_guard_check_outcome(call->check, 0, 0, &call->decision, policy, sizeof policy, NULL, NULL,
@@ -318,10 +319,28 @@ static inline polylimit_status polylimit_go_guard_finish(polylimit_go_guard_call
     return status == POLYLIMIT_OK ? polylimit_go_guard_fields(call, message, sizeof message) : status;
 }
 
-// Finishes a check whose response counts, or that was finished before, and frees it.
-static inline void polylimit_go_guard_close(polylimit_guard_check *check) {
-    polylimit_guard_check_finish(check, 1, NULL, 0);
+// Ends what a check holds. POLYLIMIT_PENDING: the caller has the calls made.
+static inline polylimit_status polylimit_go_guard_end(const polylimit_guard_check *check, uint64_t spent, char *message,
+                                                      size_t capacity) {
+    static const uint32_t stopped = 1;
+    polylimit_status ended = polylimit_guard_check_end(check, spent, 0, message, capacity);
+    polylimit_status status = polylimit_guard_check_run(check, &stopped, NULL, 0);
+    return status == POLYLIMIT_OK ? ended : status;
+}
+
+// Finishes a check whose response counts unless it was finished before, and frees it. POLYLIMIT_PENDING: the caller has the calls made,
+// which a check that was concluded may have, and frees it.
+static inline polylimit_status polylimit_go_guard_close(polylimit_guard_check *check, uint32_t is_concluded,
+                                                        uint32_t is_finished) {
+    static const uint32_t stopped = 1;
+    if (!is_finished) {
+        polylimit_guard_check_finish(check, 1, NULL, 0);
+    }
+    if (is_concluded && polylimit_guard_check_run(check, &stopped, NULL, 0) == POLYLIMIT_PENDING) {
+        return POLYLIMIT_PENDING;
+    }
     polylimit_guard_check_free(check);
+    return POLYLIMIT_OK;
 }
 
 // The pipe for the events of a limiter, and the number of the limiter.

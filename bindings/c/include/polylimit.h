@@ -1032,6 +1032,9 @@ polylimit_status polylimit_limiter_set_on_degraded(const struct polylimit_limite
  * - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
  * - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
  * - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
+ * - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
+ *   only under those with a quota that counts reservations.
+ * - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
  *
  * Freed by polylimit_guard_free.
  */
@@ -1060,6 +1063,7 @@ void polylimit_guard_free(struct polylimit_guard *guard);
  * 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
  *    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
  * 4. polylimit_guard_check_finish when there is a response, and step 1 again.
+ * 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end when the response is done, and step 1 again.
  *
  * `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
  * refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -1072,7 +1076,8 @@ polylimit_status polylimit_guard_check_new(const struct polylimit_guard *guard,
                                            size_t error_capacity);
 
 /**
- * Has the store do what the check needs next: the decision or, after polylimit_guard_check_conclude and _finish, the refunds.
+ * Has the store do what the check needs next: the decision or, after polylimit_guard_check_conclude, _finish and _end, what is given
+ * back and committed.
  * It blocks this thread until that is done, or until another thread sets `*stopped` to a number other than 0. `stopped` may be NULL.
  *
  * POLYLIMIT_OK: it is done. POLYLIMIT_PENDING: it was stopped; what was decided at once is kept. An error of the store is no
@@ -1135,6 +1140,27 @@ polylimit_status polylimit_guard_check_finish(const struct polylimit_guard_check
                                               size_t error_capacity);
 
 /**
+ * 1 when the check holds reservations, so that polylimit_guard_check_end has to be called when the response is done; otherwise 0, also
+ * when `check` is NULL. It is known after polylimit_guard_check_conclude.
+ */
+uint32_t polylimit_guard_check_holds(const struct polylimit_guard_check *check);
+
+/**
+ * Ends what the check holds, when the last byte of the response is sent, its connection has gone, or a web socket is closed. `spent`
+ * are the units that the request has spent under each policy that it reserved: 0 to 10^12, or POLYLIMIT_AS_RESERVED. With more, the
+ * check ends with those that were reserved, and the status is POLYLIMIT_INVALID_ARGUMENT. Nothing is spent for a response that does not
+ * count. Ending again has no effect.
+ *
+ * polylimit_guard_check_run or _submit then commits or cancels. When `in_background` is 1 this function does so itself without waiting,
+ * and nothing is left to run.
+ */
+polylimit_status polylimit_guard_check_end(const struct polylimit_guard_check *check,
+                                           uint64_t spent,
+                                           uint32_t in_background,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
  * Writes the fields of the response for all guards of the request so far, each as "name: value\r\n" with the name in lower case and
  * a value of printable ASCII. They replace those that an earlier guard wrote. The length without the NUL is written to
  * `length_out`, which may be NULL, even if the buffer is too small.
@@ -1184,8 +1210,8 @@ polylimit_status polylimit_guard_check_outcome(const struct polylimit_guard_chec
                                                size_t error_capacity);
 
 /**
- * Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. NULL is
- * allowed.
+ * Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. What it holds ends
+ * in the background as if the client had left. NULL is allowed.
  */
 void polylimit_guard_check_free(struct polylimit_guard_check *check);
 

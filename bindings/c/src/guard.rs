@@ -1,6 +1,7 @@
 //! The guard: what a limit does with an HTTP request, for the middleware of any framework.
 
 use std::ffi::c_char;
+use std::time::Duration;
 
 use polylimit::guard::Guard;
 use polylimit::guard::GuardBuilder;
@@ -40,6 +41,9 @@ pub struct polylimit_guard {
 /// - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
 /// - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
 /// - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
+/// - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
+///   only under those with a quota that counts reservations.
+/// - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
 ///
 /// Freed by polylimit_guard_free.
 #[unsafe(no_mangle)]
@@ -92,14 +96,21 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "status" => builder.status(parsed(name, value, "400 to 599")?),
         "message" => builder.message(value),
         "dry_run" => builder.dry_run(parsed(name, value, "true or false")?),
+        "reserved" => builder.reserved(parsed(name, value, "true or false")?),
+        "ttl_us" => builder.ttl(microseconds(name, value)?),
+        "max_age_us" => builder.max_age(microseconds(name, value)?),
         _ => {
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
-                 method, headers, reset_form, header_name.<field>, status, message, dry_run",
+                 method, headers, reset_form, header_name.<field>, status, message, dry_run, reserved, ttl_us, max_age_us",
                 name.escape_debug()
             )));
         }
     })
+}
+
+fn microseconds(name: &str, value: &str) -> Result<Duration, Failure> {
+    parsed(name, value, "a number of microseconds").map(Duration::from_micros)
 }
 
 fn parsed<T: std::str::FromStr>(name: &str, value: &str, allowed: &str) -> Result<T, Failure> {

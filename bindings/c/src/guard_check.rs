@@ -43,6 +43,7 @@ use crate::error::status_of;
 use crate::guard::polylimit_guard;
 use crate::operations::STOP_POLL_INTERVAL;
 use crate::operations::is_stopped;
+use crate::request::units_spent;
 
 /// The program says nothing about an outage: the outage policy's decision holds.
 pub const POLYLIMIT_OUTAGE_LEAVE: u32 = 0;
@@ -99,6 +100,7 @@ unsafe impl Sized32 for polylimit_request_facts {
 /// 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
 ///    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
 /// 4. polylimit_guard_check_finish when there is a response, and step 1 again.
+/// 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end when the response is done, and step 1 again.
 ///
 /// `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
 /// refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -121,15 +123,8 @@ pub unsafe extern "C" fn polylimit_guard_check_new(
             earlier.map_or_else(RequestLimits::default, |earlier| earlier.lock().check.limits().clone());
         // SAFETY: the caller guarantees what the facts point at.
         let check = unsafe { facts.start(&guard.guard, &limits) }?;
-        let state = CheckState {
-            limiter: guard.guard.limiter().clone(),
-            is_undecided: true,
-            is_tried: false,
-            is_concluded: false,
-            problem: None,
-            refunded: 0,
-            check,
-        };
+        let state =
+            CheckState { is_undecided: true, is_tried: false, is_concluded: false, problem: None, check };
         let state = Arc::new(Mutex::new(state));
         *check_out = Box::into_raw(Box::new(polylimit_guard_check { state }));
         Ok(())
@@ -201,7 +196,8 @@ impl polylimit_request_facts {
     }
 }
 
-/// Has the store do what the check needs next: the decision or, after polylimit_guard_check_conclude and _finish, the refunds.
+/// Has the store do what the check needs next: the decision or, after polylimit_guard_check_conclude, _finish and _end, what is given
+/// back and committed.
 /// It blocks this thread until that is done, or until another thread sets `*stopped` to a number other than 0. `stopped` may be NULL.
 ///
 /// POLYLIMIT_OK: it is done. POLYLIMIT_PENDING: it was stopped; what was decided at once is kept. An error of the store is no
@@ -328,7 +324,7 @@ pub unsafe extern "C" fn polylimit_guard_check_conclude(
             }
         }
         let verdict = state.check.conclude();
-        (state.refunded, state.is_tried) = (0, false);
+        state.is_tried = false;
         state.is_concluded = true;
         *admitted_out = match verdict {
             Verdict::Admit => 1,
@@ -356,8 +352,46 @@ pub unsafe extern "C" fn polylimit_guard_check_finish(
         // SAFETY: the caller guarantees a check.
         let mut state = unsafe { handle(check, "check") }?.lock();
         state.check.finish(counts != 0);
-        (state.refunded, state.is_tried) = (0, false);
+        state.is_tried = false;
         Ok(())
+    })
+}
+
+/// 1 when the check holds reservations, so that polylimit_guard_check_end has to be called when the response is done; otherwise 0, also
+/// when `check` is NULL. It is known after polylimit_guard_check_conclude.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_check_holds(check: *const polylimit_guard_check) -> u32 {
+    guard_or(0, || {
+        // SAFETY: the caller guarantees a check, or NULL.
+        unsafe { check.as_ref() }.map_or(0, |check| check.lock().check.holds().into())
+    })
+}
+
+/// Ends what the check holds, when the last byte of the response is sent, its connection has gone, or a web socket is closed. `spent`
+/// are the units that the request has spent under each policy that it reserved: 0 to 10^12, or POLYLIMIT_AS_RESERVED. With more, the
+/// check ends with those that were reserved, and the status is POLYLIMIT_INVALID_ARGUMENT. Nothing is spent for a response that does not
+/// count. Ending again has no effect.
+///
+/// polylimit_guard_check_run or _submit then commits or cancels. When `in_background` is 1 this function does so itself without waiting,
+/// and nothing is left to run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_check_end(
+    check: *const polylimit_guard_check,
+    spent: u64,
+    in_background: u32,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a check.
+        let mut state = unsafe { handle(check, "check") }?.lock();
+        state.is_tried = false;
+        let spent = units_spent(spent);
+        Ok(match in_background {
+            0 => state.check.end(spent),
+            _ => state.check.end_in_background(spent),
+        }?)
     })
 }
 
@@ -460,8 +494,8 @@ pub unsafe extern "C" fn polylimit_guard_check_outcome(
     })
 }
 
-/// Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. NULL is
-/// allowed.
+/// Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. What it holds ends
+/// in the background as if the client had left. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_guard_check_free(check: *mut polylimit_guard_check) {
     guard_or((), || {

@@ -46,6 +46,9 @@ func (a *Admission) Value(key any) any {
 // Admitted is whether the request proceeds.
 func (a *Admission) Admitted() bool { return a.check.Admitted }
 
+// Holds is whether the request holds reservations, so that Limit.End has to be called when its response is done.
+func (a *Admission) Holds() bool { return a.check.Holds }
+
 // Close is called after the response. The request counts, unless Limit.Settle said otherwise.
 func (a *Admission) Close() { a.check.Close() }
 

@@ -70,9 +70,22 @@ func (l *Limit[R, D]) AwaitsStatus() bool { return l.options.Count != nil }
 // Settle refunds the units of a response that does not count, and rewrites its header fields. It is called once, before the header
 // is sent.
 func (l *Limit[R, D]) Settle(own *Admission, request R, status int, header http.Header) {
-	if !l.options.Count(request, status, header) {
+	if l.options.Count != nil && !l.options.Count(request, status, header) {
 		own.check.Finish(own, false)
 		own.written.replace(header, own.check, false)
+	}
+}
+
+// End commits what a request has spent or, for one without a response, what was reserved. It is called once for an admission that Holds,
+// when its response is done: the handler has returned, or a connection that it took over is closed. A status of 0 is no response.
+func (l *Limit[R, D]) End(own *Admission, request R, status int, header http.Header) {
+	var spent int64
+	var isKnown bool
+	if l.options.Spent != nil && status != 0 {
+		spent, isKnown = l.options.Spent(request, status, header)
+	}
+	if err := own.check.End(own, spent, isKnown); err != nil {
+		l.report(request, err)
 	}
 }
 

@@ -5,6 +5,7 @@ package middleware
 
 import (
 	"net/http"
+	"time"
 
 	"polylimit.dev/polylimit"
 )
@@ -44,6 +45,15 @@ type Options[R, D any] struct {
 	// Count returns whether a request counts, by the status and the header of its response. If not, its units are refunded before
 	// the header is sent, so that the header fields include the refund. Nil counts every request.
 	Count func(request R, status int, header http.Header) bool
+	// Spent returns the units that a request has spent, by the status and the header of its response, when the response is done; false
+	// where it does not know, and then the cost was spent. With it, the cost is reserved until then under every policy, and without it
+	// only under policies with a quota that counts reservations, such as "20 concurrent". It is not called for a response without a
+	// header: the handler has panicked, or its client has gone.
+	Spent func(request R, status int, header http.Header) (units int64, isKnown bool)
+	// TTL is how long the reservation of a request lasts after its last renewal, 1 ms to 48 h: so long its units stay set aside after
+	// this process died. MaxAge is how long it is renewed; a negative one never renews it. 0 is
+	// the default, 30 s and an hour.
+	TTL, MaxAge time.Duration
 	// Skip returns whether a request proceeds without a decision; nil skips none.
 	Skip func(R) bool
 	// Methods are the only methods that are limited, such as "POST"; nil limits all.
@@ -113,7 +123,7 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 	return o.Limiter.NewGuard(polylimit.GuardOptions{
 		Policies: policies, PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
 		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, Headers: o.Headers, Status: o.Status,
-		Message: o.Message, DryRun: o.DryRun,
+		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, TTL: o.TTL, MaxAge: o.MaxAge,
 	}, o.Address)
 }
 

@@ -21,7 +21,7 @@ import (
 	"polylimit.dev/polylimit/nethttp"
 )
 
-// guardCase is a case of tests/conformance/guard.json.
+// guardCase is a case of tests/conformance/guard.json or guard_reservations.json.
 type guardCase struct {
 	Name     string
 	Policies map[string]string
@@ -30,10 +30,13 @@ type guardCase struct {
 	Error    string
 	Guards   []map[string]json.RawMessage
 	Requests []guardRequest
-	Left     []struct {
-		Policy, Key string
-		Remaining   uint64
-	}
+	Left     []guardLeft
+}
+
+// guardLeft is what remains of a key.
+type guardLeft struct {
+	Policy, Key string
+	Remaining   uint64
 }
 
 type guardRequest struct {
@@ -41,7 +44,12 @@ type guardRequest struct {
 	Headers map[string]string
 	Respond int
 	Fail    bool
-	Expect  struct {
+	// What the handler says that it has spent.
+	Spent *uint64
+	// The name of a response that stays open, of one that is sent to its end, and of one whose client closes the connection.
+	Open, Close, Leave string
+	Then               []guardLeft
+	Expect             struct {
 		Status  int
 		Handled *bool
 		Fields  map[string]*string
@@ -50,8 +58,12 @@ type guardRequest struct {
 	}
 }
 
-func TestGuardCases(t *testing.T) {
-	text, err := os.ReadFile("../../../tests/conformance/guard.json")
+func TestGuardCases(t *testing.T) { runGuardCases(t, "guard.json") }
+
+func TestGuardCasesOfReservations(t *testing.T) { runGuardCases(t, "guard_reservations.json") }
+
+func runGuardCases(t *testing.T, name string) {
+	text, err := os.ReadFile("../../../tests/conformance/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +85,15 @@ func (c guardCase) run(t *testing.T) {
 		limiters[store] = c.limiter(t, store)
 	}
 	handled := false
+	closing := map[string]chan struct{}{}
+	for _, request := range c.Requests {
+		closing[request.Open] = make(chan struct{})
+	}
 	var handler http.Handler = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		handled = true
+		if spent := request.Header.Get("Test-Spent"); spent != "" {
+			writer.Header().Set("X-Spent", spent)
+		}
 		if request.Header.Get("Test-Fail") != "" {
 			panic("broken")
 		}
@@ -83,6 +102,14 @@ func (c guardCase) run(t *testing.T) {
 			t.Error(err)
 		}
 		writer.WriteHeader(status)
+		if name := request.Header.Get("Test-Open"); name != "" {
+			_ = http.NewResponseController(writer).Flush()
+			select {
+			case <-closing[name]:
+				_, _ = io.WriteString(writer, "the end")
+			case <-request.Context().Done():
+			}
+		}
 	})
 	for _, given := range slices.Backward(c.Guards) {
 		limit, err := nethttp.New(guardOptions(t, given, limiters, c.Store))
@@ -105,17 +132,65 @@ func (c guardCase) run(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
 	defer server.Close()
+	open := map[string]*openResponse{}
 	for at, request := range c.Requests {
-		handled = false
-		answer := request.send(t, server.URL)
-		request.compare(t, fmt.Sprintf("request %d", at), answer, handled)
-	}
-	for _, left := range c.Left {
-		decision, err := limiters["memory"].Peek(context.Background(), polylimit.Key(left.Key).Policy(left.Policy))
-		if err != nil || decision.Remaining != left.Remaining {
-			t.Errorf("%s %s: %d is left, expected %d; %v", left.Policy, left.Key, decision.Remaining, left.Remaining, err)
+		switch {
+		case request.Close != "":
+			close(closing[request.Close])
+			if body := open[request.Close].read(t); body != "the end" {
+				t.Errorf("step %d: body %q", at, body)
+			}
+		case request.Leave != "":
+			open[request.Leave].leave()
+		default:
+			handled = false
+			answer := request.send(t, server.URL)
+			opened := response{answer.StatusCode, answer.Header, ""}
+			if request.Open == "" {
+				opened.body = answer.read(t)
+			} else {
+				open[request.Open] = answer
+			}
+			request.compare(t, fmt.Sprintf("request %d", at), opened, handled)
+		}
+		for _, left := range request.Then {
+			left.await(t, fmt.Sprintf("step %d", at), limiters["memory"])
 		}
 	}
+	for _, left := range c.Left {
+		left.await(t, "at the end", limiters["memory"])
+	}
+}
+
+// await waits until as much is left: a check ends after its client has read the response.
+func (l guardLeft) await(t *testing.T, when string, limiter *polylimit.Limiter) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		decision, err := limiter.Peek(context.Background(), polylimit.Key(l.Key).Policy(l.Policy))
+		if err == nil && decision.Remaining == l.Remaining {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%s: %s %s: %d is left, expected %d; %v", when, l.Policy, l.Key, decision.Remaining, l.Remaining, err)
+		}
+	}
+}
+
+// openResponse is a response whose body was not read yet.
+type openResponse struct {
+	*http.Response
+	leave context.CancelFunc
+}
+
+func (r *openResponse) read(t *testing.T) string {
+	t.Helper()
+	defer r.leave()
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // recovering answers 500 for a handler that panics, as a service does that wants to answer at all.
@@ -215,7 +290,11 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 		case "missing_key":
 			read(&options.MissingKey)
 		case "cost":
-			if json.Unmarshal(value, &options.FixedCost) != nil {
+			if json.Unmarshal(value, &options.FixedCost) == nil {
+				if cost := options.FixedCost; cost == 0 {
+					options.Cost = func(*http.Request) int64 { return cost }
+				}
+			} else {
 				read(&source)
 				options.Cost = func(request *http.Request) int64 {
 					if cost, err := strconv.ParseInt(request.Header.Get(source.Header), 10, 64); err == nil {
@@ -232,6 +311,19 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 			read(&from)
 			options.Count = func(_ *http.Request, status int, _ http.Header) bool {
 				return status >= from.From && (from.Below == 0 || status < from.Below)
+			}
+		case "spent":
+			read(&source)
+			options.Spent = func(_ *http.Request, _ int, header http.Header) (int64, bool) {
+				spent, err := strconv.ParseInt(header.Get(source.Header), 10, 64)
+				return spent, err == nil
+			}
+		case "ttl_ms":
+			var milliseconds int64
+			read(&milliseconds)
+			// 0 is the default.
+			if options.TTL = time.Duration(milliseconds) * time.Millisecond; options.TTL == 0 {
+				options.TTL = -1
 			}
 		case "skip":
 			read(&source)
@@ -290,13 +382,15 @@ func texts(t *testing.T, value json.RawMessage) []string {
 	return list
 }
 
-func (r *guardRequest) send(t *testing.T, url string) response {
+func (r *guardRequest) send(t *testing.T, url string) *openResponse {
 	t.Helper()
 	method := r.Method
 	if method == "" {
 		method = http.MethodGet
 	}
-	request, err := http.NewRequestWithContext(context.Background(), method, url, nil)
+	ctx, leave := context.WithCancel(context.Background())
+	t.Cleanup(leave)
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,16 +405,17 @@ func (r *guardRequest) send(t *testing.T, url string) response {
 	if r.Fail {
 		request.Header.Set("Test-Fail", "1")
 	}
+	if r.Spent != nil {
+		request.Header.Set("Test-Spent", strconv.FormatUint(*r.Spent, 10))
+	}
+	if r.Open != "" {
+		request.Header.Set("Test-Open", r.Open)
+	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response{answer.StatusCode, answer.Header, string(body)}
+	return &openResponse{answer, leave}
 }
 
 func (r *guardRequest) compare(t *testing.T, name string, answer response, handled bool) {

@@ -7,6 +7,7 @@ package nethttp
 
 import (
 	"net/http"
+	"sync"
 
 	"polylimit.dev/polylimit"
 	"polylimit.dev/polylimit/middleware"
@@ -84,13 +85,14 @@ func (h *limitedHandler) ServeHTTP(writer http.ResponseWriter, request *http.Req
 		h.next.ServeHTTP(writer, request)
 		return
 	}
+	if own.Admitted() && (own.Holds() || h.limit.AwaitsStatus()) {
+		h.serveAndSettle(writer, request, own)
+		return
+	}
 	defer own.Close()
-	switch {
-	case !own.Admitted():
+	if !own.Admitted() {
 		h.denied(writer, request, own)
-	case h.limit.AwaitsStatus():
-		h.serveAndSettle(writer, request.WithContext(own), own)
-	default:
+	} else {
 		h.next.ServeHTTP(writer, request.WithContext(own))
 	}
 }
@@ -119,22 +121,45 @@ func (h *limitedHandler) failed(writer http.ResponseWriter, request *http.Reques
 }
 
 // serveAndSettle runs the handler, and settles when the status of the response is known. A handler that panics before it has
-// written has the status 500, or 499 when its client has disconnected.
+// written has the status 500, or 499 when its client has disconnected. What the request holds ends when the handler has returned or,
+// if the handler has taken over the connection, when that is closed.
 func (h *limitedHandler) serveAndSettle(writer http.ResponseWriter, request *http.Request, own *middleware.Admission) {
+	inner := request.WithContext(own)
 	recorder := &responseRecorder{ResponseWriter: writer, settle: func(status int) {
-		h.limit.Settle(own, request, status, writer.Header())
+		h.limit.Settle(own, inner, status, writer.Header())
 	}}
+	var once sync.Once
+	end := func(status int) {
+		once.Do(func() {
+			if own.Holds() {
+				h.limit.End(own, inner, status, writer.Header())
+			}
+			own.Close()
+		})
+	}
+	if own.Holds() {
+		recorder.onClose = end
+	}
 	isServed := false
 	defer func() {
+		isGone, isBegun := middleware.IsGone(request), recorder.status != 0
 		switch {
 		case isServed:
 			recorder.begin(http.StatusOK)
-		case middleware.IsGone(request):
+		case isGone:
 			recorder.begin(middleware.ClientClosedRequest)
 		default:
 			recorder.begin(http.StatusInternalServerError)
 		}
+		switch {
+		case isServed && recorder.isHijacked:
+		case isBegun && isGone, isServed && !isGone, isServed && isBegun:
+			end(recorder.status)
+		default:
+			// No response says what was spent.
+			end(0)
+		}
 	}()
-	h.next.ServeHTTP(recorder, request)
+	h.next.ServeHTTP(recorder, inner)
 	isServed = true
 }
