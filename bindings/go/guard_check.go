@@ -278,9 +278,12 @@ func (c *GuardCheck) End(ctx context.Context, spent int64, isKnown bool) error {
 		C.polylimit_guard_check_finish(c.check, 1, nil, 0)
 	}
 	units := C.uint64_t(C.POLYLIMIT_AS_RESERVED)
-	if isKnown {
-		// A negative number becomes larger than any valid one, and is refused.
-		units = C.uint64_t(uint64(spent) & math.MaxInt64)
+	switch {
+	case isKnown && spent < 0:
+		// It is refused, as units above the range are.
+		units = math.MaxInt64
+	case isKnown:
+		units = C.uint64_t(spent)
 	}
 	var told message
 	status := C.polylimit_go_guard_end(c.check, units, &told[0], C.size_t(len(told)))

@@ -337,6 +337,17 @@ public:
         message.check(polylimit_guard_check_finish(get(), counts ? 1 : 0, message.start(), message.capacity()));
     }
 
+    /** Whether the check holds reservations, so that end has to be called when the response is done. */
+    [[nodiscard]] bool holds() const noexcept { return polylimit_guard_check_holds(get()) != 0; }
+
+    /**
+     * Ends what the check holds, when the last byte is sent or the client has gone; then run commits what was spent, or what was
+     * reserved without a value. The destructor does so in the background, as if the client had left.
+     */
+    void end(std::optional<Cost> spent = std::nullopt) const { end_with(spent, 0); }
+    /** As end, and commits in the background. */
+    void end_in_background(std::optional<Cost> spent = std::nullopt) const { end_with(spent, 1); }
+
     /** The fields of the response for all guards of the request so far, each as "name: value\r\n". */
     [[nodiscard]] std::string fields() const {
         return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
@@ -375,6 +386,12 @@ public:
     [[nodiscard]] const polylimit_guard_check *get() const noexcept { return handle_.get(); }
 
 private:
+    void end_with(std::optional<Cost> spent, std::uint32_t in_background) const {
+        detail::Message message;
+        auto units = spent ? detail::spent(*spent) : POLYLIMIT_AS_RESERVED;
+        message.check(polylimit_guard_check_end(get(), units, in_background, message.start(), message.capacity()));
+    }
+
     std::unique_ptr<polylimit_guard_check, detail::Freed<polylimit_guard_check_free>> handle_;
 };
 

@@ -253,6 +253,17 @@ static void check_on_redis_waits_by_completions(void) {
     finish_step(check, completions);
     CHECK(left(limiter, key) == 5);
     polylimit_guard_check_free(check);
+    polylimit_option reserved[] = {{"policy", "api"}, {"policy", "day"}, {"cost", "4"}, {"reserved", "true"}};
+    polylimit_guard *holding = guard_of(limiter, reserved, 4);
+    OK(polylimit_guard_check_new(holding, NULL, &facts, &check, MESSAGE));
+    finish_step(check, completions);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, key) == 1);
+    OK(polylimit_guard_check_finish(check, 1, MESSAGE));
+    OK(polylimit_guard_check_end(check, 2, 0, MESSAGE));
+    finish_step(check, completions);
+    CHECK(left(limiter, key) == 3);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(holding);
 
     /* A check may be freed while its answer is pending. */
     OK(polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
@@ -266,6 +277,68 @@ static void check_on_redis_waits_by_completions(void) {
     polylimit_limiter_free(limiter);
 }
 
+static void request_holds_its_reservations_until_it_ends(void) {
+    polylimit_limiter *limiter = limited("2 concurrent; 100/hour fixed_window");
+    polylimit_option options[] = {{"cost", "40"}, {"reserved", "true"}, {"ttl_us", "5000000"}, {"max_age_us", "0"}};
+    polylimit_guard *guard = guard_of(limiter, options, 4);
+    polylimit_request_facts facts = keyed("k");
+    struct {
+        uint64_t spent, left;
+        uint32_t counts, in_background;
+    } ends[] = {
+        {7, 93, 1, 0}, {7, 86, 1, 1}, {POLYLIMIT_AS_RESERVED, 46, 1, 0}, {7, 46, 0, 1}, {0, 46, 1, 0},
+    };
+    for (size_t at = 0; at < sizeof ends / sizeof *ends; at++) {
+        uint64_t before = left(limiter, "k");
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && polylimit_guard_check_holds(check) == 1);
+        OK(polylimit_guard_check_finish(check, ends[at].counts, MESSAGE));
+        OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+        CHECK(left(limiter, "k") == before - 40 && strstr(fields_of(check), "\"api:1\";r=1") != NULL);
+        OK(polylimit_guard_check_end(check, ends[at].spent, ends[at].in_background, MESSAGE));
+        CHECK(polylimit_guard_check_holds(check) == 0);
+        if (!ends[at].in_background) {
+            OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+        }
+        CHECK(left(limiter, "k") == ends[at].left);
+        OK(polylimit_guard_check_end(check, 50, 1, MESSAGE));
+        polylimit_guard_check_free(check);
+        CHECK(left(limiter, "k") == ends[at].left);
+    }
+    /* A check that is freed ends as if its client had left; too many units commit those that were reserved. */
+    polylimit_guard_check *check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "k") == 6);
+    polylimit_guard_check *denied = started(guard, NULL, &facts);
+    CHECK(concluded(denied, POLYLIMIT_OUTAGE_LEAVE) == 0 && polylimit_guard_check_holds(denied) == 0);
+    OK(polylimit_guard_check_end(denied, 1, 0, MESSAGE));
+    polylimit_guard_check_free(denied);
+    polylimit_guard_check_free(check);
+    CHECK(left(limiter, "k") == 6);
+    OK(polylimit_clock_advance(clock_of_tests, 3600000000, MESSAGE));
+    check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_end(check, 1000000000001, 0, MESSAGE));
+    OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+    CHECK(left(limiter, "k") == 60);
+    polylimit_guard_check_free(check);
+    /* The ttl gives back what a process that has died held. */
+    check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "k") == 20);
+    OK(polylimit_clock_advance(clock_of_tests, 5000000, MESSAGE));
+    CHECK(left(limiter, "k") == 60);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    polylimit_option checked = {"policy", "9/hour"};
+    guard = guard_of(limiter, &checked, 1);
+    check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && polylimit_guard_check_holds(check) == 0);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_end(NULL, 1, 0, MESSAGE));
+    CHECK(polylimit_guard_check_holds(NULL) == 0);
+    freed(limiter);
+}
+
 static void bad_input_is_refused(void) {
     polylimit_limiter *limiter = limited("5/hour");
     polylimit_guard *guard = NULL;
@@ -273,7 +346,8 @@ static void bad_input_is_refused(void) {
                                 {"status", "many"},        {"key_part", "ip"},    {"missing_key", "drop"}, {"cost", "-1"},
                                 {"cost", "1000000000001"}, {"headers", "loud"},   {"reset_form", "never"}, {"per_route", "1"},
                                 {"dry_run", ""},           {NULL, "x"},           {"policy", NULL},        {"policy", "\xff"},
-                                {"scope", NULL},           {"header_name.x", "y"}};
+                                {"scope", NULL},           {"header_name.x", "y"}, {"reserved", "1"},       {"ttl_us", "0"},
+                                {"ttl_us", "30s"},         {"max_age_us", "-1"}};
     for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
         IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, &wrong[at], 1, &guard, MESSAGE));
         CHECK(guard == NULL && message[0] != 0);
@@ -357,6 +431,7 @@ int main(void) {
         {"policies, route and methods are those of the request", policies_route_and_methods_are_those_of_the_request},
         {"program decides in an outage", program_decides_in_an_outage},
         {"check on Redis waits by completions", check_on_redis_waits_by_completions},
+        {"request holds its reservations until it ends", request_holds_its_reservations_until_it_ends},
         {"bad input is refused", bad_input_is_refused},
     };
     RUN(tests);

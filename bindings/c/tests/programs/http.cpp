@@ -61,6 +61,32 @@ static void guard_admits_denies_and_refunds() {
     CHECK(first.outcomes(true)[0].second.remaining() == 1);
 }
 
+static void guard_holds_what_it_reserves() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.model", "2 concurrent; 100/hour fixed_window"}}, &clock);
+    polylimit::Guard guard(limiter, {{"cost", "40"}});
+    auto left = [&] { return limiter.peek("k").remaining(); };
+    {
+        polylimit::GuardCheck first(guard, keyed("k")), second(guard, keyed("k")), denied(guard, keyed("k"));
+        CHECK(admits(first) && admits(second) && !admits(denied) && first.holds() && !denied.holds() && left() == 0);
+        first.finish();
+        first.end(7);
+        CHECK(first.run() && !first.holds() && left() == 53);
+        second.finish(false);
+        second.end_in_background();
+        CHECK(left() == 93);
+    }
+    {
+        polylimit::GuardCheck dropped(guard, keyed("k"));
+        CHECK(admits(dropped) && left() == 53);
+    }
+    polylimit::GuardCheck last(guard, keyed("k"));
+    CHECK(left() == 53 && admits(last));
+    CHECK(status_of([&] { last.end(POLYLIMIT_AS_RESERVED); }) == POLYLIMIT_INVALID_ARGUMENT && last.holds());
+    last.end();
+    CHECK(last.run() && left() == 13);
+}
+
 static void facts_reach_the_guard() {
     polylimit::ManualClock clock(1700000000000000);
     polylimit::Limiter limiter("memory:", {{"policy.api", "5/hour fixed_window"}}, &clock);
@@ -155,10 +181,11 @@ static void request_is_acquired_sent_retried_and_refused() {
 
 int main() {
     guard_admits_denies_and_refunds();
+    guard_holds_what_it_reserves();
     facts_reach_the_guard();
     program_overrules_an_outage();
     check_completes_later();
     client_waits_and_gives_up();
     request_is_acquired_sent_retried_and_refused();
-    std::printf("test result: ok. 6 passed; 0 failed;\n");
+    std::printf("test result: ok. 7 passed; 0 failed;\n");
 }
