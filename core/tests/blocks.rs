@@ -20,6 +20,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/http.md", "rust", "core/src/lib.rs"),
     ("docs/local.md", "rust", "core/src/lib.rs"),
     ("docs/redis.md", "rust", "core/src/lib.rs"),
+    ("docs/reservations.md", "rust", "core/src/lib.rs"),
     // The same blocks as in the pages of the bindings.
     ("README.md", "python", "core/tests/docs.rs"),
     ("README.md", "js", "core/tests/docs.rs"),

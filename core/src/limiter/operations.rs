@@ -336,9 +336,7 @@ pub(crate) fn check_ttl(ttl_us: u64) -> Result<(), Error> {
     if (ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US).contains(&ttl_us) {
         return Ok(());
     }
-    Err(Error::invalid_argument(format!(
-        "the ttl of a reservation is {ttl_us} us: allowed is 1 ms to 48 h"
-    )))
+    Err(Error::invalid_argument(format!("the ttl of a reservation is {ttl_us} us: allowed is 1 ms to 48 h")))
 }
 
 /// An operation on one key as a value.
