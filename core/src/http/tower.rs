@@ -25,6 +25,9 @@
 //! layers. When an inner layer denies, the units of the outer layers are refunded; when a layer between them retries, its last
 //! attempt decides.
 //!
+//! A policy with a quota of concurrency, such as `20 concurrent`, is reserved until the body of the response is sent or dropped because the
+//! client has gone; see [`RequestHold`] for web sockets, and [`spent`](RateLimitBuilder::spent) for units that are known only then.
+//!
 //! A handler reads the decisions:
 //!
 //! ```
@@ -42,6 +45,7 @@
 
 mod body;
 mod builder;
+mod hold;
 mod key;
 mod limit;
 mod response;
@@ -49,6 +53,7 @@ mod service;
 
 pub use body::ResponseBody;
 pub use builder::RateLimitBuilder;
+pub use hold::RequestHold;
 pub use key::{User, client_address, header};
 pub use limit::{Denial, OnOutage};
 pub use service::{RateLimit, RateLimitLayer};

@@ -1,29 +1,38 @@
-//! Every case of `tests/conformance/guard.json` through layers in front of an axum server.
+//! Every case of `tests/conformance/guard.json` and `guard_reservations.json` through layers in front of an axum server.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fs::{self, OpenOptions, Permissions};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
+use axum::extract::{ConnectInfo, State};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use axum::routing::any;
+use futures_util::{StreamExt, stream};
 use polylimit::tower::{OnOutage, RateLimitBuilder, RateLimitLayer, client_address};
 use polylimit::{ClientAddressRules, Error, Limiter, ManualClock, Outage, Policy, Request};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use crate::service::{Received, Service};
 
 #[test]
 fn all_cases_agree() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/guard.json");
-    let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let cases = file["cases"].as_array().unwrap();
-    assert!(!cases.is_empty());
-    let failed = cases.iter().filter(|case| std::panic::catch_unwind(|| run(case)).is_err()).count();
-    assert_eq!(failed, 0, "cases that differ");
+    for file in ["guard", "guard_reservations"] {
+        let path = format!("{}/../tests/conformance/{file}.json", env!("CARGO_MANIFEST_DIR"));
+        let read: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let cases = read["cases"].as_array().unwrap();
+        assert!(!cases.is_empty());
+        let failed = cases.iter().filter(|case| std::panic::catch_unwind(|| run(case)).is_err()).count();
+        assert_eq!(failed, 0, "cases of {file} that differ");
+    }
 }
 
 fn run(case: &Value) {
@@ -40,38 +49,82 @@ fn run(case: &Value) {
         assert_eq!(layers.expect_err(name).kind().code(), error.as_str().unwrap(), "{name}");
         return;
     }
-    let app = Router::new().route("/", any(handle));
+    let unfinished = Unfinished::default();
+    let app = Router::new().route("/", any(handle)).with_state(unfinished.clone());
     let app = layers.unwrap().into_iter().rev().fold(app, Router::layer);
     let service = Service::start(app);
+    let mut open = HashMap::new();
     for (at, request) in case["requests"].as_array().unwrap().iter().enumerate() {
-        let mut headers: Vec<(&str, String)> = Vec::new();
-        for (name, value) in request.get("headers").and_then(Value::as_object).into_iter().flatten() {
-            headers.push((name, value.as_str().unwrap().to_owned()));
+        let name = format!("{name}, request {at}");
+        if let Some(closed) = request.get("close") {
+            unfinished.lock().unwrap().remove(closed.as_str().unwrap()).unwrap().send(()).unwrap();
+            let mut response: Response<ureq::Body> = open.remove(closed.as_str().unwrap()).unwrap();
+            assert_eq!(response.body_mut().read_to_string().unwrap(), "first last", "{name}");
+        } else if let Some(left) = request.get("leave") {
+            drop(open.remove(left.as_str().unwrap()).unwrap());
+        } else {
+            let headers = headers_of(request);
+            let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+            let received = if let Some(as_name) = request.get("open") {
+                let response = service.response("/", &headers);
+                let received = Received::head_of(&response);
+                open.insert(as_name.as_str().unwrap(), response);
+                received
+            } else {
+                let method = request.get("method").map_or("GET", |method| method.as_str().unwrap());
+                service.request(method, "/", &headers)
+            };
+            check(&name, &request["expect"], &received);
         }
-        if let Some(status) = request.get("respond") {
-            headers.push(("x-respond", status.to_string()));
-        }
-        if request.get("fail").is_some() {
-            headers.push(("x-fail", "1".to_owned()));
-        }
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
-        let method = request.get("method").map_or("GET", |method| method.as_str().unwrap());
-        let received = service.request(method, "/", &headers);
-        check(&format!("{name}, request {at}"), &request["expect"], &received);
+        check_left(request.get("then"), &stores[0].1, &name);
     }
-    for left in case.get("left").and_then(Value::as_array).into_iter().flatten() {
+    check_left(case.get("left"), &stores[0].1, name);
+}
+
+/// Waits until so much remains: a service ends a request after its client has read the response.
+fn check_left(left: Option<&Value>, limiter: &Limiter, name: &str) {
+    for left in left.and_then(Value::as_array).into_iter().flatten() {
         let (key, policy) = (left["key"].as_str().unwrap(), left["policy"].as_str().unwrap());
-        let found = stores[0].1.blocking().peek(Request::new(key).policy(policy)).unwrap().remaining();
-        assert_eq!(found, left["remaining"].as_u64().unwrap(), "{name}: {policy} {key}");
+        let expected = left["remaining"].as_u64().unwrap();
+        let found = || limiter.blocking().peek(Request::new(key).policy(policy)).unwrap().remaining();
+        let until = Instant::now() + Duration::from_secs(30);
+        while found() != expected && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(found(), expected, "{name}: {policy} {key}");
     }
 }
 
+fn headers_of(request: &Value) -> Vec<(&str, String)> {
+    let given = request.get("headers").and_then(Value::as_object).into_iter().flatten();
+    let given = given.map(|(name, value)| (&**name, value.as_str().unwrap().to_owned()));
+    let orders = [("respond", "x-respond"), ("spent", "x-spent"), ("open", "x-open"), ("fail", "x-fail")];
+    let ordered = orders.iter().filter_map(|(member, header)| {
+        let value = request.get(member)?;
+        Some((*header, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
+    given.chain(ordered).collect()
+}
+
+/// The responses that wait for their end, by name.
+type Unfinished = Arc<Mutex<HashMap<String, oneshot::Sender<()>>>>;
+
 /// The handler behind the layers. A handler of axum cannot fail but by its response.
-async fn handle(request: axum::extract::Request) -> Response<Body> {
+async fn handle(State(unfinished): State<Unfinished>, request: axum::extract::Request) -> Response<Body> {
     let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
     let status = if header("x-fail").is_some() { "500" } else { header("x-respond").unwrap_or("200") };
-    let response = Response::builder().status(status.parse::<u16>().unwrap()).header("x-handled", "1");
-    response.body(Body::empty()).unwrap()
+    let mut response = Response::builder().status(status.parse::<u16>().unwrap()).header("x-handled", "1");
+    if let Some(spent) = header("x-spent") {
+        response = response.header("x-spent", spent);
+    }
+    let Some(name) = header("x-open") else { return response.body(Body::empty()).unwrap() };
+    let (end, ended) = oneshot::channel();
+    unfinished.lock().unwrap().insert(name.to_owned(), end);
+    let last = stream::once(async {
+        ended.await.unwrap();
+        Ok::<_, Infallible>("last")
+    });
+    response.body(Body::from_stream(stream::iter([Ok("first ")]).chain(last))).unwrap()
 }
 
 fn limiter(case: &Value, store: &str) -> Limiter {
@@ -141,6 +194,11 @@ fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error>
                 value.get("status_from").is_none_or(|from| status >= from.as_u64().unwrap())
                     && value.get("status_below").is_none_or(|below| status < below.as_u64().unwrap())
             }),
+            "spent" => builder.spent(move |response| {
+                let spent = response.headers.get(value["header"].as_str().unwrap())?;
+                spent.to_str().unwrap().parse().ok()
+            }),
+            "ttl_ms" => builder.ttl(Duration::from_millis(value.as_u64().unwrap())),
             "skip" => builder.skip(move |request| header(request, &value["header"]).is_some()),
             "methods" => texts(&value).into_iter().fold(builder, RateLimitBuilder::method),
             "headers" => builder.headers(text().parse()?),

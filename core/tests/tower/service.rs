@@ -26,6 +26,13 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// A response whose body is not read.
+    pub(crate) fn head_of(response: &Response<ureq::Body>) -> Self {
+        let headers = response.headers().iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        Self { status: response.status().as_u16(), headers: headers.collect(), body: String::new() }
+    }
+
     /// The values of a header field.
     pub(crate) fn field(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(field, _)| field == name).map(|(_, value)| &**value).collect()
@@ -75,13 +82,8 @@ impl Service {
 }
 
 fn receive(mut response: Response<ureq::Body>) -> Received {
-    let headers = response.headers().iter();
-    let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
-    Received {
-        status: response.status().as_u16(),
-        headers: headers.collect(),
-        body: response.body_mut().read_to_string().unwrap(),
-    }
+    let head = Received::head_of(&response);
+    Received { body: response.body_mut().read_to_string().unwrap(), ..head }
 }
 
 /// A limiter in memory whose clock stands still.

@@ -14,7 +14,11 @@ impl GuardCheck {
     /// set aside until the check [ends](Self::end).
     pub fn finish(&mut self, counts: bool) {
         let mut ledger = self.limits.lock();
-        let counts = ledger.counts(counts);
+        if ledger.is_attempt_denied() {
+            self.settlements.extend(ledger.end(self.number, false, None));
+            self.stage = Stage::Concluded;
+            return;
+        }
         self.settlements.extend(ledger.finish(self.number, counts));
         if let Stage::Holding { counts: known } = &mut self.stage {
             *known = counts;

@@ -282,9 +282,9 @@ impl Ledger {
         }
     }
 
-    /// Whether a response that counts for the program counts for its guards: not while the newest attempt is denied.
-    pub(super) fn counts(&self, counts: bool) -> bool {
-        counts && !(self.has_attempts && self.is_denied)
+    /// Whether the newest attempt of a request that may have several is denied, so that its response counts for no guard.
+    pub(super) fn is_attempt_denied(&self) -> bool {
+        self.has_attempts && self.is_denied
     }
 
     /// Ends the claims of a guard that has a response, but for those that are held until it is done. Where the response

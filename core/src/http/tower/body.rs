@@ -7,12 +7,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::http::tower::hold::RequestHold;
+
 pin_project! {
     /// The service's own body, passed through frame by frame, or the text of a denial.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
         content: Content<B>,
+        // What is reserved until the last frame.
+        hold: Option<RequestHold>,
     }
 }
 
@@ -27,11 +31,16 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     pub(crate) fn own(body: B) -> Self {
-        Self { content: Content::Own { body } }
+        Self { content: Content::Own { body }, hold: None }
     }
 
     pub(crate) fn denial(text: String) -> Self {
-        Self { content: Content::Denial { text: Some(text.into()) } }
+        Self { content: Content::Denial { text: Some(text.into()) }, hold: None }
+    }
+
+    /// The same body, whose end is the end of the request.
+    pub(crate) fn holding(self, hold: RequestHold) -> Self {
+        Self { hold: Some(hold), ..self }
     }
 }
 
@@ -47,10 +56,15 @@ where
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().content.project() {
+        let this = self.project();
+        let frame = match this.content.project() {
             Projected::Own { body } => body.poll_frame(context),
             Projected::Denial { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into())))),
+        };
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
+            *this.hold = None;
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The options of a layer, with the same names as in every other language.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Response, response};
@@ -37,6 +38,7 @@ impl<B> RateLimitLayer<B> {
                 policies: None,
                 cost: None,
                 count: None,
+                spent: None,
                 skip: None,
                 on_denied: None,
                 on_outage: None,
@@ -215,6 +217,51 @@ impl<B> RateLimitBuilder<B> {
     /// a response.
     pub fn count(mut self, counts: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
         self.functions.count = Some(Box::new(counts));
+        self
+    }
+
+    /// A function of the response that returns the units that its request has spent: from 0 to [`MAX_COST`](crate::Request::MAX_COST), and
+    /// less or more than the cost. Then every policy is reserved at the cost until the response is done, as a policy with concurrency always
+    /// is, and this is what is charged. It is called when the last byte of the body is sent or the body is dropped because the client has
+    /// gone. For `None`, for units beyond the bounds, and for a service that fails, the cost is charged. Nothing is where the response does not
+    /// [count](Self::count).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use polylimit::Limiter;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// /// The tokens that a response has sent so far: its body counts them.
+    /// #[derive(Clone, Default)]
+    /// struct Tokens(Arc<AtomicU64>);
+    ///
+    /// # fn layer(limiter: Limiter) -> Result<RateLimitLayer<axum::body::Body>, polylimit::Error> {
+    /// let limit = RateLimitLayer::builder(limiter, |_| "all")
+    ///     .policy("20 concurrent; 100000/minute token_bucket")
+    ///     .cost(4_000)
+    ///     .spent(|response| Some(response.extensions.get::<Tokens>()?.0.load(Ordering::Relaxed)));
+    /// # limit.build()
+    /// # }
+    /// # layer(Limiter::builder().build().unwrap()).unwrap();
+    /// ```
+    pub fn spent(mut self, spent: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
+        self.guard = self.guard.reserved(true);
+        self.functions.spent = Some(Arc::new(spent));
+        self
+    }
+
+    /// How long what is reserved stays set aside after this process died: 1 ms to 48 h; 30 seconds by default.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.guard = self.guard.ttl(ttl);
+        self
+    }
+
+    /// How long the reservation of a request is renewed; one hour by default. A response that takes longer loses it after the
+    /// [ttl](Self::ttl).
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.guard = self.guard.max_age(max_age);
         self
     }
 

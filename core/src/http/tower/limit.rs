@@ -9,6 +9,7 @@ use crate::http::guard::{
 use crate::http::headers::Problem;
 use crate::http::tower::User;
 use crate::http::tower::body::ResponseBody;
+use crate::http::tower::hold::{RequestHold, Spent};
 use crate::http::tower::key::{cookie_value, header_value};
 use crate::http::tower::response::{denial, failure};
 use crate::rules::decision::Decision;
@@ -51,6 +52,7 @@ pub(super) struct Functions<B> {
     pub(super) policies: Option<Of<Option<Vec<String>>>>,
     pub(super) cost: Option<Of<u64>>,
     pub(super) count: Option<Counts>,
+    pub(super) spent: Option<Spent>,
     pub(super) skip: Option<Of<bool>>,
     pub(super) on_denied: Option<Respond<B>>,
     pub(super) on_outage: Option<Overrule>,
@@ -105,13 +107,37 @@ impl<B> Limit<B> {
         Err(response)
     }
 
-    /// Ends the check of a request that has a response. A service that fails counts like one that answers 500.
+    /// Ends the check of a request that has a response.
     pub(super) async fn finish<T, E>(
         &self,
         mut check: GuardCheck,
         answered: Result<Response<T>, E>,
     ) -> Result<Response<T>, E> {
-        let (counts, answered) = match (&self.functions.count, answered) {
+        let (counts, answered) = self.counts(answered);
+        check.finish(counts);
+        check.refund().await;
+        answered
+    }
+
+    /// As [`finish`](Self::finish), for a check that is held until the body of the response is done.
+    pub(super) async fn finish_held<T, E>(
+        &self,
+        hold: &RequestHold,
+        answered: Result<Response<T>, E>,
+    ) -> Result<Response<T>, E> {
+        let (counts, answered) = self.counts(answered);
+        let Ok(response) = answered else {
+            hold.finish(counts, None).await;
+            return answered;
+        };
+        let (parts, body) = response.into_parts();
+        hold.finish(counts, Some(parts.clone())).await;
+        Ok(Response::from_parts(parts, body))
+    }
+
+    /// Whether a response counts. A service that fails counts like one that answers 500.
+    fn counts<T, E>(&self, answered: Result<Response<T>, E>) -> (bool, Result<Response<T>, E>) {
+        match (&self.functions.count, answered) {
             (None, answered) => (true, answered),
             (Some(count), Ok(response)) => {
                 let (parts, body) = response.into_parts();
@@ -122,10 +148,7 @@ impl<B> Limit<B> {
                 parts.status = StatusCode::INTERNAL_SERVER_ERROR;
                 (count(&parts), Err(error))
             }
-        };
-        check.finish(counts);
-        check.refund().await;
-        answered
+        }
     }
 
     fn start(&self, request: &Parts, limits: &RequestLimits) -> Result<GuardCheck, crate::Error> {

@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use crate::http::guard::RequestLimits;
 use crate::http::tower::body::ResponseBody;
+use crate::http::tower::hold::RequestHold;
 use crate::http::tower::limit::Limit;
 use crate::http::tower::response::add_fields;
 
@@ -109,6 +110,14 @@ where
     }
     let mut response = match limit.decide(&parts, &limits).await {
         Err(response) => response,
+        Ok(Some(check)) if check.holds() => {
+            let outer = parts.extensions.get::<RequestHold>().cloned();
+            let hold = RequestHold::new(check, limit.functions.spent.clone(), outer);
+            parts.extensions.insert(hold.clone());
+            let answered = inner.call(Request::from_parts(parts, body)).await;
+            let response = limit.finish_held(&hold, answered).await?;
+            response.map(|body| ResponseBody::own(body).holding(hold))
+        }
         Ok(check) => {
             let answered = inner.call(Request::from_parts(parts, body)).await;
             let answered = match check {

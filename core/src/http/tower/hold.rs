@@ -1,0 +1,79 @@
+//! What a layer has reserved for a request, until its response is done.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::response;
+use parking_lot::Mutex;
+
+use crate::http::guard::GuardCheck;
+
+/// A function of a response that returns the units that its request has spent.
+pub(super) type Spent = Arc<dyn Fn(&response::Parts) -> Option<u64> + Send + Sync>;
+
+/// Keeps what layers have reserved for a request. Each request that a layer reserves has it as an extension. The reservations end when
+/// the body of the response is sent or dropped and no clone is left, so a handler of a web socket, whose work begins with the
+/// response, moves a clone into that work:
+///
+/// ```
+/// use axum::Extension;
+/// use axum::response::Response;
+/// use polylimit::tower::RequestHold;
+///
+/// async fn talk(Extension(hold): Extension<RequestHold>) -> Response {
+///     tokio::spawn(async move {
+///         // the conversation
+///         drop(hold);
+///     });
+///     Response::default()
+/// }
+/// # let _: axum::routing::MethodRouter = axum::routing::get(talk);
+/// ```
+#[derive(Clone)]
+pub struct RequestHold {
+    held: Arc<Held>,
+}
+
+struct Held {
+    ending: Mutex<Option<Ending>>,
+    /// What the layers around this one have reserved.
+    _outer: Option<RequestHold>,
+}
+
+/// What the end of the request needs.
+struct Ending {
+    check: GuardCheck,
+    spent: Option<Spent>,
+    /// None before there is one, and for a service that failed.
+    response: Option<response::Parts>,
+}
+
+impl RequestHold {
+    pub(super) fn new(check: GuardCheck, spent: Option<Spent>, outer: Option<Self>) -> Self {
+        let ending = Mutex::new(Some(Ending { check, spent, response: None }));
+        Self { held: Arc::new(Held { ending, _outer: outer }) }
+    }
+
+    /// Finishes the check with the head of the response. Where the future is dropped meanwhile, the check ends.
+    pub(super) async fn finish(&self, counts: bool, response: Option<response::Parts>) {
+        let Some(mut ending) = self.held.ending.lock().take() else { return };
+        ending.check.finish(counts);
+        ending.check.refund().await;
+        *self.held.ending.lock() = Some(Ending { response, ..ending });
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(Ending { mut check, spent, response }) = self.ending.get_mut().take() else { return };
+        let spent = spent.zip(response).and_then(|(spent, response)| spent(&response));
+        // Units that no request may have end it with those that were reserved.
+        let _ = check.end_in_background(spent);
+    }
+}
+
+impl fmt::Debug for RequestHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHold").finish_non_exhaustive()
+    }
+}
