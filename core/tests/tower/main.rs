@@ -9,6 +9,7 @@
 
 mod answers;
 mod guard_cases;
+mod held;
 mod layers;
 mod outages;
 mod service;

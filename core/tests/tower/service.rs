@@ -50,6 +50,8 @@ impl Service {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(30)))
+            // A server may close a connection whose request it has answered without reading all of it.
+            .max_idle_connections(0)
             .build();
         Self { address, agent: config.into(), _runtime: runtime }
     }

@@ -2,7 +2,7 @@
 
 mod cases;
 
-use crate::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+use crate::guard::{Guard, GuardCheck, RequestFacts, RequestLimits, Verdict};
 use crate::{Limiter, Policy, Request};
 
 #[test]
@@ -97,4 +97,98 @@ fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
     outer.ask_ahead(&Guard::builder(counting.clone()).policy("c").dry_run(true).build().unwrap(), &facts);
     outer.ask_ahead(&guard(&limiter_of_three, &["c"]), &facts);
     assert_eq!(outer.requests().len(), 1);
+}
+
+/// The check of a request that was admitted.
+fn admitted(guard: &Guard, limits: &RequestLimits) -> GuardCheck {
+    let mut check = guard.start(limits, &RequestFacts::new().key(b"key")).unwrap();
+    check.ask_blocking();
+    assert!(matches!(check.conclude(), Verdict::Admit));
+    check
+}
+
+fn limiter_of(quotas: &str) -> Limiter {
+    Limiter::builder().policy(Policy::parse("model", quotas).unwrap()).build().unwrap()
+}
+
+fn left(limiter: &Limiter) -> u64 {
+    limiter.blocking().peek("key").unwrap().remaining()
+}
+
+#[test]
+fn check_that_is_dropped_while_it_holds_has_spent_its_cost() {
+    let limiter = limiter_of("1 concurrent; 100/day token_bucket");
+    let guard = Guard::builder(limiter.clone()).cost(40).build().unwrap();
+    drop(admitted(&guard, &RequestLimits::default()));
+    assert_eq!(left(&limiter), 60);
+    // Its response does not count.
+    let mut check = admitted(&guard, &RequestLimits::default());
+    check.finish(false);
+    assert!(check.holds() && left(&limiter) == 0);
+    drop(check);
+    assert_eq!(left(&limiter), 60);
+    // It is dropped before it has concluded.
+    let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
+    assert!(check.try_ask() && left(&limiter) == 0);
+    drop(check);
+    assert_eq!(left(&limiter), 60);
+}
+
+#[test]
+fn units_that_no_request_may_have_end_a_check_with_its_cost() {
+    let limiter = limiter_of("1 concurrent; 100/day token_bucket");
+    let guard = Guard::builder(limiter.clone()).cost(40).build().unwrap();
+    let mut check = admitted(&guard, &RequestLimits::default());
+    check.end(Some(Request::MAX_COST + 1)).unwrap_err();
+    assert!(check.refund_blocking() && !check.holds());
+    assert_eq!(left(&limiter), 60);
+    check.end(Some(1)).unwrap();
+    assert!(!check.refund_blocking());
+    assert_eq!(left(&limiter), 60);
+}
+
+#[test]
+fn guard_with_a_higher_cost_takes_another_slot_for_the_difference() {
+    let limiter = limiter_of("2 concurrent; 100/day token_bucket");
+    let limits = RequestLimits::default();
+    let outer = Guard::builder(limiter.clone()).cost(10).build().unwrap();
+    let inner = Guard::builder(limiter.clone()).cost(40).build().unwrap();
+    let (mut outer, mut inner) = (admitted(&outer, &limits), admitted(&inner, &limits));
+    let free = || limiter.blocking().peek("key").unwrap().quotas()[0].remaining;
+    assert_eq!((free(), left(&limiter)), (0, 0));
+    for check in [&mut inner, &mut outer] {
+        check.finish(true);
+        check.end(None).unwrap();
+        check.refund_blocking();
+    }
+    assert_eq!((free(), left(&limiter)), (2, 60));
+}
+
+#[test]
+fn calls_of_a_check_are_made_one_after_the_other() {
+    let policies = ["model", "api"].into_iter().zip(["1 concurrent", "5/day"]);
+    let policies = policies.map(|(name, quotas)| Policy::parse(name, quotas).unwrap());
+    let limiter = policies.fold(Limiter::builder(), crate::LimiterBuilder::policy).build().unwrap();
+    let guard = Guard::builder(limiter).policies(["api", "model"]).build().unwrap();
+    let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
+    let mut calls = Vec::new();
+    let mut make_all = |check: &mut GuardCheck| {
+        while let Some((name, answer)) = check.next_call(|limiter, call| {
+            (format!("{call:?}").split('(').next().unwrap().to_owned(), limiter.blocking().call(call))
+        }) {
+            calls.push(name);
+            check.answer_call(answer);
+        }
+        std::mem::take(&mut calls)
+    };
+    assert_eq!(make_all(&mut check), ["Reserve", "Check"]);
+    assert!(matches!(check.conclude(), Verdict::Admit));
+    assert!(make_all(&mut check).is_empty());
+    check.finish(true);
+    assert!(make_all(&mut check).is_empty() && check.holds());
+    check.end(Some(0)).unwrap();
+    assert_eq!(make_all(&mut check), ["Cancel"]);
+    // A check whose calls are not made has no decision.
+    let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
+    assert!(matches!(check.conclude(), Verdict::Fail(_)));
 }
