@@ -80,6 +80,41 @@ impl Exchange {
         self.waiting.borrow_mut().insert(ticket, Box::new(take));
     }
 
+    /// Makes the next calls of a check, until one of them has to wait. Then its ticket is written, and `take` gets the check and the
+    /// error of that call after the answer. Without such a call the ticket is 0. Returns the error of a call that did not wait.
+    pub(crate) fn call_next(
+        &self,
+        shared: &SharedCheck,
+        take: impl FnOnce(&Exchange, SharedCheck, Option<Error>) -> OperationResult + 'static,
+    ) -> Option<Error> {
+        let mut failed = None;
+        loop {
+            let ticket = self.next_ticket();
+            let answer = shared.borrow().check.next_call(|limiter, call| self.call(limiter, call, ticket));
+            let Some(answer) = answer else {
+                self.arrays.set_ticket(0);
+                return failed;
+            };
+            let Some(answer) = answer else {
+                let shared = Rc::clone(shared);
+                self.wait(ticket, move |exchange, answer| {
+                    let error = answer.as_ref().err().cloned();
+                    shared.borrow_mut().check.answer_call(answer);
+                    take(exchange, shared, error)
+                });
+                self.arrays.set_ticket(ticket);
+                return failed;
+            };
+            failed = answer.as_ref().err().cloned().or(failed);
+            shared.borrow_mut().check.answer_call(answer);
+        }
+    }
+
+    /// Whether the newest operation is still under way.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.arrays.get(Field::Ticket as usize) != 0.0
+    }
+
     pub(crate) fn set_current(&self, check: SharedCheck) {
         *self.current.borrow_mut() = Some(check);
         let number = self.current_number.get().wrapping_add(1);

@@ -9,13 +9,13 @@ use std::rc::Rc;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, sys};
 use napi_derive::napi;
+use polylimit::Answer;
 use polylimit::guard::{Guard, MissingKey, RequestFacts, RequestLimits, Verdict};
 use polylimit::headers::{HeaderField, Problem};
-use polylimit::{Answer, Call, Decision, Error};
 
-use crate::active_check::{ActiveCheck, PreparedFacts, SharedCheck};
+use crate::active_check::{ActiveCheck, Holding, PreparedFacts, SharedCheck};
 use crate::error::{Result, catch_panic, closed, internal, to_js_error};
-use crate::exchange::{Exchange, OperationResult};
+use crate::exchange::Exchange;
 use crate::field_text::changes;
 use crate::function::{self, ARGUMENT_COUNT, NativeFunction};
 use crate::guard_check::NativeCheck;
@@ -126,23 +126,23 @@ impl NativeGuard {
         policies: Option<Vec<String>>,
     ) -> Result<()> {
         catch_panic(|| {
-            let limits_of = |shared: &SharedCheck| shared.borrow().check.limits().clone();
-            let limits = match earlier {
-                None if is_newest => Some(limits_of(&self.handle.exchange.current()?)),
+            let earlier = match earlier {
+                None if is_newest => Some(self.handle.exchange.current()?),
                 None => None,
-                Some(earlier) => Some(limits_of(&earlier.shared)),
+                Some(earlier) => Some(Rc::clone(&earlier.shared)),
             };
-            *self.handle.exchange.prepared.borrow_mut() = PreparedFacts { limits, policies };
+            *self.handle.exchange.prepared.borrow_mut() = PreparedFacts { earlier, policies };
             Ok(())
         })
     }
 
-    /// Continues after the store has answered: the check is the newest of the exchange.
+    /// Continues after the store has answered: the check is the newest of the exchange. `Field::Ticket` is 0 unless there is more
+    /// to ask.
     #[napi]
     pub fn answered(&self) -> Result<Option<String>> {
         catch_panic(|| {
             let shared = self.handle.exchange.current()?;
-            self.handle.advance(shared)
+            self.handle.ask(shared)
         })
     }
 
@@ -185,17 +185,13 @@ impl NativeGuard {
             if let Some(route) = &route {
                 facts = facts.route(route);
             }
-            let limits = earlier.map_or_else(RequestLimits::default, |earlier| {
-                earlier.shared.borrow().check.limits().clone()
-            });
-            let mut check = self.handle.guard()?.start(&limits, &facts).map_err(to_js_error)?;
+            let earlier = earlier.map(|earlier| Rc::clone(&earlier.shared));
+            let mut check =
+                self.handle.guard()?.start(&limits_of(earlier.as_ref()), &facts).map_err(to_js_error)?;
             check.answer(Ok(vec![self.handle.exchange.arrays.decision()?]));
             // The verdict is known: the request was admitted.
             drop(check.conclude());
-            Ok(NativeCheck::new(
-                &self.handle.exchange,
-                Rc::new(RefCell::new(ActiveCheck { check, problem: None })),
-            ))
+            Ok(NativeCheck::new(&self.handle.exchange, ActiveCheck::new(check, earlier)))
         })
     }
 }
@@ -245,7 +241,7 @@ impl GuardHandle {
     }
 
     fn decide(&self, facts: RequestFacts<'_>) -> Result<Option<String>> {
-        let PreparedFacts { limits, policies } = self.exchange.prepared.take();
+        let PreparedFacts { earlier, policies } = self.exchange.prepared.take();
         let guard = self.guard()?;
         let texts: Option<Vec<&str>> =
             policies.as_ref().map(|policies| policies.iter().map(|one| &**one).collect());
@@ -253,37 +249,26 @@ impl GuardHandle {
             Some(texts) => facts.policies(texts),
             None => facts,
         };
-        let mut check = guard.start(&limits.unwrap_or_default(), &facts).map_err(to_js_error)?;
+        let mut check = guard.start(&limits_of(earlier.as_ref()), &facts).map_err(to_js_error)?;
         if self.is_immediate {
             check.ask_blocking();
             self.exchange.arrays.set_ticket(0);
-            return self.advance(Rc::new(RefCell::new(ActiveCheck { check, problem: None })));
+            return self.advance(ActiveCheck::new(check, earlier));
         }
-        let exchange = &self.exchange;
-        let ticket = exchange.next_ticket();
-        let requests = check.requests();
-        let answer = match &requests[..] {
-            [] => Some(Ok(Answer::Decisions(Vec::new()))),
-            [request] => exchange.call(guard.limiter(), &Call::Check(*request), ticket),
-            requests => exchange.call(guard.limiter(), &Call::CheckTogether(requests), ticket),
-        };
-        drop(requests);
-        let is_answered = answer.is_some();
-        if let Some(answer) = answer {
-            check.answer(decisions(answer));
-        }
-        let shared = Rc::new(RefCell::new(ActiveCheck { check, problem: None }));
-        if is_answered {
-            exchange.arrays.set_ticket(0);
-            return self.advance(shared);
-        }
-        exchange.arrays.set_ticket(ticket);
-        exchange.wait(ticket, move |exchange, answer| {
-            shared.borrow_mut().check.answer(decisions(answer));
+        self.ask(ActiveCheck::new(check, earlier))
+    }
+
+    /// Makes the calls that ask the limiter, until one of them has to wait.
+    fn ask(&self, shared: SharedCheck) -> Result<Option<String>> {
+        // The check has an error of the limiter itself.
+        let _ = self.exchange.call_next(&shared, |exchange, shared, _| {
             exchange.set_current(shared);
             Ok(Answer::Ready)
         });
-        Ok(None)
+        if self.exchange.is_waiting() {
+            return Ok(None);
+        }
+        self.advance(shared)
     }
 
     /// After the store's answer.
@@ -302,10 +287,10 @@ impl GuardHandle {
             Verdict::Deny(problem) => Some(problem),
             Verdict::Fail(error) => return Err(to_js_error(error)),
         };
-        let refunds = active.check.refunds().count();
+        let has_to_settle = active.check.next_call(|_, _| ()).is_some();
         drop(active);
-        if refunds > 0 {
-            self.stop(GuardStep::Refund, refunds, shared);
+        if has_to_settle {
+            self.stop(GuardStep::Settle, 0, shared);
             return Ok(None);
         }
         Ok(self.report(shared))
@@ -320,6 +305,14 @@ impl GuardHandle {
         }
         let status = active.problem.as_ref().map_or(0, Problem::status);
         arrays.set(Field::Status as usize, status.into());
+        arrays.set(
+            Field::Holds as usize,
+            match active.holding() {
+                Holding::None => 0.0,
+                Holding::Earlier => 1.0,
+                Holding::This => 2.0,
+            },
+        );
         let fields = active.check.fields();
         let (changed, text) = changes(&self.previous.borrow(), &fields);
         self.previous.replace(fields);
@@ -337,11 +330,7 @@ impl GuardHandle {
     }
 }
 
-/// The decisions of a check, in the order of its requests.
-fn decisions(answer: OperationResult) -> std::result::Result<Vec<Decision>, Error> {
-    match answer? {
-        Answer::Decision(decision) => Ok(vec![decision]),
-        Answer::Decisions(decisions) => decisions.into_iter().collect(),
-        _ => Ok(Vec::new()),
-    }
+/// The limits of a request whose guard before has made this check.
+fn limits_of(earlier: Option<&SharedCheck>) -> RequestLimits {
+    earlier.map_or_else(RequestLimits::default, |earlier| earlier.borrow().check.limits().clone())
 }

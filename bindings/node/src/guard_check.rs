@@ -1,16 +1,17 @@
-//! The check of a guard on one request, as JavaScript goes on with it: what `onOutage` hears, refunds, and the response to a
-//! request that does not proceed.
+//! The check of a guard on one request, as JavaScript goes on with it: what `onOutage` hears, what is given back or committed, and
+//! the response to a request that does not proceed.
 
 use std::rc::Rc;
 
 use napi_derive::napi;
+use polylimit::Answer;
 use polylimit::headers::Problem;
-use polylimit::{Answer, Call};
 
 use crate::active_check::SharedCheck;
 use crate::error::{Result, catch_panic, internal, to_js_error};
-use crate::exchange::{Exchange, NativeExchange, OperationResult};
+use crate::exchange::{Exchange, NativeExchange};
 use crate::field_text;
+use crate::number::units;
 
 /// A policy that could not be decided by the store, as `onOutage` hears of it.
 #[napi(object, object_from_js = false)]
@@ -76,40 +77,34 @@ impl NativeCheck {
         })
     }
 
-    /// Ends the check when there is a response. Returns the number of refunds.
+    /// Ends the check when there is a response. Returns whether `settle` has to give something back.
     #[napi]
-    pub fn finish(&self, counts: bool) -> u32 {
-        let check = &mut self.shared.borrow_mut().check;
-        check.finish(counts);
-        u32::try_from(check.refunds().count()).unwrap_or(u32::MAX)
+    pub fn finish(&self, counts: bool) -> bool {
+        let mut active = self.shared.borrow_mut();
+        active.finish(counts);
+        active.check.next_call(|_, _| ()).is_some()
     }
 
-    /// Makes one of the refunds. `Field::Ticket` is 0 unless it is still under way.
+    /// Refunds, commits and cancels what the check has to. `Field::Ticket` is 0 unless one of these calls is still under way, after
+    /// which this has to be called again.
     #[napi]
-    pub fn refund(&self, at: u32) -> Result<()> {
+    pub fn settle(&self) -> Result<()> {
         catch_panic(|| {
-            let (at, ticket) = (at as usize, self.exchange.next_ticket());
-            let answer = {
-                let active = self.shared.borrow();
-                let Some((limiter, request)) = active.check.refunds().nth(at) else {
-                    return Err(internal("the check has no such refund"));
-                };
-                self.exchange.call(limiter, &Call::Refund(request), ticket)
-            };
-            let shared = Rc::clone(&self.shared);
-            let take = move |answer: OperationResult| {
-                if let Answer::Usage(left) = answer? {
-                    shared.borrow_mut().check.refunded(at, left);
-                }
-                Ok(Answer::Ready)
-            };
-            if let Some(answer) = answer {
-                self.exchange.arrays.set_ticket(0);
-                return take(answer).map(|_| ()).map_err(to_js_error);
-            }
-            self.exchange.arrays.set_ticket(ticket);
-            self.exchange.wait(ticket, move |_, answer| take(answer));
-            Ok(())
+            let take =
+                |_: &Exchange, _, error: Option<polylimit::Error>| error.map_or(Ok(Answer::Ready), Err);
+            self.exchange.call_next(&self.shared, take).map_or(Ok(()), |error| Err(to_js_error(error)))
+        })
+    }
+
+    /// Ends what the check holds, when the response is done or its client has gone: commits what was `spent`, by default what was
+    /// reserved. This needs no answer.
+    #[napi]
+    pub fn end(&self, spent: Option<f64>) -> Result<()> {
+        catch_panic(|| {
+            let spent = spent.map(|spent| units("the result of spent", spent)).transpose();
+            let known = spent.as_ref().map_or(None, |spent| *spent);
+            let ended = self.shared.borrow_mut().end(known);
+            spent.and(ended.map_err(to_js_error))
         })
     }
 

@@ -5,10 +5,11 @@ use polylimit::guard::{Guard, KeyPart};
 use polylimit::headers::{HeaderStyle, ResetForm};
 
 use crate::error::{Result, to_js_error};
-use crate::number::{cost, whole};
+use crate::number::{cost, duration, whole};
 
 /// The options of a guard, as in the core. Those that are absent have the core's defaults.
 #[napi(object, object_to_js = false)]
+#[expect(clippy::struct_excessive_bools, reason = "the options of a program are independent of each other")]
 pub struct GuardSettings {
     /// `None` for the only policy of the limiter.
     pub policies: Option<Vec<String>>,
@@ -26,14 +27,27 @@ pub struct GuardSettings {
     pub status: Option<f64>,
     pub message: Option<String>,
     pub dry_run: bool,
+    /// Whether the program has a `spent`, for which requests are reserved under every policy.
+    pub spends: bool,
+    pub ttl_ms: Option<f64>,
+    pub max_age_ms: Option<f64>,
     /// Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`].
     pub hears_outages: bool,
 }
 
 /// Makes the guard of these options.
 pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Result<Guard> {
-    let mut builder =
-        Guard::builder(limiter).per_request(settings.per_request).per_route(true).dry_run(settings.dry_run);
+    let mut builder = Guard::builder(limiter)
+        .per_request(settings.per_request)
+        .per_route(true)
+        .dry_run(settings.dry_run)
+        .reserved(settings.spends);
+    if let Some(ttl_ms) = settings.ttl_ms {
+        builder = builder.ttl(duration("ttlMs", ttl_ms)?);
+    }
+    if let Some(max_age_ms) = settings.max_age_ms {
+        builder = builder.max_age(duration("maxAgeMs", max_age_ms)?);
+    }
     if let Some(policies) = settings.policies {
         builder = builder.policies(policies);
     }

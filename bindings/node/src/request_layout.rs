@@ -34,8 +34,10 @@ pub enum Field {
     Changed,
     /// A `GuardStep`.
     Step,
-    /// The number of policies that the guard has decided, or of refunds to make.
+    /// The number of policies that the guard has decided.
     Items,
+    /// 2 when the check of a guard holds reservations until the response is done, 1 when only an earlier check of the request does.
+    Holds,
     /// The number of the newest check of a guard, which changes with each.
     Check,
     /// From here on the caller writes: the cost of the request.
@@ -63,8 +65,8 @@ pub enum GuardStep {
     Done,
     /// `onOutage` is asked.
     Outage,
-    /// `Field::Items` refunds are made.
-    Refund,
+    /// `NativeCheck.settle` gives back what a denial does not use.
+    Settle,
 }
 
 /// Limit, remaining, reset after.

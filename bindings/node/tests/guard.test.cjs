@@ -1,4 +1,4 @@
-// The cases of tests/conformance/guard.json through each framework, with its real server.
+// The cases of tests/conformance/guard.json and guard_reservations.json through each framework, with its real server.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -6,6 +6,7 @@ const { once } = require("node:events");
 const { openSync, closeSync, chmodSync, readFileSync, rmSync } = require("node:fs");
 const http = require("node:http");
 const { join } = require("node:path");
+const { PassThrough, Readable } = require("node:stream");
 const { test } = require("node:test");
 
 const { getRequestListener } = require("@hono/node-server");
@@ -21,9 +22,16 @@ const { rateLimit: koaRateLimit } = require("polylimit/koa");
 const { RateLimitGuard } = require("polylimit/nest");
 
 const { controllerOf, nestApplication } = require("./support/nest.cjs");
-const { request } = require("./support/request.cjs");
+const { open, request } = require("./support/request.cjs");
+const { until } = require("./support/until.cjs");
 
-const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance/guard.json"), "utf8"));
+const FILES = ["guard.json", "guard_reservations.json"].map((name) => {
+  const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance", name), "utf8"));
+  return { name, cases };
+});
+
+/** A body as a web stream, or the text. */
+const webBody = ({ body }) => (typeof body === "string" ? body : Readable.toWeb(body));
 
 function onExpress(version, guards, handle) {
   const app = require(version)();
@@ -33,12 +41,18 @@ function onExpress(version, guards, handle) {
       expressRateLimit(
         guard({
           header: (name, req) => req.headers[name],
+          sent: (name, _, res) => res.getHeader(name),
           status: (_, res) => res.statusCode,
           respond: ({ status, body }, _, res) => res.status(status).end(body),
         }),
       ),
     );
-  app.use((_, res) => res.status(handle()).end("handled"));
+  app.use((_, res) => {
+    const { status, fields, body } = handle();
+    res.status(status).set(fields);
+    if (typeof body === "string") res.end(body);
+    else body.pipe(res);
+  });
   // Express recognizes an error handler by its four parameters.
   app.use((_error, _req, res, _next) => res.status(500).end());
   return app;
@@ -47,11 +61,18 @@ function onExpress(version, guards, handle) {
 async function onNest(platform, guards, handle) {
   const reading = {
     header: (name, req) => req.headers[name],
+    sent: (name, _, res) => res.getHeader(name),
     status: (_, res) => res.statusCode,
     respond: ({ status, body }, _, res) =>
       platform === "express" ? res.status(status).end(body) : res.status(status) && body,
   };
-  const all = async (_, res) => res.status(handle()) && "handled";
+  const { StreamableFile } = await import("@nestjs/common");
+  const all = async (_, res) => {
+    const { status, fields, body } = handle();
+    res.status(status);
+    for (const [name, value] of Object.entries(fields)) res.header(name, value);
+    return typeof body === "string" ? body : new StreamableFile(body);
+  };
   const controller = await controllerOf("", { all: { method: "All", path: "", handle: all } });
   const app = await nestApplication(platform, [controller]);
   app.useGlobalGuards(...guards.map((guard) => new RateLimitGuard(guard(reading))));
@@ -71,12 +92,17 @@ const FRAMEWORKS = {
     for (const guard of guards) {
       const options = guard({
         header: (name, req) => req.headers[name],
+        sent: (name, _, reply) => reply.getHeader(name),
         status: (_, reply) => reply.statusCode,
         respond: ({ status, body }, _, reply) => reply.code(status) && body,
       });
       await app.register(fastifyRateLimit, options);
     }
-    app.all("/", async (_, reply) => reply.code(handle()) && "handled");
+    app.all("/", async (_, reply) => {
+      const { status, fields, body } = handle();
+      reply.code(status).headers(fields);
+      return body;
+    });
     await app.ready();
     return (req, res) => app.routing(req, res);
   },
@@ -85,12 +111,16 @@ const FRAMEWORKS = {
     for (const guard of guards) {
       const options = guard({
         header: (name, { req }) => req.header(name),
+        sent: (name, { res }) => res.headers.get(name),
         status: ({ res }) => res.status,
         respond: ({ status, body }) => new Response(body, { status }),
       });
       app.use(honoRateLimit(options));
     }
-    app.all("/", (context) => context.text("handled", handle()));
+    app.all("/", (context) => {
+      const answer = handle();
+      return context.body(webBody(answer), answer.status, answer.fields);
+    });
     app.onError((_, context) => context.text("", 500));
     return getRequestListener(app.fetch);
   },
@@ -100,24 +130,31 @@ const FRAMEWORKS = {
     for (const guard of guards) {
       const options = guard({
         header: (name, { req }) => req.headers[name],
+        sent: (name, { response }) => response.get(name),
         status: ({ status }) => status,
         respond: ({ status, body }, context) => Object.assign(context, { body, status }),
       });
       app.use(koaRateLimit(options));
     }
     app.use((context) => {
-      context.status = handle();
-      context.body = "handled";
+      const { status, fields, body } = handle();
+      context.status = status;
+      context.set(fields);
+      context.body = body;
     });
     return app.callback();
   },
   "nest on express": (guards, handle) => onNest("express", guards, handle),
   "nest on fastify": (guards, handle) => onNest("fastify", guards, handle),
   fetch: (guards, handle) => {
-    let handler = async () => new Response("handled", { status: handle() });
+    let handler = async () => {
+      const answer = handle();
+      return new Response(webBody(answer), { status: answer.status, headers: answer.fields });
+    };
     for (const guard of [...guards].reverse()) {
       const options = guard({
         header: (name, { headers }) => headers.get(name),
+        sent: (name, { headers }) => headers.get(name),
         status: ({ status }) => status,
         respond: ({ status, body }) => new Response(body, { status }),
       });
@@ -129,7 +166,7 @@ const FRAMEWORKS = {
 };
 
 /** The options of a guard of a case, in a framework that reads a request with these functions. */
-function optionsOf(given, limiter, { header, status, respond }) {
+function optionsOf(given, limiter, { header, sent, status, respond }) {
   const read = (option, convert = (text) => text) =>
     option &&
     ((...context) => {
@@ -150,7 +187,13 @@ function optionsOf(given, limiter, { header, status, respond }) {
     else if (name === "count") {
       const { status_from: from = 0, status_below: below = 600 } = value;
       options.count = (...finished) => status(...finished) >= from && status(...finished) < below;
-    } else if (name === "dry_run") options.dryRun = value;
+    } else if (name === "spent") {
+      options.spent = (...finished) => {
+        const text = sent(value.header, ...finished);
+        return text === null || text === undefined ? undefined : Number(text);
+      };
+    } else if (name === "ttl_ms") options.ttlMs = value;
+    else if (name === "dry_run") options.dryRun = value;
     else if (name === "reset_form") options.resetForm = value;
     else if (name === "header_names") options.headerNames = value;
     else if (name === "on_denied") options.onDenied = (_, ...context) => respond(value, ...context);
@@ -189,10 +232,35 @@ async function run({ name, policies = {}, store, outage, guards, requests = [], 
   );
   let current;
   let handled;
+  /** The responses that are not sent to their end, by name: their bodies, and their clients. */
+  const [bodies, clients] = [{}, {}];
   const handle = () => {
     handled = true;
-    if (current.fail) throw new Error("the handler fails");
-    return current.respond ?? 200;
+    const { fail, respond: status = 200, spent, open: name } = current;
+    if (fail) throw new Error("the handler fails");
+    const fields = spent === undefined ? {} : { "x-spent": String(spent) };
+    if (name === undefined) return { status, fields, body: "handled" };
+    bodies[name] = new PassThrough();
+    bodies[name].write("handled");
+    return { status, fields, body: bodies[name] };
+  };
+  const send = async (port) => {
+    const options = { headers: current.headers, method: current.method };
+    if (current.open === undefined) return request(port, "/", options);
+    clients[current.open] = await open(port, "/", options);
+    return clients[current.open].answer;
+  };
+  const step = async (port, what) => {
+    if (current.close !== undefined) {
+      bodies[current.close].end();
+      await clients[current.close].ended;
+    } else if (current.leave !== undefined) clients[current.leave].leave();
+    else compare(what, current.expect, { ...(await send(port)), handled });
+    for (const { policy, key, remaining } of current.then ?? []) {
+      // A check ends after its client has read the response.
+      const isSo = async () => (await limiters.memory.peek(key, policy)).remaining === remaining;
+      await until(isSo, `${what}: ${remaining} of ${policy} remain for ${key}`);
+    }
   };
   try {
     if (error !== undefined) {
@@ -204,8 +272,7 @@ async function run({ name, policies = {}, store, outage, guards, requests = [], 
     try {
       for (const [at, one] of requests.entries()) {
         [current, handled] = [one, false];
-        const answer = await request(server.address().port, "/", { headers: one.headers, method: one.method });
-        compare(`${name}, request ${at}`, one.expect, { ...answer, handled });
+        await step(server.address().port, `${name}, request ${at}`);
       }
     } finally {
       server.closeAllConnections();
@@ -216,6 +283,7 @@ async function run({ name, policies = {}, store, outage, guards, requests = [], 
     }
   } finally {
     for (const limiter of Object.values(limiters)) limiter.close();
+    for (const body of Object.values(bodies)) body.destroy();
     broken.remove();
   }
 }
@@ -233,7 +301,9 @@ function compare(what, { status, handled, fields = {}, problem, text }, answer) 
 }
 
 for (const framework of Object.keys(FRAMEWORKS)) {
-  test(`${framework}: all ${cases.length} cases of guard.json agree`, async (t) => {
-    for (const one of cases) await t.test(one.name, () => run(one, framework));
-  });
+  for (const { name, cases } of FILES) {
+    test(`${framework}: all ${cases.length} cases of ${name} agree`, async (t) => {
+      for (const one of cases) await t.test(one.name, () => run(one, framework));
+    });
+  }
 }

@@ -143,13 +143,15 @@ test("the TypeScript snippets of the documentation compile, and what they compil
   await installed(async (folder) => {
     const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
     const snippets = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code]) => code);
-    assert.equal(snippets.length, 1);
-    await writeFile(join(folder, "snippet.mts"), snippets[0]);
+    assert.equal(snippets.length, 2);
+    const names = snippets.map((_, number) => `snippet-${number}`);
+    for (const [number, code] of snippets.entries()) await writeFile(join(folder, `${names[number]}.mts`), code);
     const settings = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"];
-    const parameters = [...settings, "--experimentalDecorators", "--emitDecoratorMetadata", "snippet.mts"];
+    const sources = names.map((name) => `${name}.mts`);
+    const parameters = [...settings, "--experimentalDecorators", "--emitDecoratorMetadata", ...sources];
     const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
     const failed = await run(process.execPath, [tsc, ...parameters], { cwd: folder }).catch(({ stdout }) => stdout);
     assert.ok(typeof failed !== "string", failed);
-    await run(process.execPath, ["snippet.mjs"], { cwd: folder });
+    for (const name of names) await run(process.execPath, [`${name}.mjs`], { cwd: folder });
   });
 });

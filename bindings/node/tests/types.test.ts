@@ -126,6 +126,9 @@ app.use(
   rateLimit({
     limiter,
     count: (_, res) => res.statusCode === 401,
+    spent: async (_, res) => Number(res.getHeader("x-tokens")),
+    ttlMs: 10_000,
+    maxAgeMs: 0,
     onDenied: ({ problem }, _, res) => res.end(problem.text),
   }),
 );
@@ -147,6 +150,8 @@ app.use(
 app.use(rateLimit({ limiter, key: "ip" }));
 // @ts-expect-error unknown header style
 app.use(rateLimit({ limiter, headers: "all" }));
+// @ts-expect-error units are a number
+app.use(rateLimit({ limiter, spent: () => "5" }));
 app.use(limitRequests({ windowMs: 60_000, limit: 100, store: new PolylimitStore({ limiter, prefix: "web:" }) }));
 
 const server = fastify();

@@ -32,10 +32,18 @@ export declare class NativeCheck {
   outage(): NativeOutage
   /** Writes one of the decisions into the arrays, and returns the name of its policy. */
   loadOutcome(at: number): string
-  /** Ends the check when there is a response. Returns the number of refunds. */
-  finish(counts: boolean): number
-  /** Makes one of the refunds. `Field::Ticket` is 0 unless it is still under way. */
-  refund(at: number): void
+  /** Ends the check when there is a response. Returns whether `settle` has to give something back. */
+  finish(counts: boolean): boolean
+  /**
+   * Refunds, commits and cancels what the check has to. `Field::Ticket` is 0 unless one of these calls is still under way, after
+   * which this has to be called again.
+   */
+  settle(): void
+  /**
+   * Ends what the check holds, when the response is done or its client has gone: commits what was `spent`, by default what was
+   * reserved. This needs no answer.
+   */
+  end(spent?: number | undefined | null): void
   /** The fields of the response as they are now: names and values, each on a line. */
   fields(): string
 }
@@ -112,7 +120,10 @@ export declare class NativeGuard {
    * where they are a function of the request.
    */
   prepare(earlier: NativeCheck | undefined | null, isNewest: boolean, policies?: Array<string> | undefined | null): void
-  /** Continues after the store has answered: the check is the newest of the exchange. */
+  /**
+   * Continues after the store has answered: the check is the newest of the exchange. `Field::Ticket` is 0 unless there is more
+   * to ask.
+   */
   answered(): string | null
   /** Continues with what `onOutage` has returned; `None` leaves the decision to the outage policy. */
   conclude(check: NativeCheck, admit?: boolean | undefined | null): string | null
@@ -262,14 +273,16 @@ export declare const enum Field {
   Changed = 15,
   /** A `GuardStep`. */
   Step = 16,
-  /** The number of policies that the guard has decided, or of refunds to make. */
+  /** The number of policies that the guard has decided. */
   Items = 17,
+  /** 2 when the check of a guard holds reservations until the response is done, 1 when only an earlier check of the request does. */
+  Holds = 18,
   /** The number of the newest check of a guard, which changes with each. */
-  Check = 18,
+  Check = 19,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 19,
-  TimeoutMs = 20,
-  FirstQuota = 21,
+  Cost = 20,
+  TimeoutMs = 21,
+  FirstQuota = 22,
 }
 
 export interface FieldSettings {
@@ -296,6 +309,10 @@ export interface GuardSettings {
   status?: number
   message?: string
   dryRun: boolean
+  /** Whether the program has a `spent`, for which requests are reserved under every policy. */
+  spends: boolean
+  ttlMs?: number
+  maxAgeMs?: number
   /** Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`]. */
   hearsOutages: boolean
 }
@@ -305,8 +322,8 @@ export declare const enum GuardStep {
   Done = 0,
   /** `onOutage` is asked. */
   Outage = 1,
-  /** `Field::Items` refunds are made. */
-  Refund = 2,
+  /** `NativeCheck.settle` gives back what a denial does not use. */
+  Settle = 2,
 }
 
 export interface InvalidCheck {

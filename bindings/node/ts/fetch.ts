@@ -6,6 +6,7 @@ import type { DenialResponse, HeaderFields } from "./headers";
 import { keyOfPeer } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
+import { bodyUntilDone } from "./http/response_end";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
@@ -68,11 +69,15 @@ export function rateLimit<More extends unknown[] = []>(
       answer = await handler(request, ...more);
     } catch (error) {
       if (guard.waitsForResponse) await guard.finish(result, new Response(null, { status: 500 }), request, ...more);
+      if (result.holds) guard.end(result, undefined);
       throw error;
     }
     if (guard.waitsForResponse) await guard.finish(result, answer, request, ...more);
     // Other rate limits of the request may have decided since.
-    return withFields(answer, state.fields);
+    const response = withFields(answer, state.fields);
+    return result.holds
+      ? bodyUntilDone(response, request.signal, () => guard.end(result, [response, request, ...more]))
+      : response;
   };
 }
 

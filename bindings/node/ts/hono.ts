@@ -1,5 +1,7 @@
 /** Middleware for Hono. */
 
+import type { IncomingMessage, ServerResponse } from "node:http";
+
 import type { Context, MiddlewareHandler } from "hono";
 
 import { optionalFunction } from "./arguments";
@@ -7,8 +9,9 @@ import { invalidArgument } from "./errors";
 import { denialToResponse, withFields } from "./fetch";
 import type { HeaderFields } from "./headers";
 import { keyOfPeer, peerOf, type Socket } from "./http/address";
-import { Guard } from "./http/guard";
+import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
+import { bodyUntilDone, whenDone } from "./http/response_end";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
@@ -58,18 +61,45 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
       }
     }
     if (denial !== undefined) return denialToResponse(denial, fields);
+    const endsLater = result.holds && endWithNode(context, (hasResponse) => end(guard, result, context, hasResponse));
     await next();
     if (guard.waitsForResponse) await guard.finish(result, context);
     // Later rate limits of the request have decided since.
     setFields(context, state.fields);
+    if (result.holds && !endsLater) {
+      const { signal } = context.req.raw;
+      replace(
+        context,
+        bodyUntilDone(context.res, signal, () => end(guard, result, context, true)),
+      );
+    }
     return undefined;
   };
 }
 
+type HonoGuard = Guard<[context: Context], [context: Context], Response | Promise<Response>>;
+type HonoResult = GuardResult<Response | Promise<Response>>;
+
+function end(guard: HonoGuard, result: HonoResult, context: Context, hasResponse: boolean): void {
+  // After an error, the response is that of the application's error handler.
+  guard.end(result, hasResponse && context.error === undefined ? [context] : undefined);
+}
+
+/** Has `end` called by Node's server, where there is one: it knows when a client has gone. Returns whether it does. */
+function endWithNode({ env }: Context, end: (hasResponse: boolean) => void): boolean {
+  const { incoming, outgoing } = (env ?? {}) as { incoming?: IncomingMessage; outgoing?: ServerResponse };
+  // The request of a web socket has no response of Node.
+  if (incoming === undefined || (outgoing === undefined && incoming.headers?.upgrade === undefined)) return false;
+  whenDone(incoming, outgoing, end);
+  return true;
+}
+
 function setFields(context: Context, fields: HeaderFields): void {
-  const { res } = context;
-  const response = withFields(res, fields);
-  if (response === res) return;
+  replace(context, withFields(context.res, fields));
+}
+
+function replace(context: Context, response: Response): void {
+  if (response === context.res) return;
   // Without this assignment, Hono would merge the old headers into the new response.
   context.res = undefined;
   context.res = response;

@@ -7,6 +7,7 @@ import { invalidArgument } from "./errors";
 import { keyOfAddress, keyOfRequest } from "./http/address";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
+import { whenDone } from "./http/response_end";
 import { beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
@@ -67,7 +68,11 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
       return;
     }
     let thrown: unknown;
-    const hasThrown = await next().then(
+    let hasThrown = false;
+    if (result.holds) {
+      whenDone(context.req, res, (hasResponse) => guard.end(result, hasResponse && !hasThrown ? [context] : undefined));
+    }
+    hasThrown = await next().then(
       () => false,
       (error: unknown) => {
         thrown = error;

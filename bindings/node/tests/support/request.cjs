@@ -21,6 +21,22 @@ function request(port, path = "/", { headers = {}, agent, method = "GET", localA
   });
 }
 
+/** Sends a request, and returns when the first part of its response is there: the answer so far, its end, and how to leave. */
+function open(port, path = "/", { headers = {}, method = "GET" } = {}) {
+  return new Promise((resolve, reject) => {
+    const sent = http.request({ host: "127.0.0.1", port, path, headers, method }, (response) => {
+      const ended = new Promise((end) => response.on("end", end));
+      // A client that leaves breaks its response.
+      response.on("error", () => {});
+      const { statusCode: status, headers } = response;
+      response.once("data", (part) => resolve({ answer: { status, headers, text: String(part) }, ended, leave }));
+    });
+    const leave = () => sent.destroy();
+    sent.on("error", reject);
+    sent.end();
+  });
+}
+
 /** Sends `count` requests with limited concurrency, and returns all responses. */
 async function requests(port, count, path, options) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
@@ -38,4 +54,4 @@ function statuses(answers) {
   return counts;
 }
 
-module.exports = { request, requests, statuses };
+module.exports = { open, request, requests, statuses };

@@ -12,7 +12,9 @@ import { exchange, pendingAnswer, fields as sharedFields, request as sharedReque
 import { allFields, changedFields, type DenialResponse, denialResponse, type HeaderFields, problem } from "../headers";
 import { native } from "../native";
 import { nativeLimiter } from "../native_limiters";
+import { COST } from "../options";
 import type { ErrorCode } from "../tables";
+import { after, settle, warn } from "./guard_steps";
 import { type FrameworkAdapter, partReader } from "./key_parts";
 import { guardSettings, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
 import { DecidedRateLimit, type DecidedRequest, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
@@ -32,8 +34,12 @@ export interface GuardResult<Denied> {
   /** Calls the handler of the options that responds in place of `denial`, if there is one. */
   readonly handleDenial: (() => Denied) | undefined;
   readonly state: RequestState;
-  /** The check that `finish` ends, where the response decides whether the request counts. */
+  /** The check that `finish` ends, where the response decides whether the request counts, and `end`, where it holds. */
   readonly check: NativeCheck | undefined;
+  /** Whether checks of the request hold reservations, so that `end` must be called when the response is done. */
+  readonly holds: boolean;
+  /** Whether this check does, so that the program says what was spent. */
+  readonly isReserved: boolean;
 }
 
 type DecideFunction = (key?: string | Uint8Array, route?: string) => string | undefined;
@@ -130,13 +136,21 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
    * Ends the check of a request that has a response. Units of a response that does not count are refunded, and the fields
    * after that are returned. The request counts if `count` fails. This function never fails.
    */
-  finish({ check, state }: GuardResult<Denied>, ...finished: Finished): MaybePromise<HeaderFields | undefined> {
+  finish(result: GuardResult<Denied>, ...finished: Finished): MaybePromise<HeaderFields | undefined> {
+    const fields = this.#finish(result, finished);
+    if (isPromise(fields)) {
+      const { state } = result;
+      state.finishing = state.finishing === undefined ? fields : Promise.all([state.finishing, fields]);
+    }
+    return fields;
+  }
+
+  #finish({ check, state }: GuardResult<Denied>, finished: Finished): MaybePromise<HeaderFields | undefined> {
     const { count } = this.#options;
     if (typeof count !== "function" || check === undefined) return undefined;
     const end = (counts: boolean) => {
-      const refunds = check.finish(counts);
-      if (refunds === 0) return undefined;
-      return after(refund(check, refunds), () => {
+      if (!check.finish(counts)) return undefined;
+      return after(settle(check), () => {
         state.fields = allFields(check.fields());
         return state.fields;
       });
@@ -151,6 +165,40 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     } catch (error) {
       return failed(error);
     }
+  }
+
+  /**
+   * Ends what the check of a request holds, when its response is done or its client has gone. Without a response `finished` is
+   * `undefined`. This function never fails.
+   */
+  end({ check, state, isReserved }: GuardResult<Denied>, finished: Finished | undefined): void {
+    const { spent } = this.#options;
+    const failed = (error: unknown) => {
+      warn(error);
+      check?.end();
+    };
+    const end = (units: unknown) => {
+      if (units === undefined || units === null) return check?.end();
+      if (typeof units !== "number") return failed(notAllowed("the result of spent", units, `${COST}, or nothing`));
+      try {
+        check?.end(units);
+      } catch (thrown) {
+        // It has ended with the cost.
+        warn(toPublicError(thrown));
+      }
+    };
+    const run = () => {
+      if (spent === undefined || finished === undefined || !isReserved) return end(undefined);
+      try {
+        const units = spent(...finished);
+        if (isPromise(units)) units.then(end, failed);
+        else end(units);
+      } catch (error) {
+        failed(error);
+      }
+    };
+    if (state.finishing === undefined) run();
+    else state.finishing.then(run);
   }
 
   #appliesTo(method: string): boolean {
@@ -202,8 +250,16 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     } catch (thrown) {
       throw toPublicError(thrown);
     }
+    return this.#answer(target, run);
+  }
+
+  /** Continues once the store has answered, which may be asked several times. */
+  #answer(target: object, run: Run<Context>): Promise<GuardResult<Denied>> {
     // The function reads the shared arrays, so that it must run as soon as the answer is there.
-    return pendingAnswer(() => this.#advance(target, run, this.#native.answered())) as Promise<GuardResult<Denied>>;
+    return pendingAnswer(() => {
+      const text = this.#native.answered();
+      return fields[Field.Ticket] === 0 ? this.#advance(target, run, text) : this.#answer(target, run);
+    }) as Promise<GuardResult<Denied>>;
   }
 
   /** Does the step that the addon has written. */
@@ -221,7 +277,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
         );
       });
     }
-    return after(refund(check, fields[Field.Items]), () => {
+    return after(settle(check), () => {
       const all = callNative(() => this.#native.report(check));
       return this.#result(target, run, all ?? "");
     });
@@ -244,7 +300,8 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const headers = changedFields(this.#fields, text);
     this.#fields = headers;
     const [status, count, number] = [fields[Field.Status], fields[Field.Items], fields[Field.Check]];
-    const isKept = run.isKept || count !== 1 || status !== 0;
+    const [holds, isReserved] = [fields[Field.Holds] !== 0, fields[Field.Holds] === 2];
+    const isKept = run.isKept || holds || count !== 1 || status !== 0 || run.earlier?.keeps === true;
     const check = isKept ? exchange.check() : undefined;
     const outcomes = this.#outcomes(run, count, check);
     const state = run.earlier ?? new RequestState();
@@ -254,7 +311,17 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const rateLimit = outcomes.length === 0 ? undefined : new DecidedRateLimit(outcomes, state);
     if (rateLimit === undefined) keepState(target, state);
     if (status !== 0) return this.#denied(run, rateLimit, state, outdated);
-    return { rateLimit, fields: headers, outdated, state, denial: undefined, handleDenial: undefined, check };
+    return {
+      rateLimit,
+      fields: headers,
+      outdated,
+      state,
+      denial: undefined,
+      handleDenial: undefined,
+      check,
+      holds,
+      isReserved,
+    };
   }
 
   #denied(
@@ -268,7 +335,17 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const denial = denialResponse(this.#framework.headerOf("accept", ...context));
     const told = onDenied && { rateLimit, status: denial.status, problem: problem(), fields: headers };
     const handleDenial = told && (() => onDenied(told, ...context));
-    return { rateLimit, fields: headers, outdated, state, denial, handleDenial, check: undefined };
+    return {
+      rateLimit,
+      fields: headers,
+      outdated,
+      state,
+      denial,
+      handleDenial,
+      check: undefined,
+      holds: false,
+      isReserved: false,
+    };
   }
 
   #outcomes({ route }: Run<Context>, count: number, check: NativeCheck | undefined): readonly Outcome[] {
@@ -292,11 +369,6 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   }
 }
 
-/** A value, or a promise of it, and what follows. */
-function after<T, R>(value: MaybePromise<T>, then: (value: T) => MaybePromise<R>): MaybePromise<R> {
-  return isPromise(value) ? value.then(then) : then(value);
-}
-
 /** The policies that a function of the request has returned. */
 function list(found: string | readonly string[] | null | undefined): string[] {
   const policies = [found ?? []].flat() as unknown[];
@@ -310,33 +382,9 @@ function readOutcomes(check: NativeCheck, count: number): Outcome[] {
   });
 }
 
-/** Makes the refunds of a check. One that fails leaves its units spent, and emits a warning of the process. */
-function refund(check: NativeCheck, count: number): MaybePromise<void> {
-  const pending: Promise<void>[] = [];
-  for (let at = 0; at < count; at++) {
-    try {
-      check.refund(at);
-      if (fields[Field.Ticket] !== 0) pending.push(pendingAnswer(() => undefined).catch(warn));
-    } catch (thrown) {
-      warn(toPublicError(thrown));
-    }
-  }
-  return pending.length === 0 ? undefined : Promise.all(pending).then(() => undefined);
-}
-
 const NONE: readonly string[] = [];
 
 /** The names of fields that are not among the others. */
 function namesWithout(fields: HeaderFields, others: HeaderFields): readonly string[] {
   return fields.map(([name]) => name).filter((name) => others.every(([other]) => other !== name));
-}
-
-/** Emits an error as a warning of the process, where no caller is left to receive it. */
-function warn(error: unknown): void {
-  try {
-    process.emitWarning(error as Error);
-  } catch {
-    // The process accepts only instances of its own realm's `Error`, and strings.
-    process.emitWarning(String(error));
-  }
 }

@@ -80,6 +80,20 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
    * a response counts. So does one for which the function fails, which emits a warning of the process.
    */
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
+  /**
+   * The units that a request has spent, where they are known only afterwards. With this function a request is reserved under
+   * every policy, with its cost, and not only under policies with a quota of concurrency. When the response is done or its client has
+   * gone, the function gets what `count` gets, and returns the units to commit: a whole number from 0 to 10^12, or nothing for
+   * the cost. It is not called for a request without a response, and its failure emits a warning of the process and commits the cost.
+   */
+  readonly spent?: (...finished: Finished) => MaybePromise<number | null | undefined>;
+  /**
+   * How long a reservation lasts after its last renewal, in milliseconds: 1 ms to 48 h, by default 30 s. So long the units stay set
+   * aside after this process has died.
+   */
+  readonly ttlMs?: number;
+  /** How long the reservation of one request is renewed, in milliseconds; 1 h by default, and 0 never renews it. */
+  readonly maxAgeMs?: number;
   /** Which requests proceed without a decision. */
   readonly skip?: (...context: Context) => MaybePromise<boolean>;
   /** The methods that are limited; by default all. */
@@ -114,6 +128,9 @@ export const OPTION_NAMES: readonly string[] = [
   "missingKey",
   "cost",
   "count",
+  "spent",
+  "ttlMs",
+  "maxAgeMs",
   "skip",
   "methods",
   "dryRun",
@@ -132,7 +149,7 @@ export function checkOptions<O extends object>(options: O, more: readonly string
   checkedOptions("options", options, [...OPTION_NAMES, ...more]);
   const { limiter, count } = options as { readonly limiter?: unknown; readonly count?: unknown };
   nativeLimiter(limiter as Limiter);
-  for (const name of ["skip", "onDenied", "onOutage"]) {
+  for (const name of ["spent", "skip", "onDenied", "onOutage"]) {
     optionalFunction(name, (options as Record<string, unknown>)[name]);
   }
   if (count !== undefined && count !== "every" && typeof count !== "function") {
@@ -145,7 +162,7 @@ export function checkOptions<O extends object>(options: O, more: readonly string
 export function guardSettings<C extends unknown[], F extends unknown[], D>(
   options: RateLimitOptions<C, F, D>,
 ): GuardSettings {
-  const { policy, key, cost, methods, status, dryRun = false } = options;
+  const { policy, key, cost, methods, status, spent, ttlMs, maxAgeMs, dryRun = false } = options;
   const own = (name: keyof typeof options, allowed: string) => {
     const value = options[name];
     return value === undefined ? undefined : text(name, value, allowed);
@@ -167,6 +184,9 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     status: status === undefined ? undefined : number("status", status, "400 to 599"),
     message: own("message", "a sentence"),
     dryRun,
+    spends: spent !== undefined,
+    ttlMs: ttlMs === undefined ? undefined : number("ttlMs", ttlMs, "a number of milliseconds"),
+    maxAgeMs: maxAgeMs === undefined ? undefined : number("maxAgeMs", maxAgeMs, "a number of milliseconds"),
     hearsOutages: options.onOutage !== undefined,
   };
 }

@@ -32,8 +32,11 @@ export interface RestoringGuard {
 export class RequestState {
   /** The fields that the response has so far. */
   fields: HeaderFields = NONE;
+  /** What the guards still do with the status of the response. */
+  finishing: PromiseLike<unknown> | undefined = undefined;
   /** The number of the newest check. */
   private number = 0;
+  /** The newest check, from the first one on that is kept. */
   private kept: NativeCheck | undefined = undefined;
   /** The guards that have admitted the request, while no check is kept. */
   private admissions: readonly Admission[] = NO_ADMISSIONS;
@@ -41,9 +44,14 @@ export class RequestState {
   /** Takes the check of a guard; `undefined` when it can be restored from what the guard has decided. */
   add(number: number, check: NativeCheck | undefined, admission: Admission | undefined): void {
     this.number = number;
-    this.kept ??= check;
+    this.kept = check ?? this.kept;
     if (this.kept !== undefined || admission === undefined) return;
     this.admissions = this.admissions === NO_ADMISSIONS ? [admission] : [...this.admissions, admission];
+  }
+
+  /** Whether the next checks must be kept as well. */
+  get keeps(): boolean {
+    return this.kept !== undefined;
   }
 
   /** A check of the request, all of which share its limits; `undefined` when it is the newest one of the addon. */

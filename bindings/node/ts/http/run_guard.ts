@@ -8,9 +8,11 @@ import { invalidArgument } from "../errors";
 import type { DenialResponse, HeaderFields } from "../headers";
 import { Guard, type GuardResult } from "./guard";
 import { checkOptions, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
+import { whenDone } from "./response_end";
 
 /** The properties of requests that are read here. */
 interface NodeRequest extends Pick<IncomingMessage, "headers"> {
+  readonly socket?: IncomingMessage["socket"];
   readonly method?: string | undefined;
   readonly params?: unknown;
 }
@@ -56,6 +58,9 @@ export function limitNode<Req extends NodeRequest, Res>(
     for (const field of result.fields) framework.setField(res, field[0], field[1]);
     const { denial, handleDenial } = result;
     if (denial === undefined) {
+      if (result.holds) {
+        whenDone(req, framework.rawOf(res), (hasResponse) => guard.end(result, hasResponse ? [req, res] : undefined));
+      }
       if (guard.waitsForResponse) beforeHead(framework.rawOf(res), () => guard.finish(result, req, res));
       return true;
     }
@@ -119,9 +124,10 @@ async function applyLater<Context extends unknown[]>(
 }
 
 /** The properties of Node's response (HTTP/1 or HTTP/2) that are used here. */
-type NodeResponse = Pick<ServerResponse, "destroyed" | "writeHead" | "setHeader" | "statusCode"> & {
-  readonly stream?: { readonly destroyed: boolean };
-};
+type NodeResponse = Pick<
+  ServerResponse,
+  "destroyed" | "writableFinished" | "headersSent" | "once" | "off" | "writeHead" | "setHeader" | "statusCode"
+> & { readonly stream?: { readonly destroyed: boolean } };
 
 /**
  * Calls `finish` when the status of the response is known and its fields are not sent yet. The fields that it returns are
