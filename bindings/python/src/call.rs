@@ -218,6 +218,27 @@ impl OwnedCall {
         read_requests(requests).map(Self::CheckTogether)
     }
 
+    /// A copy of a call that a guard makes; `None` for the kinds that none makes.
+    pub(crate) fn from_core(call: &Call<'_>) -> Option<Self> {
+        let copies = |requests: &[Request<'_>]| requests.iter().map(OwnedRequest::from_core).collect();
+        let one = |operation, request| Self::OneKey(operation, OwnedRequest::from_core(request));
+        Some(match call {
+            Call::Check(request) => one(Operation::Check, request),
+            Call::Charge(request) => one(Operation::Charge, request),
+            Call::Refund(request) => one(Operation::Refund, request),
+            Call::Reserve(request, terms) => {
+                Self::Reserve(Arc::new(OwnedRequest::from_core(request)), *terms)
+            }
+            Call::Commit(request, id, spent) => Self::Commit(OwnedRequest::from_core(request), *id, *spent),
+            Call::Cancel(request, id) => Self::Cancel(OwnedRequest::from_core(request), *id),
+            Call::CheckMany(requests) => {
+                Self::CheckMany { requests: copies(requests), return_exceptions: true }
+            }
+            Call::CheckTogether(requests) => Self::CheckTogether(copies(requests)),
+            _ => return None,
+        })
+    }
+
     /// Passes the core's form of this call to a function.
     pub(crate) fn with<R>(&self, use_call: impl FnOnce(&Call<'_>) -> R) -> R {
         match self {

@@ -12,10 +12,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::call::PolicyArgument;
-use crate::convert::{Key, Utf8Text, read_cost, read_integer};
-use crate::error::{call_core, to_exception};
+use crate::convert::{Key, Utf8Text, read_cost, read_duration, read_integer};
+use crate::error::call_core;
 use crate::events;
-use crate::guard_check::PyGuardCheck;
+use crate::guard_check::{CheckStart, PyGuardCheck};
 use crate::http::PyClientAddressRules;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request_limits::{GuardParts, PyRequestLimits};
@@ -36,7 +36,7 @@ impl PyGuard {
     #[new]
     #[pyo3(signature = (
         limiter, policies, *, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
-        header_names, status, message, dry_run, address_rules, count
+        header_names, status, message, dry_run, address_rules, count, spent, ttl, max_age
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
     fn new(
@@ -58,11 +58,16 @@ impl PyGuard {
         dry_run: bool,
         address_rules: &Bound<'_, PyClientAddressRules>,
         count: Option<Py<PyAny>>,
+        spent: Option<Py<PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        max_age: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let limiter = core_limiter(limiter)?;
         let cost = read_cost(cost)?;
         let scope = scope.map(|scope| Utf8Text::read(scope, "scope")).transpose()?;
         let status = status.map(|status| read_integer("status", status)).transpose()?;
+        let ttl = ttl.map(|ttl| read_duration("ttl", ttl)).transpose()?;
+        let max_age = max_age.map(|max_age| read_duration("max_age", max_age)).transpose()?;
         let guard = call_core(py, || {
             let mut builder = Guard::builder(limiter)
                 .per_request(per_request)
@@ -71,7 +76,14 @@ impl PyGuard {
                 .cost(cost)
                 .header_style(headers.parse()?)
                 .reset_form(reset_form.parse()?)
-                .dry_run(dry_run);
+                .dry_run(dry_run)
+                .reserved(spent.is_some());
+            if let Some(ttl) = ttl {
+                builder = builder.ttl(ttl);
+            }
+            if let Some(max_age) = max_age {
+                builder = builder.max_age(max_age);
+            }
             if let Some(policies) = &policies {
                 builder = builder.policies(policies.iter().map(PolicyArgument::as_str));
             }
@@ -93,7 +105,7 @@ impl PyGuard {
             methods.into_iter().fold(builder, GuardBuilder::method).build()
         })?;
         let address_rules = address_rules.get().rules().clone();
-        Ok(Self { parts: Arc::new(GuardParts::new(guard, count)), address_rules })
+        Ok(Self { parts: Arc::new(GuardParts::new(guard, count, spent)), address_rules })
     }
 
     /// Whether requests of this method are limited.
@@ -129,17 +141,19 @@ impl PyGuard {
         Ok((limits, check))
     }
 
-    /// The same for an ASGI application, with the :class:`ResponseSender` of the limits, ``send`` and ``start`` in the middle.
+    /// The same for an ASGI application, with the :class:`ResponseSender` of the limits, ``scope``, ``send``, ``start`` and ``end``.
     fn enter_asgi(
         &self,
         py: Python<'_>,
         peer: Option<&str>,
+        scope: Py<PyAny>,
         send: Py<PyAny>,
         start: Py<PyAny>,
+        end: Py<PyAny>,
     ) -> PyResult<(Py<PyRequestLimits>, ResponseSender, Option<PyGuardCheck>)> {
         let (limits, check) = self.enter(py, peer)?;
         let limits = Py::new(py, limits)?;
-        let sender = ResponseSender::new(limits.clone_ref(py), send, start);
+        let sender = ResponseSender::new(limits.clone_ref(py), scope, send, start, end);
         Ok((limits, sender, check))
     }
 
@@ -193,24 +207,28 @@ impl PyGuard {
         limits: &PyRequestLimits,
         facts: &RequestFacts<'_>,
     ) -> PyResult<Option<PyGuardCheck>> {
-        let (check, is_answered, verdict) = call_core(py, || {
+        let (check, start) = call_core(py, || {
             let mut check = self.parts.guard.start(limits.core(), facts)?;
-            let is_answered = check.try_ask();
-            let is_decided = is_answered && check.outage().is_none();
-            let verdict = is_decided.then(|| check.conclude());
-            Ok((check, is_answered, verdict))
+            let start = if !check.try_ask() {
+                CheckStart::Asking
+            } else if check.outage().is_some() {
+                CheckStart::Answered
+            } else {
+                match check.conclude() {
+                    Verdict::Admit => CheckStart::Admitted,
+                    Verdict::Deny(problem) => CheckStart::Denied(problem),
+                    Verdict::Fail(error) => return Err(error),
+                }
+            };
+            Ok((check, start))
         })?;
         events::deliver_pending();
-        let denial = match verdict {
-            Some(Verdict::Admit) => {
-                limits.admit(&self.parts, check, false);
-                return Ok(None);
-            }
-            Some(Verdict::Fail(error)) => return Err(to_exception(py, &error)),
-            Some(Verdict::Deny(problem)) => Some(problem),
-            None => None,
-        };
-        Ok(Some(PyGuardCheck::new(&self.parts, check, denial, is_answered)))
+        let has_calls = || check.next_call(|_, _| ()).is_some();
+        if matches!(start, CheckStart::Admitted) && !has_calls() {
+            limits.admit(&self.parts, check);
+            return Ok(None);
+        }
+        Ok(Some(PyGuardCheck::new(&self.parts, check, start)))
     }
 }
 

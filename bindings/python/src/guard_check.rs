@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use polylimit::guard::{Guard, GuardCheck, RequestFacts, Verdict};
 use polylimit::headers::Problem;
 use pyo3::prelude::*;
@@ -10,96 +9,90 @@ use pyo3::prelude::*;
 use crate::error::{call_core, to_exception};
 use crate::http::{PyOutcomes, PyProblem, outcomes_to_python};
 use crate::request_limits::{GuardParts, PyRequestLimits};
-use crate::store_call::{SharedCheck, StoreCall, asking_call, refund_calls};
+use crate::store_call::{Settling, SharedCheck, StoreCall};
 
 /// The decision of a guard on a request that is not admitted yet.
 #[pyclass(name = "GuardCheck", module = "polylimit._core", frozen)]
 pub(crate) struct PyGuardCheck {
     guard: Arc<GuardParts>,
     check: SharedCheck,
-    /// The conclusion of a request that is denied.
-    denial: Option<Problem>,
-    /// Whether the store has answered before the check became a Python object.
-    is_answered: bool,
+    start: CheckStart,
+}
+
+/// How far a check was when it became a Python object.
+pub(crate) enum CheckStart {
+    /// The store has to decide.
+    Asking,
+    /// The store has decided, and ``on_outage`` hears of it.
+    Answered,
+    Admitted,
+    Denied(Problem),
 }
 
 impl PyGuardCheck {
-    pub(crate) fn new(
-        guard: &Arc<GuardParts>,
-        check: GuardCheck,
-        denial: Option<Problem>,
-        is_answered: bool,
-    ) -> Self {
-        Self { guard: Arc::clone(guard), check: Arc::new(Mutex::new(Some(check))), denial, is_answered }
+    pub(crate) fn new(guard: &Arc<GuardParts>, check: GuardCheck, start: CheckStart) -> Self {
+        Self { guard: Arc::clone(guard), check: SharedCheck::new(check), start }
     }
 
     /// Lets the store decide in the same call for a guard that the request meets later.
     pub(crate) fn ask_ahead(&self, later: &Guard, facts: &RequestFacts<'_>) {
-        if let Some(check) = &mut *self.check.lock() {
-            check.ask_ahead(later, facts);
-        }
+        self.check.with(|check| check.ask_ahead(later, facts));
     }
 }
 
 #[pymethods]
 impl PyGuardCheck {
-    /// Whether the check is concluded: the request is denied.
+    /// Whether the check is concluded but for the calls of ``conclude``.
     #[getter]
-    fn is_denied(&self) -> bool {
-        self.denial.is_some()
+    fn is_concluded(&self) -> bool {
+        matches!(self.start, CheckStart::Admitted | CheckStart::Denied(_))
     }
 
     /// Whether the store has to decide.
     #[getter]
     fn is_asking(&self) -> bool {
-        !self.is_answered
+        matches!(self.start, CheckStart::Asking)
     }
 
-    /// The call that asks the store; ``None`` when nothing has to be asked.
-    fn ask(&self) -> Option<StoreCall> {
-        if self.is_answered { None } else { asking_call(&self.check, self.guard.guard.limiter()) }
+    /// The call that asks the store next; ``None`` when nothing has to be asked any more. ``is_first`` says that no call was asked for
+    /// before.
+    fn ask(&self, is_first: bool) -> Option<StoreCall> {
+        if self.is_asking() { self.check.next_call(is_first) } else { None }
     }
 
     /// What ``on_outage`` hears: the error, if no decision could be made, and the policies with their decisions. ``None`` when
     /// the store decided.
     fn outage(&self, py: Python<'_>) -> Option<(Option<Py<PyAny>>, PyOutcomes)> {
-        let check = self.check.lock();
-        let report = check.as_ref()?.outage()?;
-        let error = report.error.map(|error| to_exception(py, error).into_value(py).into_any());
-        Some((error, outcomes_to_python(report.outcomes)))
+        self.check.with(|check| {
+            let report = check.outage()?;
+            let error = report.error.map(|error| to_exception(py, error).into_value(py).into_any());
+            Some((error, outcomes_to_python(report.outcomes)))
+        })
     }
 
     /// Takes what ``on_outage`` returned.
     fn overrule(&self, admit: bool) {
-        if let Some(check) = &mut *self.check.lock() {
-            check.overrule(admit);
-        }
+        self.check.with(|check| check.overrule(admit));
     }
 
-    /// Returns ``None`` when the request is admitted, and otherwise the default response and the calls that refund, all of which
-    /// have to be made.
-    fn conclude(
-        &self,
-        py: Python<'_>,
-        limits: &PyRequestLimits,
-    ) -> PyResult<Option<(PyProblem, Vec<StoreCall>)>> {
-        let Some(mut check) = self.check.lock().take() else { return Ok(None) };
-        let verdict = match &self.denial {
-            Some(problem) => Verdict::Deny(problem.clone()),
-            None => call_core(py, || Ok(check.conclude()))?,
+    /// Returns the default response if the request is denied, and the calls that give back, all of which have to be made.
+    fn conclude(&self, py: Python<'_>, limits: &PyRequestLimits) -> PyResult<(Option<PyProblem>, Settling)> {
+        let verdict = match &self.start {
+            CheckStart::Admitted => Verdict::Admit,
+            CheckStart::Denied(problem) => Verdict::Deny(problem.clone()),
+            CheckStart::Asking | CheckStart::Answered => call_core(py, || Ok(self.check.conclude()))?,
         };
-        match verdict {
+        let denial = match verdict {
             Verdict::Admit => {
-                limits.admit(&self.guard, check, limits.core().has_unclaimed());
-                Ok(None)
+                limits.admit_shared(&self.guard, &self.check);
+                None
             }
-            Verdict::Fail(error) => Err(to_exception(py, &error)),
+            Verdict::Fail(error) => return Err(to_exception(py, &error)),
             Verdict::Deny(problem) => {
-                limits.end(&self.guard);
-                let refunds = refund_calls(&self.check, &check);
-                *self.check.lock() = Some(check);
-                Ok(Some((PyProblem::from_core(problem), refunds)))
+                limits.deny(&self.guard);
+                Some(PyProblem::from_core(problem))
             }
-        }
+        };
+        Ok((denial, Settling::new(vec![self.check.clone()])))
     }
 }

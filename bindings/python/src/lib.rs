@@ -69,6 +69,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reservation::PyReservation>()?;
     module.add_class::<reserve_operation::PyReserveOperation>()?;
     module.add_class::<response_sender::ResponseSender>()?;
+    module.add_class::<store_call::Settling>()?;
     module.add_class::<store_call::StoreCall>()?;
     module.add_function(wrap_pyfunction!(client::server_wait, module)?)?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;

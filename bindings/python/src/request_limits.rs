@@ -7,27 +7,41 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use polylimit::guard::{Guard, GuardCheck, RequestLimits};
 use polylimit::headers::HeaderField;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::convert::Utf8Text;
+use crate::convert::{Utf8Text, read_units};
 use crate::error::call_core;
 use crate::field_cache::FieldCache;
 use crate::http::{PyOutcomes, outcomes_to_python};
-use crate::store_call::{StoreCall, refunds_of};
+use crate::store_call::{Settling, SharedCheck};
 
 /// A guard with what Python adds to it. The garbage collector sees none of it: guards live as long as their application.
 pub(crate) struct GuardParts {
     pub(crate) guard: Guard,
     /// Says whether a response counts.
     count: Option<Py<PyAny>>,
+    /// Says which units a response has spent; `None` what was reserved.
+    spent: Option<Py<PyAny>>,
     fields: FieldCache,
 }
 
 impl GuardParts {
-    pub(crate) fn new(guard: Guard, count: Option<Py<PyAny>>) -> Self {
-        Self { guard, count, fields: FieldCache::default() }
+    pub(crate) fn new(guard: Guard, count: Option<Py<PyAny>>, spent: Option<Py<PyAny>>) -> Self {
+        Self { guard, count, spent, fields: FieldCache::default() }
+    }
+
+    fn counts(&self, response: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let count = self.count.as_ref();
+        count.map_or(Ok(true), |count| count.bind(response.py()).call1((response,))?.is_truthy())
+    }
+
+    fn spent(&self, response: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+        let Some(spent) = &self.spent else { return Ok(None) };
+        let units = spent.bind(response.py()).call1((response,))?;
+        if units.is_none() { Ok(None) } else { read_units("spent", &units).map(Some) }
     }
 }
 
@@ -42,15 +56,31 @@ pub(crate) struct PyRequestLimits {
     first: OnceLock<Arc<GuardParts>>,
     /// The checks that admitted the request and depend on its response, until then.
     open: Mutex<Vec<OpenCheck>>,
+    /// The other checks that admitted the request: the first one, and those after it. They end with the response where an open check
+    /// matters, because their guards may rely on the same units.
+    plain: Mutex<(Option<GuardCheck>, Vec<GuardCheck>)>,
     /// Whether a guard has a `count`, which is called with the response.
     has_count: AtomicBool,
     /// Whether there are open checks.
     has_open: AtomicBool,
+    /// Whether an open check holds reservations.
+    has_open_holds: AtomicBool,
+    /// The checks that hold reservations until the response is done.
+    held: Mutex<Held>,
+    /// Whether there are such checks.
+    holds: AtomicBool,
 }
 
 struct OpenCheck {
     guard: Arc<GuardParts>,
-    check: GuardCheck,
+    check: SharedCheck,
+}
+
+#[derive(Default)]
+struct Held {
+    checks: Vec<OpenCheck>,
+    /// The response; none for a handler that failed.
+    response: Option<Py<PyAny>>,
 }
 
 impl PyRequestLimits {
@@ -73,28 +103,48 @@ impl PyRequestLimits {
         &self.limits
     }
 
-    /// Takes a check that admitted the request. It stays open until the response if that may refund: where the guard has a
-    /// `count`, and where units are unclaimed that the store has admitted for later guards.
-    pub(crate) fn admit(&self, guard: &Arc<GuardParts>, check: GuardCheck, has_unclaimed: bool) {
+    /// Takes a check that admitted the request without waiting. It stays open until the response if that matters: where the guard has a
+    /// `count`, and where the check holds reservations.
+    pub(crate) fn admit(&self, guard: &Arc<GuardParts>, check: GuardCheck) {
         self.decided_by(guard);
-        if guard.count.is_none() && !has_unclaimed {
-            return;
+        let holds = check.holds();
+        if guard.count.is_some() || holds {
+            return self.open(guard, SharedCheck::new(check), holds);
         }
+        let mut plain = self.plain.lock();
+        match &mut *plain {
+            (first @ None, _) => *first = Some(check),
+            (_, others) => others.push(check),
+        }
+    }
+
+    /// Takes a check that admitted the request and has been a Python object. It stays open until the response.
+    pub(crate) fn admit_shared(&self, guard: &Arc<GuardParts>, check: &SharedCheck) {
+        self.decided_by(guard);
+        self.open(guard, check.clone(), check.with(|check| check.holds()));
+    }
+
+    fn open(&self, guard: &Arc<GuardParts>, check: SharedCheck, holds: bool) {
         self.open.lock().push(OpenCheck { guard: Arc::clone(guard), check });
         self.has_open.store(true, Ordering::Relaxed);
         if guard.count.is_some() {
             self.has_count.store(true, Ordering::Relaxed);
         }
+        if holds {
+            self.has_open_holds.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Forgets the checks of a request that is denied: their units are refunded.
-    pub(crate) fn end(&self, guard: &Arc<GuardParts>) {
+    pub(crate) fn deny(&self, guard: &Arc<GuardParts>) {
         self.decided_by(guard);
-        self.has_count.store(false, Ordering::Relaxed);
         drop(self.take_open());
     }
 
     fn take_open(&self) -> Vec<OpenCheck> {
+        for flag in [&self.has_count, &self.has_open, &self.has_open_holds] {
+            flag.store(false, Ordering::Relaxed);
+        }
         std::mem::take(&mut *self.open.lock())
     }
 
@@ -103,9 +153,14 @@ impl PyRequestLimits {
         if !self.has_open.load(Ordering::Relaxed) {
             return;
         }
-        for mut open in self.take_open().into_iter().rev() {
-            open.check.finish(true);
+        for open in self.take_open().into_iter().rev() {
+            open.check.with(|check| check.finish(true));
         }
+    }
+
+    /// Whether `end` has to be called when the response is done.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
     }
 
     fn core_fields(&self, py: Python<'_>) -> PyResult<Vec<HeaderField>> {
@@ -142,38 +197,91 @@ impl PyRequestLimits {
         Ok(fields.into_iter().map(|field| (field.name, field.value)).collect())
     }
 
-    /// Ends the guards of a request with this response, the innermost first. Returns the calls that refund, all of which have to be
-    /// made, and the first exception that a ``count`` raised, which keeps its units.
+    /// Ends the guards of a request with the head of this response, the innermost first. Returns the calls that refund, all of which have
+    /// to be made, and the first exception that a ``count`` raised, which keeps its units. ``has_failed`` says that the response stands
+    /// for one that the handler did not make.
+    #[pyo3(signature = (response, *, has_failed = false))]
     fn finish(
         &self,
         py: Python<'_>,
         response: &Bound<'_, PyAny>,
-    ) -> PyResult<(Vec<StoreCall>, Option<Py<PyAny>>)> {
-        let open = self.take_open();
+        has_failed: bool,
+    ) -> PyResult<(Settling, Option<Py<PyAny>>)> {
         let mut raised = None;
-        let mut refunds = Vec::new();
-        for OpenCheck { guard, mut check } in open.into_iter().rev() {
-            let counts = guard.count.as_ref().map(|count| count.bind(py).call1((response,))?.is_truthy());
-            let counts = counts.unwrap_or(Ok(true)).unwrap_or_else(|error| {
+        let mut settling = Vec::new();
+        let mut held = Vec::new();
+        let (first, others) = std::mem::take(&mut *self.plain.lock());
+        for mut plain in others.into_iter().rev().chain(first) {
+            plain.finish(true);
+        }
+        for open in self.take_open().into_iter().rev() {
+            let counts = open.guard.counts(response).unwrap_or_else(|error| {
                 raised.get_or_insert(error);
                 true
             });
-            call_core(py, || {
-                check.finish(counts);
-                Ok(())
+            let holds = call_core(py, || {
+                Ok(open.check.with(|check| {
+                    check.finish(counts);
+                    check.holds()
+                }))
             })?;
-            if check.refunds().next().is_some() {
-                refunds.extend(refunds_of(check));
+            settling.push(open.check.clone());
+            if holds {
+                held.push(open);
             }
         }
-        Ok((refunds, raised.map(|error| error.into_value(py).into_any())))
+        if !held.is_empty() {
+            let mut all = self.held.lock();
+            all.checks.append(&mut held);
+            all.response = (!has_failed).then(|| response.clone().unbind());
+            self.holds.store(true, Ordering::Relaxed);
+        }
+        settling.reverse();
+        Ok((Settling::new(settling), raised.map(|error| error.into_value(py).into_any())))
     }
 
     /// Whether ``finish`` has to be called with the response.
     #[getter]
     pub(crate) fn must_finish(&self) -> bool {
         self.has_count.load(Ordering::Relaxed)
+            || self.has_open_holds.load(Ordering::Relaxed)
             || (self.has_open.load(Ordering::Relaxed) && self.limits.has_unclaimed())
+    }
+
+    /// Whether ``end`` has to be called when the response is done or its client has gone.
+    #[getter(holds)]
+    fn is_holding(&self) -> bool {
+        self.holds()
+    }
+
+    /// Ends the reservations of a request whose response is done or whose client has gone, the innermost first. Returns the calls that
+    /// commit and cancel, all of which have to be made, and the first exception that a ``spent`` raised, in whose place what was reserved
+    /// is committed.
+    fn end(&self, py: Python<'_>) -> PyResult<(Settling, Option<Py<PyAny>>)> {
+        self.holds.store(false, Ordering::Relaxed);
+        let Held { checks, response } = std::mem::take(&mut *self.held.lock());
+        let mut raised = None;
+        let mut settling = Vec::new();
+        for OpenCheck { guard, check } in checks {
+            let spent = response.as_ref().map_or(Ok(None), |response| guard.spent(response.bind(py)));
+            let spent = spent.unwrap_or_else(|error| {
+                raised.get_or_insert(error);
+                None
+            });
+            call_core(py, || check.with(|check| check.end(spent)))?;
+            settling.push(check);
+        }
+        settling.reverse();
+        Ok((Settling::new(settling), raised.map(|error| error.into_value(py).into_any())))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.held.try_lock().map_or(Ok(()), |held| visit.call(&held.response))
+    }
+
+    fn __clear__(&self) {
+        let response = self.held.lock().response.take();
+        drop(response);
     }
 
     /// Ends the guards and sets the fields in the headers of a Werkzeug response.

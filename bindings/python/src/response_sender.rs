@@ -13,18 +13,27 @@ use crate::request_limits::PyRequestLimits;
 /// original ``send``, so that it adds no step to the event loop's work.
 #[pyclass(name = "ResponseSender", module = "polylimit._core", frozen)]
 pub(crate) struct ResponseSender {
+    scope: Py<PyAny>,
     send: Py<PyAny>,
     start: Py<PyAny>,
+    end: Py<PyAny>,
     limits: Py<PyRequestLimits>,
     has_started: AtomicBool,
 }
 
 #[pymethods]
 impl ResponseSender {
-    /// ``start`` is called with the limits, ``send`` and the start of the response where ``finish`` has to be called.
+    /// ``start`` is called with the limits, ``scope``, ``send`` and the start of the response where ``finish`` has to be called, and ``end`` with the
+    /// limits, ``send`` and the last message of the response where reservations have to be ended.
     #[new]
-    pub(crate) fn new(limits: Py<PyRequestLimits>, send: Py<PyAny>, start: Py<PyAny>) -> Self {
-        Self { send, start, limits, has_started: AtomicBool::new(false) }
+    pub(crate) fn new(
+        limits: Py<PyRequestLimits>,
+        scope: Py<PyAny>,
+        send: Py<PyAny>,
+        start: Py<PyAny>,
+        end: Py<PyAny>,
+    ) -> Self {
+        Self { scope, send, start, end, limits, has_started: AtomicBool::new(false) }
     }
 
     #[getter]
@@ -36,12 +45,15 @@ impl ResponseSender {
     fn __call__(&self, message: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let py = message.py();
         if !self.starts(message)? {
+            if self.limits.get().holds() && Self::ends(message)? {
+                return self.end.call1(py, (&self.limits, &self.send, message));
+            }
             return self.send.call1(py, (message,));
         }
         self.has_started.store(true, Ordering::Relaxed);
         let limits = self.limits.get();
         if limits.must_finish() {
-            return self.start.call1(py, (&self.limits, &self.send, message));
+            return self.start.call1(py, (&self.limits, &self.scope, &self.send, message));
         }
         limits.finish_counted();
         let name = intern!(py, "headers");
@@ -66,8 +78,10 @@ impl ResponseSender {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.scope)?;
         visit.call(&self.send)?;
         visit.call(&self.start)?;
+        visit.call(&self.end)?;
         visit.call(&self.limits)
     }
 }
@@ -80,5 +94,16 @@ impl ResponseSender {
         }
         let py = message.py();
         message.get_item(intern!(py, "type"))?.eq(intern!(py, "http.response.start"))
+    }
+
+    /// Whether a message is the last one of a response: a part of the body after which none follows, or a file as a whole.
+    fn ends(message: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = message.py();
+        let kind = message.get_item(intern!(py, "type"))?;
+        if kind.eq(intern!(py, "http.response.body"))? {
+            let name = intern!(py, "more_body");
+            return Ok(!message.contains(name)? || !message.get_item(name)?.is_truthy()?);
+        }
+        kind.eq(intern!(py, "http.response.pathsend"))
     }
 }

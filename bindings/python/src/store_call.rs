@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use polylimit::guard::GuardCheck;
-use polylimit::{Answer, Decision, Error, Limiter};
+use polylimit::guard::{GuardCheck, Verdict};
+use polylimit::{Answer, Error, Limiter};
 use pyo3::prelude::*;
 
-use crate::call::{Operation, OwnedCall, OwnedRequest, Recipient};
+use crate::call::{OwnedCall, Recipient};
 use crate::error::call_core;
 use crate::events;
 use crate::limiter_classes::PyAsyncLimiter;
@@ -15,67 +15,93 @@ use crate::operation::State;
 use crate::operation_type;
 use crate::waiting::wait;
 
-/// A check of the core that waits for its answers; `None` after the request was admitted.
-pub(crate) type SharedCheck = Arc<Mutex<Option<GuardCheck>>>;
+/// A check of the core whose calls are made one after the other.
+#[derive(Clone)]
+pub(crate) struct SharedCheck(Arc<Mutex<Calls>>);
 
-/// The call that asks the store; `None` when nothing has to be asked.
-pub(crate) fn asking_call(shared: &SharedCheck, limiter: &Limiter) -> Option<StoreCall> {
-    let check = shared.lock();
-    let check = check.as_ref()?;
-    let mut requests: Vec<_> = check.requests().iter().map(OwnedRequest::from_core).collect();
-    let call = match requests.len() {
-        0 => return None,
-        1 => OwnedCall::OneKey(Operation::Check, requests.pop()?),
-        _ if check.asks_ahead() => OwnedCall::CheckMany { requests, return_exceptions: true },
-        _ => OwnedCall::CheckTogether(requests),
-    };
-    let recipient = Arc::clone(shared) as Arc<dyn Recipient>;
-    Some(StoreCall::new(limiter.clone(), call, recipient, State::Tried))
+struct Calls {
+    check: GuardCheck,
+    /// The number of the newest call.
+    newest: u64,
+    /// Whether that call is not answered yet.
+    is_pending: bool,
 }
 
-/// The calls that refund what a check is done with.
-pub(crate) fn refunds_of(check: GuardCheck) -> Vec<StoreCall> {
-    let shared = SharedCheck::default();
-    let calls = refund_calls(&shared, &check);
-    *shared.lock() = Some(check);
-    calls
+impl SharedCheck {
+    pub(crate) fn new(check: GuardCheck) -> Self {
+        Self(Arc::new(Mutex::new(Calls { check, newest: 0, is_pending: false })))
+    }
+
+    pub(crate) fn with<R>(&self, use_check: impl FnOnce(&mut GuardCheck) -> R) -> R {
+        use_check(&mut self.0.lock().check)
+    }
+
+    pub(crate) fn conclude(&self) -> Verdict {
+        self.with(GuardCheck::conclude)
+    }
+
+    /// The call to the store that has to be made next. A call before it whose caller has stopped waiting was sent, and its answer is not
+    /// waited for. `is_tried` says that the call has to wait for certain.
+    pub(crate) fn next_call(&self, is_tried: bool) -> Option<StoreCall> {
+        let mut calls = self.0.lock();
+        let calls = &mut *calls;
+        if std::mem::take(&mut calls.is_pending) {
+            calls.check.answer_call(Ok(Answer::Ready));
+        }
+        let copied =
+            calls.check.next_call(|limiter, call| Some((limiter.clone(), OwnedCall::from_core(call)?)));
+        let (limiter, call) = copied??;
+        calls.newest += 1;
+        calls.is_pending = true;
+        let recipient = Arc::new(CallRecipient { check: self.clone(), number: calls.newest });
+        let state = if is_tried { State::Tried } else { State::NotStarted };
+        Some(StoreCall::new(limiter, call, recipient, state))
+    }
 }
 
-pub(crate) fn refund_calls(shared: &SharedCheck, check: &GuardCheck) -> Vec<StoreCall> {
-    let calls = check.refunds().enumerate().map(|(at, (limiter, request))| {
-        let call = OwnedCall::OneKey(Operation::Refund, OwnedRequest::from_core(&request));
-        let recipient = Arc::new(RefundRecipient { check: Arc::clone(shared), at });
-        StoreCall::new(limiter.clone(), call, recipient, State::NotStarted)
-    });
-    calls.collect()
+/// Takes the answer to one call of a check, unless the check has gone on without it.
+struct CallRecipient {
+    check: SharedCheck,
+    number: u64,
 }
 
-impl Recipient for Mutex<Option<GuardCheck>> {
+impl Recipient for CallRecipient {
     fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>> {
-        if let Some(check) = &mut *self.lock() {
-            match answer {
-                Ok(Answer::Decisions(decisions)) if check.asks_ahead() => check.answer_each(decisions),
-                answer => check.answer(decisions_of(answer)),
-            }
+        let mut calls = self.check.0.lock();
+        if calls.newest == self.number && std::mem::take(&mut calls.is_pending) {
+            calls.check.answer_call(answer);
         }
         Ok(py.None())
     }
 }
 
-/// Takes what is left after a refund. A refund that fails leaves its units spent.
-struct RefundRecipient {
-    check: SharedCheck,
-    at: usize,
+/// The calls that give back, commit and cancel for the checks of a request, all of which have to be made, each after the one before
+/// it was answered or its caller has stopped waiting.
+#[pyclass(name = "Settling", module = "polylimit._core", frozen)]
+pub(crate) struct Settling(Mutex<Vec<SharedCheck>>);
+
+impl Settling {
+    /// The checks begin with the last one.
+    pub(crate) fn new(checks: Vec<SharedCheck>) -> Self {
+        Self(Mutex::new(checks))
+    }
 }
 
-impl Recipient for RefundRecipient {
-    fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>> {
-        if let Ok(Answer::Usage(left)) = answer
-            && let Some(check) = &mut *self.check.lock()
-        {
-            check.refunded(self.at, left);
+#[pymethods]
+impl Settling {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&self) -> Option<StoreCall> {
+        let mut checks = self.0.lock();
+        while let Some(check) = checks.last() {
+            if let Some(call) = check.next_call(false) {
+                return Some(call);
+            }
+            checks.pop();
         }
-        Ok(py.None())
+        None
     }
 }
 
@@ -122,14 +148,5 @@ impl StoreCall {
             }
         };
         operation_type::create(py, state)
-    }
-}
-
-/// The decisions of the core's answer to a check of one or several policies.
-fn decisions_of(answer: Result<Answer, Error>) -> Result<Vec<Decision>, Error> {
-    match answer? {
-        Answer::Decision(decision) => Ok(vec![decision]),
-        Answer::Decisions(decisions) => decisions.into_iter().collect(),
-        _ => Ok(Vec::new()),
     }
 }

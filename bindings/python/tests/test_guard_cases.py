@@ -1,22 +1,26 @@
-"""The cases of `tests/conformance/guard.json` through each framework."""
+"""The cases of `tests/conformance/guard.json` and `guard_reservations.json` through each framework."""
 
 import asyncio
 import json
 import os
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import flask
 import pytest
 from django.conf import settings
 from fastapi import Depends, FastAPI
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from fastapi.testclient import TestClient
 from polylimit import AsyncLimiter, InvalidArgumentError, Limiter, ManualClock, asgi
 from polylimit import fastapi as of_fastapi
 from polylimit import flask as of_flask
+from redis_server import until
 
-FILE = Path(__file__).parents[3] / "tests" / "conformance" / "guard.json"
-CASES = json.loads(FILE.read_text(encoding="utf-8"))["cases"]
+FOLDER = Path(__file__).parents[3] / "tests" / "conformance"
+FILES = [FOLDER / "guard.json", FOLDER / "guard_reservations.json"]
+CASES = [case for file in FILES for case in json.loads(file.read_text(encoding="utf-8"))["cases"]]
 
 
 #: The name of a local store that cannot be opened.
@@ -69,11 +73,16 @@ def policy_option(given, header):
     return {"policy": policy_of}
 
 
-def options_of(case, given, stores, header, teapot):
-    """The options of a guard. `header` reads a header of the framework's request, `teapot` makes its response."""
-    options = {"limiter": stores[given.get("store", case.get("store", "memory"))], **policy_option(given, header)}
+def options_of(case, given, stores, service):
+    """The options of a guard of a service."""
+    options = {
+        "limiter": stores[given.get("store", case.get("store", "memory"))],
+        **policy_option(given, service.header),
+        **reserving_options(given, service.response_header),
+    }
 
     def of_header(read, convert=str):
+        header = service.header
         return lambda request: None if header(request, read) is None else convert(header(request, read))
 
     for name, value in given.items():
@@ -88,12 +97,26 @@ def options_of(case, given, stores, header, teapot):
                 of.get("status_from", 0) <= response.status_code < of.get("status_below", 600)
             )
         elif name == "on_denied":
-            options[name] = lambda _request, _denial, of=value: teapot(of["status"], of["body"])
+            options[name] = lambda _request, _denial, of=value: service.teapot(of["status"], of["body"])
         elif name == "on_outage":
             verdict = {"admit": True, "deny": False, "leave": None}[value]
             options[name] = lambda _request, _outage, verdict=verdict: verdict
-        elif name not in ("policy", "policies_of", "store"):
+        elif name not in ("policy", "policies_of", "store", "spent", "ttl_ms"):
             options[name] = value
+    return options
+
+
+def reserving_options(given, response_header):
+    options = {}
+    if "spent" in given:
+
+        def spent(response):
+            units = response_header(response, given["spent"]["header"])
+            return None if units is None else int(units)
+
+        options["spent"] = spent
+    if "ttl_ms" in given:
+        options["ttl"] = timedelta(milliseconds=given["ttl_ms"])
     return options
 
 
@@ -106,7 +129,7 @@ class Service:
         self.handled = False
         stores = Stores(case, self.limiter_class)
         self.memory = stores["memory"]
-        guards = [options_of(case, given, stores, self.header, self.teapot) for given in case["guards"]]
+        guards = [options_of(case, given, stores, self) for given in case["guards"]]
         self.make(guards)
 
     def handle(self, headers):
@@ -115,6 +138,18 @@ class Service:
         if "x-fail" in headers:
             raise ValueError("the handler fails")
         return int(headers.get("x-respond", 200))
+
+    def close(self):
+        """End what the service has opened."""
+
+    @staticmethod
+    def response_header(response, name):
+        return response.headers.get(name)
+
+    @staticmethod
+    def spent(headers):
+        """The fields that the handler adds."""
+        return {"x-spent": headers["x-spent"]} if "x-spent" in headers else {}
 
     def peek(self, key, policy):
         return self.memory.peek(key, policy)
@@ -138,7 +173,9 @@ class Flask(Service):
         app.logger.disabled = True
 
         def view():
-            return "view", self.handle({name.lower(): value for name, value in flask.request.headers})
+            headers = {name.lower(): value for name, value in flask.request.headers}
+            body = iter(["view", "more"]) if "x-open" in headers else "view"
+            return flask.Response(body, self.handle(headers), self.spent(headers))
 
         if self.is_application:
             of_flask.RateLimit(app, **guards.pop(0))
@@ -148,8 +185,27 @@ class Flask(Service):
         self.client = app.test_client(use_cookies=False)
 
     def send(self, method, headers):
+        with self.client.open("/", method=method, headers=headers) as response:
+            return response.status_code, response.headers, response.text
+
+    def open(self, method, headers):
         response = self.client.open("/", method=method, headers=headers)
-        return response.status_code, response.headers, response.text
+        return response.status_code, response.headers, OpenResponse(response, response.get_data)
+
+
+class OpenResponse:
+    """A response that a service on threads has begun to send."""
+
+    def __init__(self, response, read):
+        self._response = response
+        self._read = read
+
+    def close(self):
+        self._read()
+        self._response.close()
+
+    def leave(self):
+        self._response.close()
 
 
 class FlaskViews(Flask):
@@ -176,22 +232,109 @@ class Asgi(Service):
 
         return respond
 
+    @staticmethod
+    def response_header(response, name):
+        return {key.decode(): value.decode() for key, value in response.headers}.get(name)
+
     def make(self, guards):
-        async def app(scope, _receive, send):
-            status = self.handle({key.decode(): value.decode() for key, value in scope["headers"]})
-            await send({"type": "http.response.start", "status": status, "headers": []})
+        async def app(scope, receive, send):
+            headers = {key.decode(): value.decode() for key, value in scope["headers"]}
+            status = self.handle(headers)
+            fields = [(name.encode(), value.encode()) for name, value in self.spent(headers).items()]
+            await send({"type": "http.response.start", "status": status, "headers": fields})
+            if "x-open" in headers:
+                await send({"type": "http.response.body", "body": b"view", "more_body": True})
+                await scope["test"].stay(receive)
             await send({"type": "http.response.body", "body": b"view"})
 
         for options in reversed(guards):
             app = asgi.RateLimitMiddleware(app, **options)
+        self.app = app
         self.client = TestClient(app, client=self.peer, raise_server_exceptions=False)
 
     def send(self, method, headers):
         response = self.client.request(method, "/", headers=headers)
         return response.status_code, response.headers, response.text
 
+    def open(self, method, headers):
+        connection = AsgiConnection(self.app, self.peer, method, headers)
+        start = connection.start()
+        return start["status"], {key.decode(): value.decode() for key, value in start["headers"]}, connection
+
     def peek(self, key, policy):
         return self.memory.blocking.peek(key, policy)
+
+
+class AsgiConnection:
+    """A connection whose response is sent in parts, in an event loop that runs as far as the test lets it."""
+
+    def __init__(self, app, peer, method, headers):
+        self._loop = asyncio.new_event_loop()
+        self._sent = []
+        self._is_released = asyncio.Event()
+        self._has_left = asyncio.Event()
+        self._has_body = asyncio.Event()
+        self._has_request = False
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": "/",
+            "raw_path": b"/",
+            "root_path": "",
+            "query_string": b"",
+            "scheme": "http",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": peer,
+            "server": ("test", 80),
+            "test": self,
+        }
+        self._task = self._loop.create_task(app(scope, self._receive, self._send))
+
+    async def _receive(self):
+        if not self._has_request:
+            self._has_request = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        self._sent.append(message)
+        if message["type"] == "http.response.body" and message.get("body"):
+            self._has_body.set()
+
+    async def stay(self, receive=None):
+        """Wait until the test closes the response, or its client has left."""
+        waits = [asyncio.ensure_future(self._is_released.wait())]
+        if receive is not None:
+            waits.append(asyncio.ensure_future(self._until_disconnect(receive)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _until_disconnect(self, receive):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    def start(self):
+        body = self._loop.create_task(self._has_body.wait())
+        self._loop.run_until_complete(asyncio.wait([self._task, body], return_when=asyncio.FIRST_COMPLETED))
+        body.cancel()
+        return self._sent[0]
+
+    def close(self):
+        self._end(self._is_released)
+
+    def leave(self):
+        self._end(self._has_left)
+
+    def _end(self, event):
+        event.set()
+        self._loop.run_until_complete(self._task)
+        self._loop.close()
 
 
 class FastApi(Asgi):
@@ -211,6 +354,7 @@ class FastApi(Asgi):
             app.add_middleware(of_fastapi.RateLimitMiddleware, **options)
             # An invalid option raises when the application starts.
             of_fastapi.RateLimitMiddleware(app, **options)
+        self.app = app
         self.client = TestClient(app, client=self.peer, raise_server_exceptions=False)
 
     def add_guards(self, app, guards):
@@ -218,7 +362,15 @@ class FastApi(Asgi):
         return guards
 
     async def view(self, request: of_fastapi.Request):
-        return Response(status_code=self.handle(request.headers))
+        status, fields = self.handle(request.headers), self.spent(request.headers)
+        if "x-open" in request.headers:
+            return StreamingResponse(self.parts(request.scope["test"]), status, fields)
+        return Response(status_code=status, headers=fields)
+
+    async def parts(self, connection):
+        yield b"view"
+        await connection.stay()
+        yield b"more"
 
 
 class FastApiRoute(FastApi):
@@ -247,7 +399,7 @@ class Django(Service):
 
     def make(self, guards):
         import django
-        from django.http import HttpResponse
+        from django.http import HttpResponse, StreamingHttpResponse
         from django.test import AsyncClient, Client
         from django.urls import path
         from polylimit import django as of_django
@@ -258,7 +410,11 @@ class Django(Service):
 
         def respond(request):
             headers = {name.lower(): value for name, value in request.headers.items()}
-            return HttpResponse("view", status=self.handle(headers))
+            status, fields = self.handle(headers), self.spent(headers)
+            if "x-open" in headers:
+                parts = self.parts_async() if self.is_async else iter(["view", "more"])
+                return StreamingHttpResponse(parts, status=status, headers=fields)
+            return HttpResponse("view", status=status, headers=fields)
 
         async def respond_async(request):
             return respond(request)
@@ -271,11 +427,39 @@ class Django(Service):
             of_django.Guard(**self.site)
         self.urls = type("Urls", (), {"urlpatterns": [path("", view)]})
         self.client = (AsyncClient if self.is_async else Client)(raise_request_exception=False)
+        self.loop = asyncio.new_event_loop() if self.is_async else None
 
     def is_middleware(self, _guards):
         return True
 
+    def close(self):
+        if self.loop is not None:
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+
+    async def parts_async(self):
+        yield "view"
+        yield "more"
+
     def send(self, method, headers):
+        response = self.respond(method, headers)
+        return response.status_code, response.headers, response.content.decode()
+
+    def open(self, method, headers):
+        response = self.respond(method, headers)
+
+        def read():
+            if not self.is_async:
+                return response.getvalue()
+
+            async def read_async():
+                return [part async for part in response]
+
+            return self.loop.run_until_complete(read_async())
+
+        return response.status_code, response.headers, OpenResponse(response, read)
+
+    def respond(self, method, headers):
         from django.test import override_settings
 
         middleware = [] if self.site is None else ["polylimit.django.RateLimitMiddleware"]
@@ -284,8 +468,8 @@ class Django(Service):
             self.client.cookies.load(headers.pop("cookie", ""))
             response = self.client.generic(method, "/", headers=headers)
             if self.is_async:
-                response = asyncio.run(response)
-        return response.status_code, response.headers, response.content.decode()
+                response = self.loop.run_until_complete(response)
+        return response
 
 
 class DjangoViews(Django):
@@ -327,14 +511,39 @@ def test_case(case, service):
             service(case)
         return
     service = service(case)
+    try:
+        run_requests(case, service)
+    finally:
+        service.close()
+
+
+def run_requests(case, service):
+    opened = {}
     for request in case["requests"]:
-        headers = dict(request.get("headers", {}))
-        headers |= {f"x-{name}": str(request[name]) for name in ("respond", "fail") if name in request}
-        service.handled = False
-        status, fields, body = service.send(request.get("method", "GET"), headers)
-        check(request["expect"], status, {name.lower(): value for name, value in fields.items()}, body, service)
+        if "close" in request:
+            opened.pop(request["close"]).close()
+        elif "leave" in request:
+            opened.pop(request["leave"]).leave()
+        else:
+            run_request(request, service, opened)
+        for left in request.get("then", []):
+            peek = partial(service.peek, left["key"], left["policy"])
+            until(lambda peek=peek, left=left: peek().remaining == left["remaining"], f"{request} leaves {left}")
     for left in case.get("left", []):
         assert service.peek(left["key"], left["policy"]).remaining == left["remaining"], left
+
+
+def run_request(request, service, opened):
+    headers = dict(request.get("headers", {}))
+    headers |= {f"x-{name}": str(request[name]) for name in ("respond", "fail", "spent", "open") if name in request}
+    service.handled = False
+    method = request.get("method", "GET")
+    if "open" in request:
+        status, fields, opened[request["open"]] = service.open(method, headers)
+        body = ""
+    else:
+        status, fields, body = service.send(method, headers)
+    check(request["expect"], status, {name.lower(): value for name, value in fields.items()}, body, service)
 
 
 def check(expect, status, fields, body, service):

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypedDict, final, overload
@@ -34,6 +34,7 @@ __all__ = [
     "Reservation",
     "ReserveOperation",
     "ResponseSender",
+    "Settling",
     "StoreCall",
     "StoreFailedError",
     "StoreUnavailableError",
@@ -1474,6 +1475,9 @@ class CoreGuard:
         dry_run: bool,
         address_rules: ClientAddressRules,
         count: Callable[[Any], Any] | None,
+        spent: Callable[[Any], Any] | None,
+        ttl: float | timedelta | None,
+        max_age: float | timedelta | None,
     ) -> Self: ...
     def applies_to(self, method: str) -> bool:
         """Whether requests of this method are limited."""
@@ -1492,10 +1496,12 @@ class CoreGuard:
     def enter_asgi(
         self,
         peer: str | None,
+        scope: MutableMapping[str, Any],
         send: Callable[[Any], Any],
-        start: Callable[[RequestLimits, Any, Any], Any],
+        start: Callable[[RequestLimits, Any, Any, Any], Any],
+        end: Callable[[RequestLimits, Any, Any], Any],
     ) -> tuple[RequestLimits, ResponseSender, GuardCheck | None]:
-        """The same for an ASGI application, with the :class:`ResponseSender` of the limits, ``send`` and ``start`` in the middle."""
+        """The same for an ASGI application, with the :class:`ResponseSender` of the limits, ``scope``, ``send``, ``start`` and ``end``."""
     def start(
         self,
         limits: RequestLimits,
@@ -1513,23 +1519,31 @@ class CoreGuard:
 class GuardCheck:
     """The decision of a guard on a request that is not admitted yet."""
     @property
-    def is_denied(self) -> bool:
-        """Whether the check is concluded: the request is denied."""
+    def is_concluded(self) -> bool:
+        """Whether the check is concluded but for the calls of ``conclude``."""
     @property
     def is_asking(self) -> bool:
         """Whether the store has to decide."""
-    def ask(self) -> StoreCall | None:
-        """The call that asks the store; ``None`` when nothing has to be asked."""
+    def ask(self, is_first: bool) -> StoreCall | None:
+        """The call that asks the store next; ``None`` when nothing has to be asked any more. ``is_first`` says that no call was asked for
+        before.
+        """
     def outage(self) -> tuple[PolylimitError | None, list[tuple[Policy, Decision]]] | None:
         """What ``on_outage`` hears: the error, if no decision could be made, and the policies with their decisions. ``None`` when
         the store decided.
         """
     def overrule(self, admit: bool) -> None:
         """Takes what ``on_outage`` returned."""
-    def conclude(self, limits: RequestLimits) -> tuple[Problem, list[StoreCall]] | None:
-        """Returns ``None`` when the request is admitted, and otherwise the default response and the calls that refund, all of which
-        have to be made.
-        """
+    def conclude(self, limits: RequestLimits) -> tuple[Problem | None, Settling]:
+        """Returns the default response if the request is denied, and the calls that give back, all of which have to be made."""
+
+@final
+class Settling:
+    """The calls that give back, commit and cancel for the checks of a request, all of which have to be made, each after the one before
+    it was answered or its caller has stopped waiting.
+    """
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> StoreCall: ...
 
 @final
 class StoreCall:
@@ -1547,9 +1561,18 @@ class RequestLimits:
         """Each policy that was applied, with its newest decision. After a refund a decision shows what is left."""
     def fields(self) -> list[tuple[str, str]]:
         """The fields of the response, as pairs of a lower-case name and a value."""
-    def finish(self, response: Any) -> tuple[list[StoreCall], BaseException | None]:
-        """Ends the guards of a request with this response, the innermost first. Returns the calls that refund, all of which have to be
-        made, and the first exception that a ``count`` raised, which keeps its units.
+    def finish(self, response: Any, *, has_failed: bool = False) -> tuple[Settling, BaseException | None]:
+        """Ends the guards of a request with the head of this response, the innermost first. Returns the calls that refund, all of which have
+        to be made, and the first exception that a ``count`` raised, which keeps its units. ``has_failed`` says that the response stands
+        for one that the handler did not make.
+        """
+    @property
+    def holds(self) -> bool:
+        """Whether ``end`` has to be called when the response is done or its client has gone."""
+    def end(self) -> tuple[Settling, BaseException | None]:
+        """Ends the reservations of a request whose response is done or whose client has gone, the innermost first. Returns the calls that
+        commit and cancel, all of which have to be made, and the first exception that a ``spent`` raised, in whose place what was reserved
+        is committed.
         """
     @property
     def must_finish(self) -> bool:
@@ -1563,7 +1586,12 @@ class ResponseSender:
     original ``send``, so that it adds no step to the event loop's work.
     """
     def __new__(
-        cls, limits: RequestLimits, send: Callable[[Any], Any], start: Callable[[Any, Any, Any], Any]
+        cls,
+        limits: RequestLimits,
+        scope: MutableMapping[str, Any],
+        send: Callable[[Any], Any],
+        start: Callable[[Any, Any, Any, Any], Any],
+        end: Callable[[Any, Any, Any], Any],
     ) -> Self: ...
     @property
     def has_started(self) -> bool: ...

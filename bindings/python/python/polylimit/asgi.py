@@ -1,6 +1,6 @@
 """Limits for any ASGI application: a middleware that needs no framework.
 
-Streaming responses and websockets pass through unchanged. :mod:`polylimit.fastapi` has the same middleware for FastAPI
+Streaming responses and web sockets pass through unchanged. :mod:`polylimit.fastapi` has the same middleware for FastAPI
 and Starlette, and a dependency for single routes.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, cast
 
 from polylimit._core import RequestLimits, ResponseSender
-from polylimit.decide import Denied, decide, drive_async, finish, refuse
+from polylimit.decide import Denied, decide, drive_async, end, fail, finish, refuse
 from polylimit.guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 
 if TYPE_CHECKING:
@@ -32,14 +32,26 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LIMITS = "polylimit.limits"
 
 _INTERNAL_SERVER_ERROR = 500
+#: The code with which a web socket is closed that a limit denies.
+_POLICY_VIOLATION = 1008
+#: The messages that respond to the handshake of a web socket, with the status of those that name none.
+_HANDSHAKE_STATUSES = {"websocket.accept": 101, "websocket.close": 403, "websocket.http.response.start": 200}
 
 
 @dataclass(frozen=True)
 class ResponseStart:
-    """The start of a response, for ``count``."""
+    """The start of a response, for ``count`` and ``spent``."""
 
     status_code: int
     headers: list[tuple[bytes, bytes]]
+    #: The ASGI scope of its request.
+    scope: Scope
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        """What the application has set for the request, as ``request.state.tokens = 1200`` of Starlette does."""
+        state: MutableMapping[str, Any] = self.scope.get("state", {})
+        return state
 
 
 def request_limits(scope: Scope) -> RequestLimits | None:
@@ -61,7 +73,8 @@ class ScopeInfo:
 
     def method(self) -> str:
         """Return the request's method."""
-        return str(self._scope["method"])
+        # The handshake of a web socket has no other.
+        return str(self._scope.get("method", "GET"))
 
     def peer(self) -> str | None:
         """Return the address of the peer of the socket; ``None`` for a Unix socket."""
@@ -133,9 +146,13 @@ class RateLimitMiddleware:
         A policy's name, quotas such as ``"100/minute"``, or a list of different policies: all admit a request, or it
         spends nothing under any. It may be left out where the limiter has one policy. A function of the request returns
         the same, or ``None`` for a request that is not limited.
+    websockets
+        Whether the handshakes of web sockets are limited as well. A reservation then lasts until the socket is closed.
+        By default they pass through.
     options
-        See :class:`polylimit.guard.Options`. Functions of the request get the ASGI scope. All functions but ``count``,
-        which gets a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI application.
+        See :class:`polylimit.guard.Options`. Functions of the request get the ASGI scope. All functions but ``count``
+        and ``spent``, which get a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI
+        application.
 
     Raises
     ------
@@ -155,9 +172,11 @@ class RateLimitMiddleware:
         *,
         limiter: AsyncLimiter | Limiter | None = None,
         policy: Policies = None,
+        websockets: bool = False,
         **options: Unpack[Options],
     ) -> None:
         self.app = app
+        self._limits_websockets = websockets
         self._guard = None if limiter is None else Guard(limiter, policy, **options)
         # The decision about a request by nothing but the peer of its socket, if that is enough.
         self._enter = self._guard.core.enter_asgi if self._guard is not None and self._guard.needs_only_peer else None
@@ -167,9 +186,12 @@ class RateLimitMiddleware:
             refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request; other protocols than HTTP pass through."""
+        """Handle a request; other protocols than HTTP pass through, and web sockets unless they are limited."""
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            if scope["type"] == "websocket" and self._limits_websockets:
+                await self._handle_websocket(scope, receive, send)
+            else:
+                await self.app(scope, receive, send)
             return
         app = self.app
         guard = self._guard
@@ -180,10 +202,11 @@ class RateLimitMiddleware:
             enter = self._enter
             if enter is None:
                 limits = RequestLimits()
-                sender = ResponseSender(limits, send, start_response)
+                sender = ResponseSender(limits, scope, send, start_response, end_response)
             else:
                 client = scope.get("client")
-                limits, sender, check = enter(client[0] if client else None, send, start_response)
+                peer = client[0] if client else None
+                limits, sender, check = enter(peer, scope, send, start_response, end_response)
                 if check is None:
                     # The request is admitted.
                     guard = None
@@ -196,30 +219,100 @@ class RateLimitMiddleware:
                     app = denied[1]
             await app(scope, receive, send)
         finally:
+            # Under anyio a cancelled task is cancelled again at every await.
             if sender is not None and not sender.has_started:
-                # Under anyio a cancelled task is cancelled again at every await.
-                await drive_async(finish(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [])))
+                await drive_async(fail(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)))
+            elif sender is not None and limits.holds:
+                # The response has no last message: its client has gone, or the application has failed.
+                await drive_async(end(limits))
+
+    async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a web socket: its handshake is a request, which is done when the socket is closed."""
+        limits: RequestLimits | None = scope.get(LIMITS)
+        is_outermost = limits is None
+        if limits is None:
+            scope[LIMITS] = limits = RequestLimits()
+        sender = _HandshakeSender(limits, scope, send)
+        try:
+            guard = self._guard
+            denied = None if guard is None else await drive_async(decide(guard, self._info(scope, receive), limits))
+            if denied is None:
+                await self.app(scope, receive, sender if is_outermost else send)
+            else:
+                await _refuse_handshake(denied[1], scope, receive, sender if is_outermost else send)
+        finally:
+            if is_outermost and not sender.has_started:
+                await drive_async(fail(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)))
+            elif is_outermost and limits.holds:
+                await drive_async(end(limits))
 
     async def _decide(
         self, guard: Guard, check: GuardCheck | None, limits: RequestLimits, scope: Scope, receive: Receive
     ) -> Denied:
-        if check is None or check.is_denied or guard.on_outage is not None:
+        if check is None or check.is_concluded or guard.on_outage is not None:
             return await drive_async(decide(guard, self._info(scope, receive), limits, check=check))
         # Only the store has to be asked.
-        call = check.ask()
-        if call is not None:
+        call = check.ask(is_first=True)
+        while call is not None:
             await call
-        denial = check.conclude(limits)
-        if denial is None:
-            return None
-        return await drive_async(refuse(guard, self._info(scope, receive), limits, *denial))
+            call = check.ask(is_first=False)
+        problem, settling = check.conclude(limits)
+        if problem is not None:
+            return await drive_async(refuse(guard, self._info(scope, receive), limits, problem, settling))
+        for call in settling:
+            await call
+        return None
 
 
-async def start_response(limits: RequestLimits, send: Send, message: Message) -> None:
+async def start_response(limits: RequestLimits, scope: Scope, send: Send, message: Message) -> None:
     """Refund what does not count, and send the start of the response with the header fields."""
     headers = list(message.get("headers", ()))
-    await drive_async(finish(limits, ResponseStart(message["status"], headers)))
+    await drive_async(finish(limits, ResponseStart(message["status"], headers, scope)))
     await send({**message, "headers": headers + encoded(limits.fields())})
+
+
+async def end_response(limits: RequestLimits, send: Send, message: Message) -> None:
+    """Send the last message of the response, and end its reservations."""
+    await send(message)
+    await drive_async(end(limits))
+
+
+class _HandshakeSender:
+    """The ``send`` of a web socket, which adds the header fields to the response to its handshake."""
+
+    def __init__(self, limits: RequestLimits, scope: Scope, send: Send) -> None:
+        self._limits = limits
+        self._scope = scope
+        self._send = send
+        self.has_started = False
+
+    async def __call__(self, message: Message) -> None:
+        status = _HANDSHAKE_STATUSES.get(message["type"])
+        if self.has_started or status is None:
+            await self._send(message)
+            return
+        self.has_started = True
+        headers = list(message.get("headers", ()))
+        start = ResponseStart(message.get("status", status), headers, self._scope)
+        await drive_async(finish(self._limits, start))
+        if message["type"] != "websocket.close":
+            message = {**message, "headers": headers + encoded(self._limits.fields())}
+        await self._send(message)
+
+
+async def _refuse_handshake(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Let an application of HTTP respond to the handshake of a web socket."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        # The server responds with 403.
+        await receive()
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        return
+
+    async def respond(message: Message) -> None:
+        kind = message["type"]
+        await send({**message, "type": kind if kind.startswith("websocket.") else f"websocket.{kind}"})
+
+    await app(scope, receive, respond)
 
 
 def encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

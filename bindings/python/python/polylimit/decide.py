@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from polylimit import keys
-    from polylimit._core import GuardCheck, Problem, RequestLimits
+    from polylimit._core import GuardCheck, Problem, RequestLimits, Settling
     from polylimit.guard import Guard
 
 T = TypeVar("T")
@@ -61,17 +61,20 @@ def decide(
 def _conclude(
     guard: Guard, info: keys.RequestInfo, limits: RequestLimits, check: GuardCheck, later: Sequence[Guard]
 ) -> Steps[Denied]:
-    if not check.is_denied:
+    if not check.is_concluded:
         yield from _ask(guard, info, check, later)
-    denied = check.conclude(limits)
-    return None if denied is None else (yield from refuse(guard, info, limits, *denied))
+    problem, settling = check.conclude(limits)
+    if problem is not None:
+        return (yield from refuse(guard, info, limits, problem, settling))
+    yield from _make_all(settling)
+    return None
 
 
 def refuse(
-    guard: Guard, info: keys.RequestInfo, limits: RequestLimits, problem: Problem, refunds: Sequence[StoreCall]
+    guard: Guard, info: keys.RequestInfo, limits: RequestLimits, problem: Problem, settling: Settling
 ) -> Steps[Denied]:
-    """Refund what outer guards have spent on a request that is denied; return the denial and the response to it."""
-    yield from _make_all(refunds)
+    """Give back what the guards have spent on a request that is denied; return the denial and the response to it."""
+    yield from _make_all(settling)
     denial = Denial(limits.outcomes, problem)
     if guard.on_denied is None:
         accept = b", ".join(info.header("accept")).decode("latin-1")
@@ -89,9 +92,10 @@ def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequenc
         if one.is_known_early and one.core.applies_to(info.method()):
             route = info.route() if one.core.is_per_route else None
             one.core.ask_ahead(check, one.key_of_parts(info, None), route)
-    call = check.ask()
-    if call is not None:
+    call = check.ask(is_first=True)
+    while call is not None:
         yield call
+        call = check.ask(is_first=False)
     outage = None if guard.on_outage is None else check.outage()
     if guard.on_outage is not None and outage is not None:
         admit = yield guard.on_outage(info.request, Outage(*outage))
@@ -102,9 +106,27 @@ def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequenc
 
 
 def finish(limits: RequestLimits, response: Any) -> Steps[None]:
-    """End the guards of a request with its response: refund the units of those whose ``count`` is false for it."""
-    refunds, raised = limits.finish(response)
-    yield from _make_all(refunds, raised)
+    """End the guards of a request with its response: refund the units of those whose ``count`` is false for it.
+
+    Where ``limits.holds`` then, :func:`end` has to be called when the response is done.
+    """
+    settling, raised = limits.finish(response)
+    yield from _make_all(settling, raised)
+
+
+def end(limits: RequestLimits) -> Steps[None]:
+    """End the reservations of a request whose response is done, or whose client has gone."""
+    settling, raised = limits.end()
+    yield from _make_all(settling, raised)
+
+
+def fail(limits: RequestLimits, response: Any) -> Steps[None]:
+    """End the guards of a request that has no response; the given one stands for it in ``count``."""
+    settling, raised = limits.finish(response, has_failed=True)
+    try:
+        yield from _make_all(settling, raised)
+    finally:
+        yield from end(limits)
 
 
 def _make_all(calls: Iterable[StoreCall], raised: BaseException | None = None) -> Steps[None]:

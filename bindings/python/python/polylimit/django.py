@@ -8,6 +8,7 @@ The middleware reads its options from the setting ``POLYLIMIT``::
 
 from __future__ import annotations
 
+import logging
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
@@ -22,7 +23,7 @@ from django.utils.module_loading import import_string
 
 from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
-from polylimit.decide import decide, drive, drive_async, finish, resolve
+from polylimit.decide import decide, drive, drive_async, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
 from polylimit.views import ViewLimit, limits_of, set_limits
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from polylimit.decide import Steps
 
 __all__ = ["Denial", "Outage", "RateLimitMiddleware", "exempt", "limit", "request_limits"]
+
+_LOGGER = logging.getLogger("django.request")
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -188,8 +191,12 @@ class RateLimitMiddleware:
         return _handle(guard, limits.guards, info, lambda: self._get_response(request))
 
 
+#: The options of the setting that may be given as dotted paths.
+_FUNCTIONS = ("limiter", "cost", "count", "spent", "skip", "on_denied", "on_outage")
+
+
 def _resolve_option(name: str, value: Any) -> Any:
-    is_path = isinstance(value, str) and name in ("limiter", "cost", "count", "skip", "on_denied", "on_outage")
+    is_path = isinstance(value, str) and name in _FUNCTIONS
     # The text of a part of a key has a colon, or is one word.
     is_path |= name == "key" and isinstance(value, str) and "." in value and ":" not in value
     return import_string(value) if is_path else value
@@ -227,14 +234,29 @@ def _finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: Requ
     except BaseException as error:
         # Django cancels the request when the client disconnects.
         status = next(status for kinds, status in _STATUSES if isinstance(error, kinds))
-        yield from finish(limits, HttpResponse(status=status))
+        yield from fail(limits, HttpResponse(status=status))
         raise
-    yield from finish(limits, response)
+    try:
+        yield from finish(limits, response)
+    except BaseException:
+        yield from end(limits)
+        raise
+    if limits.holds:
+        # Django closes a response when it is sent, and when its client has gone.
+        response._resource_closers.append(partial(_end, limits))  # type: ignore[attr-defined] # noqa: SLF001
     for name, value in limits.fields():
         response.headers[name] = value
     # Another attempt at the same request is limited anew.
     delattr(request, _LIMITS)
     return response
+
+
+def _end(limits: RequestLimits) -> None:
+    """End the reservations of a request. Django drops what a closer raises."""
+    try:
+        drive(end(limits), _wait)
+    except Exception:
+        _LOGGER.exception("polylimit: the end of a response failed")
 
 
 def _response(

@@ -29,7 +29,7 @@ from starlette.responses import Response
 from polylimit import asgi
 from polylimit._core import RequestLimits
 from polylimit.asgi import Receive, ResponseStart, Scope, ScopeInfo
-from polylimit.decide import decide, drive_async
+from polylimit.decide import decide, drive_async, fail
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
 from polylimit.views import NO_LIMITS, ViewLimit, ViewLimits
 
@@ -63,13 +63,16 @@ def request_limits(request: HTTPConnection) -> RequestLimits | None:
 class _Info(ScopeInfo):
     @cached_property
     def request(self) -> Any:
+        if self._scope["type"] == "websocket":
+            return HTTPConnection(self._scope)
         return Request(self._scope, self._receive)
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
     """Limits every request of an application; see :class:`polylimit.asgi.RateLimitMiddleware` for the options.
 
-    Functions of the request get a Starlette ``Request``; ``on_denied`` returns a ``Response``.
+    Functions of the request get a Starlette ``Request``, and an ``HTTPConnection`` for the handshake of a web socket;
+    ``on_denied`` returns a ``Response``.
     """
 
     _info = _Info
@@ -88,9 +91,9 @@ class RateLimit:
     """Limits the routes that depend on it: ``Depends(RateLimit(limiter, "login"))``.
 
     The options are those of :class:`RateLimitMiddleware` and are validated when the object is created. Quotas without a
-    name have a budget for each route, such as ``"GET /users/{id}"``, unless a scope is given. ``count`` needs that
-    middleware on the application, with or without a limiter; so do the header fields of responses that a route creates
-    itself.
+    name have a budget for each route, such as ``"GET /users/{id}"``, unless a scope is given. ``count``, ``spent`` and
+    policies with a concurrent quota need that middleware on the application, with or without a limiter; so do the
+    header fields of responses that a route creates itself.
 
     With ``override`` it takes the place of the limits before it, for the requests that it applies to: those of the
     application and of its routers, and those before it in the route's own list. :func:`exempt` does so without a limit.
@@ -123,10 +126,17 @@ class RateLimit:
             denied = await drive_async(decide(guard, info, limits, after.guards))
             fields = {}
         else:
-            if guard.count is not None:
-                raise RuntimeError("count needs polylimit.fastapi.RateLimitMiddleware on the application")
+            if guard.count is not None or guard.spent is not None:
+                name = "spent" if guard.count is None else "count"
+                raise RuntimeError(f"{name} needs polylimit.fastapi.RateLimitMiddleware on the application")
             limits = scope.setdefault(_OWN_LIMITS, RequestLimits())
             denied = await drive_async(decide(guard, info, limits))
+            if limits.must_finish:
+                await drive_async(fail(limits, None))
+                raise RuntimeError(
+                    "a policy with a concurrent quota needs polylimit.fastapi.RateLimitMiddleware on the application, "
+                    "which sees when the response is done"
+                )
             # The middleware would add the fields to responses of all kinds.
             fields = dict(limits.fields())
         if denied is None:

@@ -17,7 +17,7 @@ from flask.globals import request_ctx
 
 from polylimit import Limiter
 from polylimit._core import RequestLimits
-from polylimit.decide import decide, drive, finish, resolve
+from polylimit.decide import decide, drive, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
 from polylimit.views import NO_LIMITS, ViewLimit, limits_of, set_limits
 
@@ -197,9 +197,11 @@ def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard]) -> Any
     if guard.count is not None or later:
         # The context belongs to this request: a nested application and a copy for another thread have others.
         setattr(_context(), _UNFINISHED, limits)
-    if is_admitted:
-        return None
-    denied = drive(decide(guard, _Info(request), limits, later, check), _wait)
+    denied = None if is_admitted else drive(decide(guard, _Info(request), limits, later, check), _wait)
+    if limits.must_finish:
+        setattr(_context(), _UNFINISHED, limits)
+        # A guard that reserves knows it by the policies of a request.
+        flask.request_tearing_down.connect(_tear_down)
     return None if denied is None else flask.current_app.make_response(denied[1])
 
 
@@ -210,10 +212,18 @@ def _attach(request: flask.Request, limits: RequestLimits) -> None:
     def finish_response(response: flask.Response) -> flask.Response:
         if limits.must_finish:
             drive(finish(limits, response), _wait)
+        if limits.holds:
+            # Servers close a response when it is sent, and when its client has gone.
+            response.call_on_close(partial(_end, limits))
         limits.add_to(response.headers)
         return response
 
     flask.after_this_request(finish_response)
+
+
+def _end(limits: RequestLimits) -> None:
+    """End the reservations of a request: nothing has to be waited for but the store."""
+    drive(end(limits), _wait)
 
 
 def _wait(value: Any) -> Any:
@@ -230,4 +240,4 @@ def _tear_down(app: flask.Flask, **_details: Any) -> None:
     limits: RequestLimits | None = getattr(context, _UNFINISHED, None)
     if limits is not None and limits.must_finish:
         setattr(context, _UNFINISHED, None)
-        drive(finish(limits, app.response_class(status=_INTERNAL_SERVER_ERROR)), _wait)
+        drive(fail(limits, app.response_class(status=_INTERNAL_SERVER_ERROR)), _wait)

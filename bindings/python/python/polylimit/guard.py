@@ -25,6 +25,7 @@ from polylimit._core import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from typing_extensions import Never
 
@@ -36,8 +37,8 @@ Key = Union[KeyPart, Sequence[KeyPart], Callable[[Any], Any]]
 Cost = Union[int, Callable[[Any], Any]]
 
 _NAMES = (
-    "limiter, policy, key, missing_key, client_address, cost, count, skip, methods, on_denied, on_outage, status, "
-    "message, dry_run, headers, reset_form, header_names and scope"
+    "limiter, policy, key, missing_key, client_address, cost, count, spent, ttl, max_age, skip, methods, on_denied, "
+    "on_outage, status, message, dry_run, headers, reset_form, header_names and scope"
 )
 
 
@@ -58,6 +59,15 @@ class Options(TypedDict, total=False):
     #: A function of the response, not asynchronous: a request counts only if it returns true. The cost is reserved
     #: before the request and refunded after it. A request that fails without a response has the status 500.
     count: Callable[[Any], Any] | None
+    #: A function of the response, not asynchronous, that returns the units that the request has spent, or ``None`` for
+    #: its cost. It is called when the response is done or its client has gone. The cost is reserved until then, under
+    #: every policy of the limit; without this function, only policies with a quota such as ``"20 concurrent"`` are.
+    spent: Callable[[Any], Any] | None
+    #: How long a reservation lasts after its last renewal, in seconds or as a ``timedelta``: so long its units stay set
+    #: aside when the process is killed. The default is 30 s.
+    ttl: float | timedelta | None
+    #: How long the reservation of one request is renewed; the default is one hour.
+    max_age: float | timedelta | None
     #: A function of the request: requests for which it is true are not limited.
     skip: Callable[[Any], Any] | None
     #: The methods that are limited, such as ``["POST"]``; by default all.
@@ -123,6 +133,9 @@ class Guard:
         client_address: keys.KeyPart | ClientAddressRules | None = None,
         cost: Cost = 1,
         count: Callable[[Any], Any] | None = None,
+        spent: Callable[[Any], Any] | None = None,
+        ttl: float | timedelta | None = None,
+        max_age: float | timedelta | None = None,
         skip: Callable[[Any], Any] | None = None,
         methods: Sequence[str] | str = (),
         on_denied: Callable[[Any, Denial], Any] | None = None,
@@ -140,12 +153,14 @@ class Guard:
     ) -> None:
         refuse_unknown_options(unknown)
         _check_limiter(limiter, limiter_types)
-        functions = {"count": count, "skip": skip, "on_denied": on_denied, "on_outage": on_outage}
+        functions = {"count": count, "spent": spent, "skip": skip, "on_denied": on_denied, "on_outage": on_outage}
         for name, function in functions.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} is of type {type(function).__name__}: allowed is a function")
         if count is not None:
             refuse_asynchronous("count", count)
+        if spent is not None:
+            refuse_asynchronous("spent", spent)
         parts = _key_parts(key)
         rules = next((part.rules for part in parts if isinstance(part, keys.KeyPart) and part.rules is not None), None)
         if client_address is not None:
@@ -157,6 +172,7 @@ class Guard:
         self.cost = cost if callable(cost) else None
         self.policy = policy if callable(policy) else None
         self.count = count
+        self.spent = spent
         self.skip = skip
         self.on_denied = on_denied
         self.on_outage = on_outage
@@ -180,6 +196,9 @@ class Guard:
             dry_run=dry_run,
             address_rules=self.rules,
             count=count,
+            spent=spent,
+            ttl=ttl,
+            max_age=max_age,
         )
         self.key_parts = self.core.key_parts
         #: Whether a part of the key is the user, which may have to be awaited.
