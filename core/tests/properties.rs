@@ -13,6 +13,7 @@ mod properties {
     mod generators;
     mod input;
     mod operations;
+    mod reservations;
     mod session;
     mod times;
 }

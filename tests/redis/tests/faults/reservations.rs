@@ -5,19 +5,20 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use polylimit::{
-    Degradation, Limiter, Outage, Policy, Request, ReservationId, ReserveOptions, Source, blocking,
+    Degradation, ErrorKind, Lease, Limiter, Outage, Policy, Request, ReservationId, ReserveOptions, Source,
+    blocking,
 };
 use polylimit_redis_tests::uncached;
 use polylimit_test_servers::redis::{Client, Connection, cmd};
 use polylimit_test_servers::{FaultProxy, Kind, Server};
+use tempfile::TempDir;
 
 const KEY: &str = "held";
 const LONG: Duration = Duration::from_secs(60);
 
-/// A store of this host with a name of its own.
-fn local_store(name: &str) -> String {
-    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
-    format!("local:{name}-{started}")
+/// The URL of a store of this host in a folder of its own.
+fn local_store(folder: &TempDir) -> String {
+    format!("file://{}", folder.path().join("store").display())
 }
 
 fn slots(store: &str, limit: u64) -> blocking::Limiter {
@@ -104,7 +105,8 @@ fn slot_of_a_killed_holder_is_free_at_its_end_in_redis() {
 
 #[test]
 fn slot_of_a_killed_holder_is_free_at_its_end_in_the_local_store() {
-    kill_a_holder(&local_store("killed"), None);
+    let folder = TempDir::new().unwrap();
+    kill_a_holder(&local_store(&folder), None);
 }
 
 /// 8 processes with 64 callers each hold the slots of one key.
@@ -128,7 +130,8 @@ fn no_more_than_20_of_512_callers_hold_slots_in_redis() {
 #[test]
 fn no_more_than_20_of_512_callers_hold_slots_in_the_local_store() {
     let counter = Server::start(Kind::Redis, &[]);
-    contend(&local_store("contended"), &counter);
+    let folder = TempDir::new().unwrap();
+    contend(&local_store(&folder), &counter);
 }
 
 #[test]
@@ -175,4 +178,67 @@ fn reservation_of_an_outage_policy_ends_in_its_process() {
     assert!(left.found() && left.source() == Source::Store, "{left:?}");
     assert_eq!(left.remaining(), 93);
     assert_eq!(left.degraded(), None::<Degradation>);
+}
+
+#[test]
+fn denial_in_which_reservations_count_is_not_cached() {
+    let server = Server::start(Kind::Redis, &[]);
+    let limiter = || {
+        let policy = Policy::parse("p", "10/hour token_bucket").unwrap();
+        Limiter::builder().store(&server.url()).policy(policy).build().unwrap().blocking()
+    };
+    let (here, elsewhere) = (limiter(), limiter());
+    let held = elsewhere.reserve(Request::new(KEY).cost(10), ReserveOptions::default()).unwrap();
+    for _ in 0..3 {
+        let denied = here.check(KEY).unwrap();
+        assert!(!denied.allowed() && denied.source() == Source::Store, "{denied:?}");
+    }
+    held.cancel_blocking().unwrap();
+    assert!(here.check(KEY).unwrap().allowed());
+    // Without reservations, a denial is cached.
+    assert!(here.check(Request::new(KEY).cost(9)).unwrap().allowed());
+    assert_eq!(here.check(KEY).unwrap().source(), Source::Store);
+    assert_eq!(here.check(KEY).unwrap().source(), Source::DenialCache);
+}
+
+#[test]
+fn record_of_a_later_version_is_kept() {
+    let server = Server::start(Kind::Redis, &[]);
+    let policy = Policy::parse("p", "10/hour token_bucket; 100/day").unwrap();
+    let limiter = Limiter::builder()
+        .redis(uncached(&server.url()).deadline(LONG))
+        .policy(policy)
+        .outage("p", Outage::Deny)
+        .build()
+        .unwrap()
+        .blocking();
+    assert!(limiter.check(KEY).unwrap().allowed());
+    let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let [key] = keys.as_slice() else { panic!("{keys:?}") };
+    // Form, tag, length and the bytes of a record that no version knows yet.
+    let later = b"\xC8tag!\0\0\x05later";
+    let mut state: Vec<u8> = cmd("GET").arg(key).query(&mut connection).unwrap();
+    state.extend_from_slice(later);
+    let () = cmd("SET").arg(key).arg(&state[..]).arg("KEEPTTL").query(&mut connection).unwrap();
+
+    let checked = limiter.check(KEY).unwrap();
+    assert!(checked.source() == Source::Store && checked.remaining() == 8, "{checked:?}");
+    let held = limiter.reserve(Request::new(KEY).cost(3), ReserveOptions::default()).unwrap();
+    assert!(held.allowed() && held.decision().remaining() == 5);
+    assert_eq!(held.commit_blocking(2).unwrap().remaining(), 6);
+    assert_eq!(limiter.refund(KEY).unwrap().remaining(), 7);
+    let state: Vec<u8> = cmd("GET").arg(key).query(&mut connection).unwrap();
+    assert!(state.ends_with(later), "{}", state.escape_ascii());
+    assert_eq!(limiter.asynchronous().stats().healed, 0);
+}
+
+#[test]
+fn leased_policy_is_not_reserved() {
+    let policy = Policy::parse("p", "10/hour token_bucket").unwrap();
+    let builder = Limiter::builder().store("redis://127.0.0.1:1").policy(policy);
+    let limiter = builder.lease("p", Lease::auto()).build().unwrap().blocking();
+    let refused = limiter.reserve(KEY, ReserveOptions::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.message().contains("use one without a lease"), "{refused}");
 }
