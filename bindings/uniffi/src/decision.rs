@@ -1,9 +1,9 @@
 //! Answers of operations: decisions, usages and findings.
 
-use polylimit::Answer;
+use polylimit::{Answer, DecisionParts, Degradation, Source};
 
 use crate::error::{PolylimitError, Result};
-use crate::number::{Span, signed};
+use crate::number::{Span, signed, unsigned};
 
 /// The state of a key under one quota, after the operation.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
@@ -104,6 +104,45 @@ impl From<&polylimit::Decision> for Decision {
             quotas: quotas(decision.quotas()),
         }
     }
+}
+
+impl Decision {
+    /// The decision of the core that has these values.
+    pub(crate) fn to_core(&self) -> Result<polylimit::Decision> {
+        let known = |source: &Source| source.name() == self.source;
+        let source = Source::ALL.into_iter().find(known).ok_or_else(|| unknown("source", &self.source))?;
+        let degraded = |name: &String| {
+            let known = |why: &Degradation| why.name() == name;
+            Degradation::ALL.into_iter().find(known).ok_or_else(|| unknown("degradation", name))
+        };
+        let wait = if self.allowed { Some(self.delay) } else { self.retry_after };
+        let quotas: Result<Vec<_>> = self.quotas.iter().map(QuotaUsage::to_core).collect();
+        Ok(polylimit::Decision::from_parts(DecisionParts {
+            allowed: self.allowed,
+            wait_us: wait.map(|wait| wait.us("wait")).transpose()?,
+            source,
+            degraded: self.degraded.as_ref().map(degraded).transpose()?,
+            remaining: unsigned("remaining", self.remaining)?,
+            quotas: &quotas?,
+        })?)
+    }
+}
+
+impl QuotaUsage {
+    fn to_core(&self) -> Result<polylimit::QuotaUsage> {
+        Ok(polylimit::QuotaUsage {
+            limit: unsigned("limit", self.limit)?,
+            remaining: unsigned("remaining", self.remaining)?,
+            reset_after_us: self.reset_after.us("reset_after")?,
+            over: unsigned("over", self.over)?,
+        })
+    }
+}
+
+fn unknown(what: &str, name: &str) -> PolylimitError {
+    PolylimitError::InvalidArgument(format!(
+        "{what} {name:?} is not known: pass a decision as a limiter has made it"
+    ))
 }
 
 impl From<&polylimit::Usage> for Usage {

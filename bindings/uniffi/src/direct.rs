@@ -11,6 +11,7 @@
 //! | doctor | 11 | limiter | | findings |
 //! | reserve, commit, cancel, renew, end, release, is lost | 12 to 18 | limiter, or handle | `direct/reservation.rs` | |
 //! | decide, continue, overrule, finish, outcomes, release, applies to | 32 to 38 | guard, or check | `direct/guard.rs` | |
+//! | fields, problem | 48, 49 | | `direct/headers.rs` | |
 //! | open a queue | 64 | | the descriptor to wake (`i64`), or -1 | the queue (`u64`) |
 //! | take from a queue | 65 | queue | the timeout of the header | a list of tags and answers |
 //! | cancel a call | 66 | queue | the tag of the header | whether there was one (`u8`) |
@@ -21,6 +22,7 @@
 //! answer had. The object outlives the call. A limiter that was closed stays at its address and answers with an error.
 
 mod guard;
+mod headers;
 mod layout;
 mod queue;
 mod reservation;
@@ -70,6 +72,7 @@ enum Outcome {
     /// Several decisions, and with their positions the requests that were refused.
     Decisions(std::result::Result<Answer, Error>, Vec<(usize, PolylimitError)>),
     Guard(guard::Reply),
+    Headers(headers::Reply),
     Reserved(Reserved),
     Number(u64),
     Flag(bool),
@@ -132,6 +135,7 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
         12..=18 => unsafe { reservation::perform(target, &header, &mut reader) },
         // SAFETY: the caller guarantees the target.
         32..=38 => unsafe { guard::perform(target, &header, &mut reader) },
+        48 | 49 => headers::perform(&header, &mut reader),
         OPEN_QUEUE => {
             let descriptor = i32::try_from(reader.i64()?).unwrap_or(-1);
             Ok(Outcome::Number(Arc::into_raw(Arc::new(Queue::open(descriptor)?)).expose_provenance() as u64))
@@ -257,6 +261,7 @@ fn write(outcome: Result<Outcome>, buffer: &mut [u8]) -> i32 {
         }
         Ok(Outcome::Answer(answer) | Outcome::Decisions(answer, _)) => writer.answer(&answer),
         Ok(Outcome::Guard(reply)) => reply.write(&mut writer),
+        Ok(Outcome::Headers(reply)) => reply.write(&mut writer),
         Ok(Outcome::Reserved(reserved)) => {
             reserved.write(&mut writer);
             reserved.hand_over();

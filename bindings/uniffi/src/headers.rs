@@ -1,10 +1,13 @@
-//! Parts of an HTTP response that describe its limits.
+//! Parts of an HTTP response that describe its limits: those that a guard makes, and those of a decision that a program has made itself.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use polylimit::headers;
+use polylimit::headers::{self, HeaderSettings};
 
 use crate::decision::Decision;
+use crate::error::{Result, guarded};
+use crate::number::unsigned;
 use crate::request::Policy;
 
 /// A policy, and what it decided about a request. Where several are applied to one request they have different names.
@@ -47,4 +50,172 @@ impl Problem {
 /// The values of fields by their names.
 pub(crate) fn by_name(fields: Vec<headers::HeaderField>) -> HashMap<String, String> {
     fields.into_iter().map(|field| (field.name.into_owned(), field.value)).collect()
+}
+
+/// Which fields a response has; those options that are left out have the same defaults in every language.
+#[derive(Clone, Debug, Default, PartialEq, Eq, uniffi::Record)]
+pub struct HeaderOptions {
+    /// Which fields the response has: `ietf`, `legacy`, `both` or `none`. A denial has `retry-after` in all of them.
+    #[uniffi(default)]
+    pub headers: Option<String>,
+    /// The form of `x-ratelimit-reset`: `seconds` from now, or since the `epoch`.
+    #[uniffi(default)]
+    pub reset_form: Option<String>,
+    /// Other names of fields by their default names; an empty name turns a field off.
+    #[uniffi(default)]
+    pub header_names: HashMap<String, String>,
+}
+
+/// The header fields of the response to a request that a program has decided itself: values by names in lower case. A guard makes
+/// them together with its decision.
+#[uniffi::export(default(options = None))]
+pub fn header_fields(
+    outcomes: Vec<Outcome>,
+    options: Option<HeaderOptions>,
+) -> Result<HashMap<String, String>> {
+    guarded(|| {
+        let options = options.unwrap_or_default();
+        let (style, form) = (options.headers.as_deref(), options.reset_form.as_deref());
+        Ok(by_name(fields(&known(outcomes)?, style, form, &options.header_names)?))
+    })
+}
+
+/// The response to a request that a program has decided itself; nothing when no decision is a denial. `cost` is the number of units
+/// that the request asked for, 0 to 10^12 (1 by default), and `accept` the field of the request.
+#[uniffi::export(default(cost = None, accept = None))]
+pub fn problem_of(
+    outcomes: Vec<Outcome>,
+    cost: Option<i64>,
+    accept: Option<String>,
+) -> Result<Option<Problem>> {
+    guarded(|| {
+        let found = problem(&known(outcomes)?, cost, accept.as_deref())?;
+        Ok(found.map(|(problem, response)| Problem::of(&problem, response)))
+    })
+}
+
+/// Policies of the core, each with its decision.
+type Known = Vec<(polylimit::Policy, polylimit::Decision)>;
+
+fn known(outcomes: Vec<Outcome>) -> Result<Known> {
+    let one = |outcome: Outcome| Ok((outcome.policy.parsed()?, outcome.decision.to_core()?));
+    outcomes.into_iter().map(one).collect()
+}
+
+fn borrowed(outcomes: &Known) -> Vec<headers::Outcome<'_>> {
+    outcomes.iter().map(|(policy, decision)| (policy, decision)).collect()
+}
+
+/// The fields of these outcomes at the system's time.
+pub(crate) fn fields<F: AsRef<str>>(
+    outcomes: &Known,
+    style: Option<&str>,
+    reset_form: Option<&str>,
+    names: impl IntoIterator<Item = (F, F)>,
+) -> Result<Vec<headers::HeaderField>> {
+    let mut settings = HeaderSettings::default();
+    if let Some(style) = style {
+        settings = settings.style(style.parse()?);
+    }
+    if let Some(form) = reset_form {
+        settings = settings.reset_form(form.parse()?);
+    }
+    let settings = settings.names(names)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+    Ok(headers::fields(&borrowed(outcomes), &settings, now_us))
+}
+
+/// The problem of these outcomes, and the response to a client that accepts this.
+pub(crate) fn problem(
+    outcomes: &Known,
+    cost: Option<i64>,
+    accept: Option<&str>,
+) -> Result<Option<(headers::Problem, headers::ProblemResponse)>> {
+    let cost = cost.map_or(Ok(1), |cost| unsigned("cost", cost))?;
+    Ok(headers::problem(&borrowed(outcomes), cost).map(|problem| {
+        let response = problem.response(accept);
+        (problem, response)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limiter::Limiter;
+    use crate::request::Request;
+    use crate::settings::Settings;
+
+    fn policy(quotas: &str) -> Policy {
+        Policy { name: "api".to_owned(), quotas: quotas.to_owned(), outage: None, lease: None }
+    }
+
+    fn outcome(quotas: &str, cost: i64) -> Outcome {
+        let settings =
+            Settings { store: None, policies: vec![policy(quotas)], options: HashMap::new(), clock: None };
+        let limiter = Limiter::new(settings).unwrap();
+        let request = Request { key: b"key".to_vec(), policy: None, cost: Some(cost) };
+        Outcome { policy: limiter.policy_for(None, None).unwrap(), decision: limiter.check(request).unwrap() }
+    }
+
+    #[test]
+    fn fields_have_the_style_and_the_names_of_the_options() {
+        let outcomes = vec![outcome("5/hour", 2)];
+        let fields = header_fields(outcomes.clone(), None).unwrap();
+        assert_eq!(fields["ratelimit-policy"], r#""api";q=5;w=3600"#);
+        assert!(fields["ratelimit"].starts_with(r#""api";r=3;t="#), "{fields:?}");
+        assert_eq!(fields.len(), 2);
+        let names = [("x-ratelimit-limit", "x-limit"), ("x-ratelimit-reset", "")];
+        let options = HeaderOptions {
+            headers: Some("legacy".to_owned()),
+            header_names: names.map(|(field, name)| (field.to_owned(), name.to_owned())).into(),
+            ..HeaderOptions::default()
+        };
+        let expected = [("x-limit", "5"), ("x-ratelimit-remaining", "3")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        assert_eq!(header_fields(outcomes.clone(), Some(options)).unwrap(), expected);
+        let unknown = HeaderOptions { headers: Some("new".to_owned()), ..HeaderOptions::default() };
+        let refused = header_fields(outcomes, Some(unknown)).unwrap_err();
+        assert_eq!(refused.kind(), polylimit::ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn reset_since_the_epoch_is_after_the_time_of_the_system() {
+        let options = HeaderOptions {
+            headers: Some("legacy".to_owned()),
+            reset_form: Some("epoch".to_owned()),
+            ..HeaderOptions::default()
+        };
+        let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let fields = header_fields(vec![outcome("5/hour", 2)], Some(options)).unwrap();
+        assert!(fields["x-ratelimit-reset"].parse::<u64>().unwrap() > before, "{fields:?}");
+    }
+
+    #[test]
+    fn problem_names_the_quotas_that_have_too_few_units() {
+        let outcomes = vec![outcome("5/minute; 9/hour", 7)];
+        let found = problem_of(outcomes.clone(), Some(7), Some("text/plain".to_owned())).unwrap().unwrap();
+        assert_eq!((found.status, &*found.violated), (429, &["api:1".to_owned()][..]));
+        assert_eq!(found.body, "The request costs more than the quota can ever admit.\n");
+        assert_eq!(found.fields["content-type"], "text/plain; charset=utf-8");
+        let document = problem_of(outcomes.clone(), None, None).unwrap().unwrap();
+        assert_eq!(document.fields["content-type"], "application/problem+json");
+        assert_eq!(problem_of(vec![outcome("5/minute", 1)], None, None), Ok(None));
+        problem_of(outcomes, Some(-1), None).unwrap_err();
+    }
+
+    #[test]
+    fn decisions_that_no_limiter_makes_are_refused() {
+        let changes: [fn(&mut Decision); 3] = [
+            |decision| decision.source = "guess".to_owned(),
+            |decision| decision.degraded = Some("guess".to_owned()),
+            |decision| decision.quotas.clear(),
+        ];
+        for change in changes {
+            let mut outcome = outcome("5/minute", 1);
+            change(&mut outcome.decision);
+            let refused = header_fields(vec![outcome], None).unwrap_err();
+            assert_eq!(refused.kind(), polylimit::ErrorKind::InvalidArgument);
+        }
+    }
 }

@@ -328,7 +328,7 @@ impl Reply {
     }
 }
 
-fn write_fields(fields: &[HeaderField], writer: &mut Writer<'_>) {
+pub(super) fn write_fields(fields: &[HeaderField], writer: &mut Writer<'_>) {
     writer.count(fields.len());
     for field in fields {
         writer.text(&field.name);
@@ -337,7 +337,7 @@ fn write_fields(fields: &[HeaderField], writer: &mut Writer<'_>) {
 }
 
 /// The same problem is always the same bytes, by which a language may recognise it.
-fn write_problem(problem: &Problem, response: &ProblemResponse, writer: &mut Writer<'_>) {
+pub(super) fn write_problem(problem: &Problem, response: &ProblemResponse, writer: &mut Writer<'_>) {
     writer.u32(response.status.into());
     writer.text(problem.detail());
     writer.count(problem.violated().len());

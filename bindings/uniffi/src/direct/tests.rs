@@ -233,6 +233,42 @@ fn guard_restores_the_check_around_another_one() {
 }
 
 #[test]
+fn decision_of_the_caller_has_fields_and_a_problem() {
+    let quotas = "2/minute";
+    let limiter = limiter(quotas, None);
+    let ask = |operation: u8, cost: i64, more: &dyn Fn(&mut Vec<u8>)| {
+        let mut request = header(operation, TRY, 0, 0, 0);
+        request.extend(1_u32.to_le_bytes());
+        push(&mut request, Some(b"api"));
+        push(&mut request, Some(quotas.as_bytes()));
+        request.extend(&check(&limiter, None, Some(cost))[1..]);
+        more(&mut request);
+        answer_to(0, &request)
+    };
+    let fields = ask(48, 1, &|request| {
+        push(request, Some(b"legacy"));
+        push(request, None);
+        request.extend(1_u32.to_le_bytes());
+        push(request, Some(b"x-ratelimit-reset"));
+        push(request, Some(b""));
+    });
+    let mut expected = vec![18, 2, 0, 0, 0];
+    for text in ["x-ratelimit-limit", "2", "x-ratelimit-remaining", "1"] {
+        push(&mut expected, Some(text.as_bytes()));
+    }
+    assert_eq!(fields, expected);
+    let problem = |cost| {
+        ask(49, cost, &|request| {
+            request.push(1);
+            request.extend(cost.to_le_bytes());
+            push(request, None);
+        })
+    };
+    assert_eq!(problem(1), [19, 0, 0, 0, 0]);
+    assert_eq!(problem(2)[..9], [19, 1, 0, 0, 0, 173, 1, 0, 0]);
+}
+
+#[test]
 fn denials_that_differ_in_nothing_are_the_same_bytes() {
     let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
     let limiter = limiter("0/hour", Some(clock));

@@ -87,6 +87,11 @@ module Polylimit
     end
     alias to_s inspect
 
+    # What the core has written.
+    def bytes
+      @bytes.byteslice(@at, bytesize)
+    end
+
     # How many bytes it takes.
     def bytesize
       StoreAnswer.bytesize(@bytes, @at)

@@ -882,6 +882,27 @@ end
     end
   end
 
+  # The Optional<T> type for TypeHeaderOptions.
+
+  def self.check_lower_OptionalTypeHeaderOptions(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeHeaderOptions(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeHeaderOptions(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeHeaderOptions(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeHeaderOptions
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeHeaderOptions
+    end
+  end
+
   # The Optional<T> type for TypePolicy.
 
   def self.check_lower_OptionalTypePolicy(v)
@@ -1879,6 +1900,21 @@ class RustBufferStream
   end
 
   
+  # The Optional<T> type for TypeHeaderOptions.
+
+  def read_OptionalTypeHeaderOptions
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeHeaderOptions
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeHeaderOptions'
+    end
+  end
+
+  
   # The Optional<T> type for TypePolicy.
 
   def read_OptionalTypePolicy
@@ -2670,6 +2706,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypeGuardOutage(v)
+    end
+  end
+
+  # The Optional<T> type for TypeHeaderOptions.
+
+  def write_OptionalTypeHeaderOptions(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeHeaderOptions(v)
     end
   end
 

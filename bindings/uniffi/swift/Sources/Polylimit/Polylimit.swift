@@ -4357,6 +4357,85 @@ public func FfiConverterTypeGuardOutage_lower(_ value: GuardOutage) -> RustBuffe
 
 
 /**
+ * Which fields a response has; those options that are left out have the same defaults in every language.
+ */
+public struct HeaderOptions: Equatable, Hashable {
+    /**
+     * Which fields the response has: `ietf`, `legacy`, `both` or `none`. A denial has `retry-after` in all of them.
+     */
+    public var headers: String?
+    /**
+     * The form of `x-ratelimit-reset`: `seconds` from now, or since the `epoch`.
+     */
+    public var resetForm: String?
+    /**
+     * Other names of fields by their default names; an empty name turns a field off.
+     */
+    public var headerNames: [String: String]
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Which fields the response has: `ietf`, `legacy`, `both` or `none`. A denial has `retry-after` in all of them.
+         */headers: String? = nil,
+        /**
+         * The form of `x-ratelimit-reset`: `seconds` from now, or since the `epoch`.
+         */resetForm: String? = nil,
+        /**
+         * Other names of fields by their default names; an empty name turns a field off.
+         */headerNames: [String: String] = [:]) {
+        self.headers = headers
+        self.resetForm = resetForm
+        self.headerNames = headerNames
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension HeaderOptions: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeHeaderOptions: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> HeaderOptions {
+        return
+            try HeaderOptions(
+                headers: FfiConverterOptionString.read(from: &buf),
+                resetForm: FfiConverterOptionString.read(from: &buf),
+                headerNames: FfiConverterDictionaryStringString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: HeaderOptions, into buf: inout [UInt8]) {
+        FfiConverterOptionString.write(value.headers, into: &buf)
+        FfiConverterOptionString.write(value.resetForm, into: &buf)
+        FfiConverterDictionaryStringString.write(value.headerNames, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeHeaderOptions_lift(_ buf: RustBuffer) throws -> HeaderOptions {
+    return try FfiConverterTypeHeaderOptions.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeHeaderOptions_lower(_ value: HeaderOptions) -> RustBuffer {
+    return FfiConverterTypeHeaderOptions.lower(value)
+}
+
+
+/**
  * A policy, and what it decided about a request. Where several are applied to one request they have different names.
  */
 public struct Outcome: Equatable, Hashable {
@@ -5815,6 +5894,30 @@ fileprivate struct FfiConverterOptionTypeGuardOutage: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeHeaderOptions: FfiConverterRustBuffer {
+    typealias SwiftType = HeaderOptions?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeHeaderOptions.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeHeaderOptions.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypePolicy: FfiConverterRustBuffer {
     typealias SwiftType = Policy?
 
@@ -6446,6 +6549,33 @@ public func waitForEvents() -> [DegradedEvent]  {
 })
 }
 /**
+ * The header fields of the response to a request that a program has decided itself: values by names in lower case. A guard makes
+ * them together with its decision.
+ */
+public func headerFields(outcomes: [Outcome], options: HeaderOptions? = nil)throws  -> [String: String]  {
+    return try  FfiConverterDictionaryStringString.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_header_fields(
+        FfiConverterSequenceTypeOutcome.lower(outcomes),
+        FfiConverterOptionTypeHeaderOptions.lower(options),uniffiCallStatus
+    )
+})
+}
+/**
+ * The response to a request that a program has decided itself; nothing when no decision is a denial. `cost` is the number of units
+ * that the request asked for, 0 to 10^12 (1 by default), and `accept` the field of the request.
+ */
+public func problemOf(outcomes: [Outcome], cost: Int64? = nil, accept: String? = nil)throws  -> Problem?  {
+    return try  FfiConverterOptionTypeProblem.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_problem_of(
+        FfiConverterSequenceTypeOutcome.lower(outcomes),
+        FfiConverterOptionInt64.lower(cost),
+        FfiConverterOptionString.lower(accept),uniffiCallStatus
+    )
+})
+}
+/**
  * The text of a quota of at most `limit` reservations of a key at a time, such as `20 concurrent`.
  */
 public func concurrent(limit: Int64)throws  -> String  {
@@ -6509,6 +6639,12 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 20957) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_func_header_fields() != 61778) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_func_problem_of() != 46291) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_concurrent() != 1993) {

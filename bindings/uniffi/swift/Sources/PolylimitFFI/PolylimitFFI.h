@@ -788,6 +788,16 @@ RustBuffer uniffi_polylimit_uniffi_fn_func_wait_for_events(RustCallStatus *_Nonn
 
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_HEADER_FIELDS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_HEADER_FIELDS
+RustBuffer uniffi_polylimit_uniffi_fn_func_header_fields(RustBuffer outcomes, RustBuffer options, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_PROBLEM_OF
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_PROBLEM_OF
+RustBuffer uniffi_polylimit_uniffi_fn_func_problem_of(RustBuffer outcomes, RustBuffer cost, RustBuffer accept, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_CONCURRENT
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_CONCURRENT
 RustBuffer uniffi_polylimit_uniffi_fn_func_concurrent(int64_t limit, RustCallStatus *_Nonnull out_status
@@ -1097,6 +1107,18 @@ uint16_t uniffi_polylimit_uniffi_checksum_func_take_events(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_WAIT_FOR_EVENTS
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_WAIT_FOR_EVENTS
 uint16_t uniffi_polylimit_uniffi_checksum_func_wait_for_events(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_HEADER_FIELDS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_HEADER_FIELDS
+uint16_t uniffi_polylimit_uniffi_checksum_func_header_fields(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_PROBLEM_OF
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_PROBLEM_OF
+uint16_t uniffi_polylimit_uniffi_checksum_func_problem_of(void
 
 );
 #endif

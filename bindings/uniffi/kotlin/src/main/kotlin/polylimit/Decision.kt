@@ -133,10 +133,21 @@ internal fun CallBuffer.decision(): Decision {
     )
 }
 
+/** The place of a name in such a table. */
+private fun List<String>.placeOf(
+    what: String,
+    name: String,
+): Int {
+    val place = indexOf(name)
+    if (place < 0) throw PolylimitException.InvalidArgument("$what $name is not known: pass a decision as a limiter has made it")
+    return place
+}
+
 /** Writes a decision as it was read. */
 internal fun CallBuffer.putDecision(decision: Decision) {
     putByte((if (decision.allowed) ALLOWED else 0) or if (decision.isOutage) IS_OUTAGE else 0)
-    putByte(SOURCES.indexOf(decision.source)).putByte(1 + DEGRADATIONS.indexOf(decision.degraded))
+    putByte(SOURCES.placeOf("source", decision.source))
+    putByte(decision.degraded?.let { 1 + DEGRADATIONS.placeOf("degradation", it) } ?: 0)
     putLong(decision.remaining).putLong(decision.retryAfter?.let(::microsecondsOf) ?: -1)
     putLong(microsecondsOf(decision.resetAfter)).putLong(microsecondsOf(decision.delay))
     putLong(decision.over)

@@ -31,6 +31,8 @@ internal object DirectCalls {
     const val OUTCOMES = 36
     const val RELEASE = 37
     const val APPLIES_TO = 38
+    const val FIELDS = 48
+    const val PROBLEM = 49
     const val OPEN_QUEUE = 64
     const val TAKE_ANSWERS = 65
     const val CANCEL = 66

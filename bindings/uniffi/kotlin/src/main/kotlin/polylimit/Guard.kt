@@ -306,7 +306,7 @@ private fun CallBuffer.reply(
     val decisions = list(::decision)
     val fields = fields()
     check.decided(decisions, fields, isPending = step == OUTAGE)
-    val problem = if (step == DENIED) Problem(int(), text(), list(::text), fields(), text()) else null
+    val problem = if (step == DENIED) problem() else null
     val outage = if (step == OUTAGE) GuardOutage(list { errorOf(text(), text()) }.firstOrNull()) else null
     return GuardAnswer(fields, problem, outage, check)
 }
@@ -316,7 +316,9 @@ private fun CallBuffer.outcomes(): Pair<Map<String, String>, List<Outcome>> {
     return fields() to list { Outcome(Policy(text(), text()), decision()) }
 }
 
-private fun CallBuffer.fields(): Map<String, String> {
+internal fun CallBuffer.problem(): Problem = Problem(int(), text(), list(::text), fields(), text())
+
+internal fun CallBuffer.fields(): Map<String, String> {
     val count = int()
     val fields = LinkedHashMap<String, String>(2 * count)
     repeat(count) { fields[text()] = text() }

@@ -3,11 +3,14 @@ package polylimit;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -47,6 +50,18 @@ class JavaTest {
       AsyncReservation held = limiter.getAsynchronous().reserveFuture(Requests.of("user:42")).get();
       assertTrue(limiter.commit("user:42", held.getId(), 5L).getFound());
       assertFalse(held.commitFuture().get().getFound());
+    }
+  }
+
+  @Test
+  void javaMakesResponsesItself() throws Exception {
+    try (Limiter limiter = Limiter.of(Map.of("api", "1/minute"))) {
+      var admitted = new Outcome(limiter.policyFor("api"), limiter.check("user:42"));
+      assertEquals("\"api\";q=1;w=60", Headers.fields(admitted).get("ratelimit-policy"));
+      assertNull(Headers.problemOf(admitted));
+      var denied = new Outcome(limiter.policyFor("api"), limiter.check("user:42"));
+      assertEquals(Set.of("retry-after"), Headers.fields(denied, new HeaderOptions("none")).keySet());
+      assertEquals(429, Headers.problemOf(List.of(admitted, denied)).getStatus());
     }
   }
 

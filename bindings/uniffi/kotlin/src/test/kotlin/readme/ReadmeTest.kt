@@ -2,11 +2,15 @@ package readme
 
 import jakarta.servlet.Filter
 import kotlinx.coroutines.runBlocking
+import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
 import polylimit.Decision
 import polylimit.Limiter
+import polylimit.Outcome
 import polylimit.Usage
+import polylimit.headerFields
+import polylimit.problemOf
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
 
@@ -23,6 +27,7 @@ class ReadmeTest {
         assertTrue(decision.allowed)
         assertTrue(runBlocking { suspended(limiter) }.allowed)
         filtered(limiter)
+        byHand(limiter)
         limiter.close()
         assertTrue(reserving()!!.found)
         telling().close()
@@ -52,6 +57,13 @@ class ReadmeTest {
     private fun filtered(limiter: Limiter): Filter {
         val filter = RateLimitFilter(RateLimitOptions(limiter).policy("api").key { it.getHeader("x-api-key") })
         return filter
+    }
+
+    private fun byHand(limiter: Limiter) {
+        val outcome = Outcome(limiter.policyFor("api"), limiter.check("user:43", policy = "api"))
+        println(headerFields(outcome)["ratelimit-policy"]) // "api:1";q=100;w=60, "api:2";q=1000;w=3600
+        println(problemOf(outcome)?.status ?: 200)
+        assertEquals("\"api:1\";q=100;w=60, \"api:2\";q=1000;w=3600", headerFields(outcome)["ratelimit-policy"])
     }
 
     @Test
