@@ -73,6 +73,7 @@ impl RedisStore {
         [] doctor_for_all() -> Option<doctor::DoctorForAll>;
         [] driver() -> Result<Arc<Driver>, Error>;
         [] driver_to_wait_on() -> Result<Arc<Driver>, Error>;
+        [] is_leased(id: PolicyId) -> bool;
         [] ask_caches(request: StoreRequest<'_>) -> Option<Answer>;
         [] ask_blocking(request: StoreRequest<'_>) -> Result<Answer, Error>;
         [] ask_many_blocking(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
