@@ -274,6 +274,10 @@ fn bad_input_is_refused_with_what_is_allowed() {
     refused(limiter.acquire("key", LONG).unwrap_err(), "use reserve");
     let queue = Request::new("key").policy("10/s leaky_bucket");
     refused(limiter.reserve(queue, ReserveOptions::default()).unwrap_err(), "use a token_bucket");
+    for spent in [Request::MAX_COST + 1, (1 << 40) - 1, 1 << 40, u64::MAX] {
+        let id = ReservationId::new("a").unwrap();
+        refused(limiter.commit("key", id, Some(spent)).unwrap_err(), "cost is");
+    }
     let long = Request::new("key").cost(Request::MAX_COST + 1);
     refused(limiter.reserve(long, ReserveOptions::default()).unwrap_err(), "cost is");
     refused(Policy::parse("q", "10/s leaky_bucket; 2 concurrent").unwrap_err(), "cannot be reserved");

@@ -10,7 +10,7 @@ use crate::limiter::{KeyCall, Limiter, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
+use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
 use crate::runtime::sleep::at_most;
 use crate::store::finding::Finding;
@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
                 hold(Operation::Reserve, request, terms.id, terms.ttl)
             }
             Self::Commit(request, id, spent) => {
-                let request = Request { cost: spent.unwrap_or(AS_RESERVED), ..request };
+                let request = Request { cost: commit_cost(spent), ..request };
                 hold(Operation::Commit, request, id, Duration::ZERO)
             }
             Self::Cancel(request, id) => hold(Operation::Cancel, request, id, Duration::ZERO),

@@ -11,7 +11,7 @@ use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
+use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::request::Action;
@@ -183,7 +183,7 @@ impl Limiter {
         id: ReservationId,
         spent: Option<u64>,
     ) -> Result<Usage, Error> {
-        let request = Request { cost: spent.unwrap_or(AS_RESERVED), ..request.into() };
+        let request = Request { cost: commit_cost(spent), ..request.into() };
         self.on_reservation(Operation::Commit, request, id, Duration::ZERO).await.map(usage)
     }
 
@@ -253,7 +253,7 @@ impl blocking::Limiter {
         id: ReservationId,
         spent: Option<u64>,
     ) -> Result<Usage, Error> {
-        let request = Request { cost: spent.unwrap_or(AS_RESERVED), ..request.into() };
+        let request = Request { cost: commit_cost(spent), ..request.into() };
         self.on_reservation(Operation::Commit, request, id, Duration::ZERO)
     }
 
@@ -470,7 +470,7 @@ impl Drop for Reservation {
         self.renewal = None;
         let (operation, cost) = match self.at_end {
             AtEnd::Cancel => (Operation::Cancel, 0),
-            AtEnd::Commit(spent) => (Operation::Commit, spent.unwrap_or(AS_RESERVED)),
+            AtEnd::Commit(spent) => (Operation::Commit, commit_cost(spent)),
         };
         let request = Request { cost, ..self.request() };
         let hold = Some(Hold { id: self.id, ttl_us: 0 });

@@ -31,6 +31,12 @@ impl ReservationTerms {
     }
 }
 
+/// The cost of a commit of so many units, or of what was reserved. Units that would mean the latter are one more, and refused like
+/// every cost that is too large.
+pub(crate) fn commit_cost(spent: Option<u64>) -> u64 {
+    spent.map_or(AS_RESERVED, |spent| if spent == AS_RESERVED { spent + 1 } else { spent })
+}
+
 /// The arguments of an operation on one reservation besides its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
