@@ -7,7 +7,6 @@ import { checkedOptions, type Key, keyOf, notAllowed, number, optionalFunction }
 import { type Decision, readDecision, readUsage, type Usage } from "./decision";
 import { methodError } from "./errors";
 import { answerOf } from "./exchange";
-import type { Limiter } from "./limiter";
 import { operateAll } from "./native_limiters";
 import { COST, costOf, policyOf, type RequestOptions, TIMEOUT } from "./options";
 
@@ -111,7 +110,7 @@ if (Symbol.asyncDispose !== undefined) {
 
 /** The operation `reserve` of a limiter. */
 export function reserve(
-  limiter: Limiter,
+  limiter: object,
   key: Key,
   options: ReserveOptions | string | undefined,
   use: ReservationUse<unknown> | undefined,
@@ -134,7 +133,7 @@ export function reserve(
 }
 
 export function commitReservation(
-  limiter: Limiter,
+  limiter: object,
   key: Key,
   id: ReservationId,
   options: CommitOptions | string | undefined,
@@ -146,7 +145,7 @@ export function commitReservation(
 }
 
 export function cancelReservation(
-  limiter: Limiter,
+  limiter: object,
   key: Key,
   id: ReservationId,
   options: PolicyChoice | string | undefined,
@@ -155,7 +154,7 @@ export function cancelReservation(
 }
 
 export function renewReservation(
-  limiter: Limiter,
+  limiter: object,
   key: Key,
   id: ReservationId,
   ttlMs: number,
@@ -168,7 +167,7 @@ export function renewReservation(
 
 /** An operation on the reservation with an id. */
 function onId(
-  limiter: Limiter,
+  limiter: object,
   key: Key,
   id: ReservationId,
   options: PolicyChoice | string | undefined,
