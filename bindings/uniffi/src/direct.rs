@@ -10,7 +10,7 @@
 //! | ready | 10 | limiter | | ready |
 //! | doctor | 11 | limiter | | findings |
 //! | reserve, commit, cancel, renew, end, release, is lost | 12 to 18 | limiter, or handle | `direct/reservation.rs` | |
-//! | decide, continue, overrule, finish, outcomes, release, applies to | 32 to 38 | guard, or check | `direct/guard.rs` | |
+//! | decide, continue, overrule, finish, outcomes, release, applies to, end | 32 to 39 | guard, or check | `direct/guard.rs` | |
 //! | fields, problem | 48, 49 | | `direct/headers.rs` | |
 //! | open a queue | 64 | | the descriptor to wake (`i64`), or -1 | the queue (`u64`) |
 //! | take from a queue | 65 | queue | the timeout of the header | a list of tags and answers |
@@ -134,7 +134,7 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
         // SAFETY: the caller guarantees the target.
         12..=18 => unsafe { reservation::perform(target, &header, &mut reader) },
         // SAFETY: the caller guarantees the target.
-        32..=38 => unsafe { guard::perform(target, &header, &mut reader) },
+        32..=39 => unsafe { guard::perform(target, &header, &mut reader) },
         48 | 49 => headers::perform(&header, &mut reader),
         OPEN_QUEUE => {
             let descriptor = i32::try_from(reader.i64()?).unwrap_or(-1);

@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use polylimit::Call;
 use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict};
 use polylimit::headers::{self, HeaderField, ProblemResponse};
-use polylimit::{Answer, Call};
 
 use crate::client_address::ClientAddressRules;
 use crate::decision::{AnswerResult, Decision};
 use crate::error::{PolylimitError, Result, guarded};
 use crate::headers::{Outcome, Problem, by_name};
-use crate::number::{address, unsigned};
+use crate::number::{Span, address, unsigned};
 use crate::request::Policy;
+use crate::reservation::spent_of;
 
 /// The options of a guard; those that are left out have the same defaults in every language.
 #[derive(Clone, Debug, Default, uniffi::Record)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct GuardOptions {
     /// Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
     #[uniffi(default)]
@@ -66,6 +68,16 @@ pub struct GuardOptions {
     /// The proxies that may name the client's address; none by default.
     #[uniffi(default)]
     pub client_address: Option<Arc<ClientAddressRules>>,
+    /// Whether all policies are reserved until the response is done, because the program says then what it has spent; by default
+    /// those with a quota of concurrency are.
+    #[uniffi(default)]
+    pub reserved: bool,
+    /// How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
+    #[uniffi(default)]
+    pub ttl: Option<Span>,
+    /// How long reservations are renewed; one hour by default.
+    #[uniffi(default)]
+    pub max_age: Option<Span>,
 }
 
 /// What is known about a request.
@@ -166,22 +178,14 @@ pub struct GuardCheck {
     hears_outages: bool,
     /// Whether the program still has to hear of an outage.
     is_pending: AtomicBool,
-    /// What is being refunded at the moment.
-    refunding: Mutex<Option<Refunding>>,
+    /// What it does when the calls of limiters are answered that it needs at the moment.
+    then: Mutex<Option<AfterCalls>>,
     accept: Option<String>,
 }
 
-/// The refunds of a check that have to be made before it has its answer.
+/// What a check does when its refunds, commits and cancels are made.
 #[derive(Debug)]
-struct Refunding {
-    /// How many of them are made.
-    made: usize,
-    then: AfterRefunds,
-}
-
-/// What a check does when its refunds are made.
-#[derive(Debug)]
-enum AfterRefunds {
+enum AfterCalls {
     Conclude(Verdict),
     End,
 }
@@ -190,16 +194,6 @@ enum AfterRefunds {
 pub(crate) enum Settled {
     Concluded(Conclusion),
     Ended(Vec<HeaderField>),
-}
-
-impl Refunding {
-    fn take(&mut self, check: &mut guard::GuardCheck, answer: AnswerResult) {
-        // What cannot be refunded stays spent.
-        if let Ok(Answer::Usage(left)) = answer {
-            check.refunded(self.made, left);
-        }
-        self.made += 1;
-    }
 }
 
 impl Guard {
@@ -214,6 +208,13 @@ impl Guard {
         }
         if let Some(scope) = options.scope {
             builder = builder.scope(scope);
+        }
+        builder = builder.reserved(options.reserved);
+        if let Some(ttl) = options.ttl {
+            builder = builder.ttl(ttl.duration("ttl")?);
+        }
+        if let Some(max_age) = options.max_age {
+            builder = builder.max_age(max_age.duration("max_age")?);
         }
         for part in &options.key_parts {
             builder = builder.key_part(part.parse()?);
@@ -291,7 +292,7 @@ impl Guard {
             check,
             hears_outages: self.hears_outages,
             is_pending: AtomicBool::new(false),
-            refunding: Mutex::default(),
+            then: Mutex::default(),
             accept: facts.accept.map(ToOwned::to_owned),
         }))
     }
@@ -319,7 +320,6 @@ impl Guard {
         guarded(|| {
             let limits = facts.outer.as_ref().map_or_else(RequestLimits::default, |outer| outer.limits());
             let check = self.start(&limits, facts.borrowed())?;
-            check.check.lock().ask_blocking();
             check.outage_or_conclusion(blocking).and_then(|settled| GuardAnswer::of(settled, check))
         })
     }
@@ -341,9 +341,25 @@ impl GuardCheck {
         self.all_outcomes().into_iter().map(one).collect()
     }
 
-    /// Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+    /// Whether the check holds reservations until the response is done: then `end` commits or cancels them.
+    pub fn holds(&self) -> bool {
+        self.holds_reservations()
+    }
+
+    /// Ends what the check holds, when the last byte of the response is sent or its client has gone: commits the units that the
+    /// request has spent, by default those that were reserved. A check that is freed ends by itself.
+    #[uniffi::method(default(spent = None))]
+    pub fn end(&self, spent: Option<i64>) -> Result<()> {
+        guarded(|| {
+            let ended = self.check.lock().end(spent_of(spent)?);
+            self.advance(&blocking);
+            Ok(ended?)
+        })
+    }
+
+    /// Takes the response, when its head is known. One that does not count gives its units back. Returns the fields.
     pub fn finish(&self, counts: bool) -> Result<HashMap<String, String>> {
-        guarded(|| match self.end(counts, blocking)? {
+        guarded(|| match self.respond(counts, blocking)? {
             Some(Settled::Ended(fields)) => Ok(by_name(fields)),
             _ => Err(unsettled()),
         })
@@ -386,26 +402,38 @@ impl GuardCheck {
         self.check.lock().limits().clone()
     }
 
-    /// Asks what the limiter has to decide, if there is something.
-    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Call<'_>) -> Result<T>) -> Result<Option<T>> {
-        let check = self.check.lock();
-        let requests = check.requests();
-        match &requests[..] {
-            [] => Ok(None),
-            [request] => ask(&Call::Check(*request)).map(Some),
-            requests => ask(&Call::CheckTogether(requests)).map(Some),
-        }
+    /// Takes the answer to the call that was submitted.
+    pub(crate) fn answer_call(&self, answer: AnswerResult) {
+        self.check.lock().answer_call(answer);
     }
 
-    /// Takes the limiter's decisions.
+    /// Takes the decisions on what the guard checks.
     pub(crate) fn answer(&self, answer: std::result::Result<Vec<polylimit::Decision>, polylimit::Error>) {
         self.check.lock().answer(answer);
     }
 
-    /// What happens with the request, or the outage that the program has to hear of first; nothing while a refund has to
-    /// be waited for. `refund` answers a refund, or says that it has to be waited for.
-    pub(crate) fn outage_or_conclusion(&self, refund: impl Refund) -> Result<Option<Settled>> {
-        let is_concluding = self.refunding.lock().is_some();
+    /// Whether it holds reservations until the response is done.
+    pub(crate) fn holds_reservations(&self) -> bool {
+        self.check.lock().holds()
+    }
+
+    /// Makes the calls that are due. Returns whether all are answered.
+    fn advance(&self, ask: &impl Ask) -> bool {
+        let mut check = self.check.lock();
+        while let Some(answer) = check.next_call(ask) {
+            let Some(answer) = answer else { return false };
+            check.answer_call(answer);
+        }
+        true
+    }
+
+    /// What happens with the request, or the outage that the program has to hear of first; nothing while a call has to
+    /// be waited for. `ask` answers a call, or says that it has to be waited for.
+    pub(crate) fn outage_or_conclusion(&self, ask: impl Ask) -> Result<Option<Settled>> {
+        let is_concluding = self.then.lock().is_some();
+        if !is_concluding && !self.advance(&ask) {
+            return Ok(None);
+        }
         if self.hears_outages
             && !is_concluding
             && let Some(outage) = self.check.lock().outage()
@@ -414,48 +442,48 @@ impl GuardCheck {
             let error = outage.error.cloned().map(PolylimitError::from);
             return Ok(Some(Settled::Concluded(Conclusion::Outage(error))));
         }
-        self.settle(|check| AfterRefunds::Conclude(check.conclude()), refund)
+        self.settle(|check| AfterCalls::Conclude(check.conclude()), ask)
     }
 
     /// What happens with the request, after the program has heard of an outage.
-    pub(crate) fn conclude_with(&self, admit: Option<bool>, refund: impl Refund) -> Result<Option<Settled>> {
+    pub(crate) fn conclude_with(&self, admit: Option<bool>, ask: impl Ask) -> Result<Option<Settled>> {
         self.is_pending.store(false, Ordering::Relaxed);
         let conclude = |check: &mut guard::GuardCheck| {
             if let Some(admit) = admit {
                 check.overrule(admit);
             }
-            AfterRefunds::Conclude(check.conclude())
+            AfterCalls::Conclude(check.conclude())
         };
-        self.settle(conclude, refund)
+        self.settle(conclude, ask)
     }
 
-    /// Ends the check, and refunds a response that does not count.
-    pub(crate) fn end(&self, counts: bool, refund: impl Refund) -> Result<Option<Settled>> {
+    /// Takes the head of the response, and refunds one that does not count.
+    pub(crate) fn respond(&self, counts: bool, ask: impl Ask) -> Result<Option<Settled>> {
         let end = |check: &mut guard::GuardCheck| {
             check.finish(counts);
-            AfterRefunds::End
+            AfterCalls::End
         };
-        self.settle(end, refund)
+        self.settle(end, ask)
     }
 
-    /// Begins a step unless one is under way, makes its refunds, and finishes it.
+    /// Ends what it holds in the background, with the units that were spent.
+    pub(crate) fn end_in_background(&self, spent: Option<u64>) -> Result<()> {
+        Ok(self.check.lock().end_in_background(spent)?)
+    }
+
+    /// Begins a step unless one is under way, makes its calls, and finishes it.
     fn settle(
         &self,
-        begin: impl FnOnce(&mut guard::GuardCheck) -> AfterRefunds,
-        refund: impl Refund,
+        begin: impl FnOnce(&mut guard::GuardCheck) -> AfterCalls,
+        ask: impl Ask,
     ) -> Result<Option<Settled>> {
-        let mut refunding = self.refunding.lock();
-        let mut check = self.check.lock();
-        let step = refunding.get_or_insert_with(|| Refunding { made: 0, then: begin(&mut check) });
-        loop {
-            let answer = match check.refunds().nth(step.made) {
-                None => break,
-                Some((limiter, request)) => refund(limiter, &Call::Refund(request)),
-            };
-            let Some(answer) = answer else { return Ok(None) };
-            step.take(&mut check, answer);
+        let mut then = self.then.lock();
+        then.get_or_insert_with(|| begin(&mut self.check.lock()));
+        if !self.advance(&ask) {
+            return Ok(None);
         }
-        let Some(AfterRefunds::Conclude(verdict)) = refunding.take().map(|step| step.then) else {
+        let check = self.check.lock();
+        let Some(AfterCalls::Conclude(verdict)) = then.take() else {
             return Ok(Some(Settled::Ended(check.fields())));
         };
         let conclusion = match verdict {
@@ -467,17 +495,6 @@ impl GuardCheck {
             Verdict::Fail(error) => return Err(error.into()),
         };
         Ok(Some(Settled::Concluded(conclusion)))
-    }
-
-    /// Takes the answer to a refund that was waited for; returns it if there is no such refund.
-    pub(crate) fn take_refund(&self, answer: AnswerResult) -> Option<AnswerResult> {
-        match &mut *self.refunding.lock() {
-            None => Some(answer),
-            Some(step) => {
-                step.take(&mut self.check.lock(), answer);
-                None
-            }
-        }
     }
 
     /// Concludes a check whose verdict is known.
@@ -497,17 +514,17 @@ impl GuardCheck {
     }
 }
 
-/// Refunds units, or says that this has to be waited for.
-pub(crate) trait Refund: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult> {}
+/// Makes a call, or says that its answer has to be waited for.
+pub(crate) trait Ask: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult> {}
 
-impl<F: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult>> Refund for F {}
+impl<F: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult>> Ask for F {}
 
-/// Refunds units, and waits for the store on this thread.
-#[expect(clippy::unnecessary_wraps, reason = "it is a refund, and others may have no answer yet")]
+/// Makes a call, and waits for the store on this thread.
+#[expect(clippy::unnecessary_wraps, reason = "others may have no answer yet")]
 fn blocking(limiter: &polylimit::Limiter, call: &Call<'_>) -> Option<AnswerResult> {
     Some(limiter.blocking().call(call))
 }
 
 fn unsettled() -> PolylimitError {
-    PolylimitError::Internal("a guard has not settled its refunds".to_owned())
+    PolylimitError::Internal("a guard has not made its calls".to_owned())
 }

@@ -6,13 +6,27 @@ require 'net/http'
 require 'puma'
 require 'polylimit/rack'
 
-# The cases of tests/conformance/guard.json, through the middleware in Puma.
+# The cases of tests/conformance/guard.json and guard_reservations.json, through the middleware in Puma.
 class GuardTest < Minitest::Test
-  CASES = JSON.parse(File.read(File.expand_path('../../../../tests/conformance/guard.json', __dir__)))['cases']
+  CASES = %w[guard guard_reservations].flat_map do |file|
+    JSON.parse(File.read(File.expand_path("../../../../tests/conformance/#{file}.json", __dir__)))['cases']
+  end
   NO_OPTIONS = %w[store].freeze
 
+  # A body that sends a part, and more of them until it is told that this is all.
+  OpenBody = Struct.new(:is_done) do
+    def each
+      loop do
+        yield 'part'
+        break if is_done.call
+
+        sleep 0.01
+      end
+    end
+  end
+
   def test_there_are_cases
-    assert_operator CASES.size, :>, 60
+    assert_operator CASES.size, :>, 60 + 25
   end
 
   CASES.each do |one|
@@ -28,7 +42,7 @@ class GuardTest < Minitest::Test
     end
     return refused(one['error'], options) if one['error']
 
-    answer(one['requests'], options)
+    answer(one['requests'], options, limiters['memory'])
     (one['left'] || []).each do |left|
       assert_equal left['remaining'], limiters['memory'].peek(left['key'], policy: left['policy']).remaining, left.inspect
     end
@@ -81,6 +95,8 @@ class GuardTest < Minitest::Test
     when 'key_parts' then [:key, value]
     when 'key', 'skip' then [name.to_sym, header(value['header'])]
     when 'cost' then [:cost, value.is_a?(Hash) ? ->(env) { header(value['header']).call(env).to_i } : value]
+    when 'spent' then [:spent, ->(_, _, headers) { headers[value['header']]&.to_i }]
+    when 'ttl_ms' then [:ttl, value / 1000r]
     when 'count' then [:count, ->(_, status, _) { counts?(value, status) }]
     when 'on_denied' then [:on_denied, ->(_, _) { [value['status'], {}, [value['body']]] }]
     when 'on_outage' then [:on_outage, ->(_, _) { value.to_sym }]
@@ -96,32 +112,76 @@ class GuardTest < Minitest::Test
     status >= count.fetch('status_from', 0) && status < count.fetch('status_below', 1000)
   end
 
-  def answer(requests, options)
+  def answer(requests, options, limiter)
     asked = nil
     is_handled = false
+    done = {}
     app = lambda do |_|
       is_handled = true
       raise 'broken' if asked['fail']
 
-      [asked.fetch('respond', 200), {}, []]
+      name = asked['open']
+      body = name ? OpenBody.new(-> { done[name] }) : []
+      [asked.fetch('respond', 200), asked['spent'] ? { 'x-spent' => asked['spent'].to_s } : {}, body]
     end
-    server = Puma::Server.new(stack(app, options), Puma::Events.strings, min_threads: 1, max_threads: 1)
+    serve(stack(app, options)) do |port|
+      opened = {}
+      requests.each do |request|
+        asked = request
+        is_handled = false
+        if (name = request['close'] || request['leave'])
+          done[name] = true if request['close']
+          finish(opened.fetch(name), request)
+        else
+          check(request['expect'], response(port, request) { |socket| opened[request['open']] = socket }, is_handled)
+        end
+        (request['then'] || []).each { |left| assert_left(limiter, left) }
+      end
+    ensure
+      opened.each_key { |name| done[name] = true }
+    end
+  end
+
+  def serve(app)
+    server = Puma::Server.new(app, Puma::Events.strings, min_threads: 4, max_threads: 4)
     port = server.add_tcp_listener('127.0.0.1', 0).addr[1]
     server.run
-    requests.each do |request|
-      asked = request
-      is_handled = false
-      check(request['expect'], response(port, request), is_handled)
-    end
+    yield port
   ensure
     server&.stop(true)
   end
 
-  def response(port, request)
+  # Reads a response to its end, or leaves it.
+  def finish(socket, request)
+    socket.read if request['close']
+    socket.close
+  end
+
+  def assert_left(limiter, left)
+    remaining = nil
+    is_so = 2000.times.any? do
+      remaining = limiter.peek(left['key'], policy: left['policy']).remaining
+      remaining == left['remaining'] || (sleep(0.01) && false)
+    end
+    assert is_so, "#{left}: #{remaining}"
+  end
+
+  def response(port, request, &opened)
+    return open_response(port, request, &opened) if request['open']
+
     sent = Net::HTTPGenericRequest.new(request.fetch('method', 'GET'), false, true, '/')
     sent.delete('accept')
     request.fetch('headers', {}).each { |name, value| sent[name] = value }
     Net::HTTP.start('127.0.0.1', port) { |http| http.request(sent) }
+  end
+
+  # The head of a response whose body goes on, and its socket.
+  def open_response(port, request)
+    socket = TCPSocket.new('127.0.0.1', port)
+    fields = { 'host' => 'localhost', 'connection' => 'close' }.merge(request.fetch('headers', {}))
+    socket.write("GET / HTTP/1.1\r\n#{fields.map { |name, value| "#{name}: #{value}\r\n" }.join}\r\n")
+    yield socket
+    Net::HTTPResponse.read_new(Net::BufferedIO.new(socket))
   end
 
   def check(expect, response, is_handled)

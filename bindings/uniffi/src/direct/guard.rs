@@ -13,20 +13,22 @@
 //! | outcomes | 36 | check, or 0 | without a check facts and decisions | outcomes |
 //! | release | 37 | check | | |
 //! | applies to | 38 | guard | the method of a request (text) | `u8` |
+//! | end | 39 | check that holds | whether the units are told that were spent (`u8`), units (`i64`) | |
 //!
 //! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
 //!   (text or none), the parts of the key (list of bytes or none), the lines of the header of proxies (list of bytes),
 //!   whether the request has its own policies (`u8`), and these (list of texts).
 //! - **Outer check:** `u8` 0 for none; 1 and its address (`u64`); 2, its facts and its decisions.
 //! - **Decisions:** a list.
-//! - **Reply:** `u8` [`REPLY`]; `u8` 0 admitted, 1 denied, 2 outage; this check (`u64`) and the outer one (`u64`), 0 where it is
-//!   no object; the guard's decisions; the fields; for a denial the status (`u32`), the detail (text), the exceeded quotas (list
+//! - **Reply:** `u8` [`REPLY`]; `u8` 0 admitted, 1 denied, 2 outage, 3 admitted by a check that holds reservations; this check (`u64`)
+//!   and the outer one (`u64`), 0 where it is no object; the guard's decisions; the fields; for a denial the status (`u32`), the detail (text), the exceeded quotas (list
 //!   of texts), the response's own fields and its body (text); for an outage the error (list of none or one: code and message).
-//!   What is an address is released by *finish* or *release*, once. A check that was submitted has both addresses in place
+//!   What is an address is released by *finish*, *end* or *release*, once. A check that holds is not released by *finish*; *end* ends
+//!   its reservations in the background, as *release* does without units. A check that was submitted has both addresses in place
 //!   of an answer, and *continue*, *overrule* and *finish* return none.
-//! - **Refunds** of a denial, or of a response that does not count, are waited for as the header says. A call that has
-//!   submitted one has the check's address in place of an answer, if it had none before, and *continue* goes on. A *decide* that
-//!   may only try, and has decided but not refunded, does the same.
+//! - **Refunds** of a denial, or of a response that does not count, and further calls of a *decide* that reserves, are waited for as
+//!   the header says. A call that has submitted one has the check's address in place of an answer, if it had none before, and *continue* goes on. A *decide* that
+//!   may only try, and has made some of its calls but not all, does the same.
 //! - **Fields:** a list of names and values (texts).
 //! - **Outcomes:** a list of names of policies, their quotas (texts) and decisions.
 
@@ -41,8 +43,9 @@ use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed
 use crate::direct::queue::{Queue, Receiver, Then};
 use crate::direct::{Outcome, object, shared};
 use crate::error::Result;
-use crate::guard::{Conclusion, Facts, Guard, GuardCheck, Refund, Settled};
+use crate::guard::{Ask, Conclusion, Facts, Guard, GuardCheck, Settled};
 use crate::request::quotas_text;
+use crate::reservation::spent_of;
 
 const REPLY: u8 = 16;
 const OUTCOMES: u8 = 17;
@@ -50,10 +53,11 @@ const OUTCOMES: u8 = 17;
 const ADMITTED: u8 = 0;
 const DENIED: u8 = 1;
 const OUTAGE: u8 = 2;
+const HOLDS: u8 = 3;
 
 /// What a guard says.
 pub(super) enum Reply {
-    Verdict { kept: Kept, decisions: Vec<(Policy, Decision)>, conclusion: Conclusion },
+    Verdict { kept: Kept, holds: bool, decisions: Vec<(Policy, Decision)>, conclusion: Conclusion },
     Outcomes { fields: Vec<HeaderField>, outcomes: Vec<(Policy, Decision)> },
 }
 
@@ -74,8 +78,8 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
             33 => {
                 let check = shared::<GuardCheck>(target)?;
                 let unanswered = Cell::new(Asked::HasToWait);
-                let settled = check.outage_or_conclusion(refunding(header, &check, &unanswered))?;
-                if matches!(settled, Some(Settled::Ended(_))) {
+                let settled = check.outage_or_conclusion(asking(header, &check, &unanswered))?;
+                if matches!(settled, Some(Settled::Ended(_))) && !check.holds_reservations() {
                     drop(released(target)?);
                 }
                 Ok(reply(&check, Kept::default(), settled, unanswered.into_inner()))
@@ -85,15 +89,15 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
                 let admit = reader.u8()?;
                 let admit = (admit < 2).then_some(admit == 1);
                 let unanswered = Cell::new(Asked::HasToWait);
-                let settled = check.conclude_with(admit, refunding(header, &check, &unanswered))?;
+                let settled = check.conclude_with(admit, asking(header, &check, &unanswered))?;
                 Ok(reply(&check, Kept::default(), settled, unanswered.into_inner()))
             }
             35 => {
                 let counts = reader.u8()? != 0;
                 let check = if target == 0 { restore(reader)? } else { shared(target)? };
                 let unanswered = Cell::new(Asked::HasToWait);
-                let settled = check.end(counts, refunding(header, &check, &unanswered))?;
-                if settled.is_some() && target != 0 {
+                let settled = check.respond(counts, asking(header, &check, &unanswered))?;
+                if settled.is_some() && target != 0 && !check.holds_reservations() {
                     drop(released(target)?);
                 }
                 let kept = Kept { check: (target == 0).then(|| Arc::clone(&check)), outer: None };
@@ -105,6 +109,12 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
             }
             37 => {
                 drop(released(target)?);
+                Ok(Outcome::Nothing)
+            }
+            39 => {
+                let check = released(target)?;
+                let (is_told, spent) = (reader.u8()? != 0, reader.i64()?);
+                check.end_in_background(spent_of(is_told.then_some(spent))?)?;
                 Ok(Outcome::Nothing)
             }
             _ => {
@@ -173,29 +183,36 @@ unsafe fn decide(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
     // A denial refunds what the outer guards have spent, which waits for the store.
     let limiter = guard.core().limiter();
     let may_try = header.waits & TRY != 0 && (!is_nested || limiter.answers_at_once());
-    let asked = check.ask(|call| ask(header, limiter, call, &check, may_try))?;
-    match asked {
-        None => check.answer(Ok(Vec::new())),
-        Some(Asked::Answered(answer)) => check.answer(decisions(answer)),
-        Some(Asked::HasToWait) => return Ok(Outcome::HasToWait),
-        Some(Asked::Submitted) => {
-            kept.check = Some(check);
-            return Ok(Outcome::Pending(kept.addresses()));
+    let (unanswered, is_begun) = (Cell::new(Asked::HasToWait), Cell::new(false));
+    let settled = check.outage_or_conclusion(|limiter: &Limiter, call: &Call<'_>| {
+        match ask(header, limiter, call, &check, may_try) {
+            Ok(Asked::Answered(answer)) => {
+                is_begun.set(true);
+                Some(answer)
+            }
+            Ok(other) => {
+                unanswered.set(other);
+                None
+            }
+            Err(_) => None,
         }
+    })?;
+    let mut unanswered = unanswered.into_inner();
+    if settled.is_none() && matches!(unanswered, Asked::HasToWait) {
+        if !is_begun.get() {
+            return Ok(Outcome::HasToWait);
+        }
+        // What it has done is not done again.
+        unanswered = Asked::Submitted;
     }
-    let unanswered = Cell::new(Asked::HasToWait);
-    let settled = check.outage_or_conclusion(refunding(header, &check, &unanswered))?;
     // Without decisions, facts do not say how it was concluded.
     if matches!(settled, None | Some(Settled::Concluded(Conclusion::Outage(_))))
         || check.own_outcomes().is_empty()
+        || check.holds_reservations()
     {
         kept.check = Some(Arc::clone(&check));
     }
-    if settled.is_none() {
-        // It has decided, whatever comes of the refund, and must not be asked again.
-        unanswered.set(Asked::Submitted);
-    }
-    Ok(reply(&check, kept, settled, unanswered.into_inner()))
+    Ok(reply(&check, kept, settled, unanswered))
 }
 
 /// Asks the limiter in the way that the header allows.
@@ -222,8 +239,8 @@ fn ask(
     Ok(answer.map_or(Asked::Submitted, Asked::Answered))
 }
 
-/// Refunds in the way that the header allows, and keeps what became of a refund without an answer.
-fn refunding(header: &Header, check: &Arc<GuardCheck>, unanswered: &Cell<Asked>) -> impl Refund {
+/// Makes calls in the way that the header allows, and keeps what became of one without an answer.
+fn asking(header: &Header, check: &Arc<GuardCheck>, unanswered: &Cell<Asked>) -> impl Ask {
     move |limiter: &Limiter, call: &Call<'_>| match ask(header, limiter, call, check, header.waits & TRY != 0)
     {
         Ok(Asked::Answered(answer)) => Some(answer),
@@ -244,27 +261,19 @@ enum Asked {
 
 impl Receiver for GuardCheck {
     fn receive(&self, answer: std::result::Result<Answer, Error>) {
-        if let Some(answer) = self.take_refund(answer) {
-            self.answer(decisions(answer));
-        }
-    }
-}
-
-/// The decisions of an answer to a check or to several.
-fn decisions(answer: std::result::Result<Answer, Error>) -> std::result::Result<Vec<Decision>, Error> {
-    match answer? {
-        Answer::Decision(decision) => Ok(vec![decision]),
-        Answer::Decisions(decisions) => decisions.into_iter().collect(),
-        _ => Ok(Vec::new()),
+        self.answer_call(answer);
     }
 }
 
 /// The reply, or why there is none yet.
 fn reply(check: &GuardCheck, kept: Kept, settled: Option<Settled>, unanswered: Asked) -> Outcome {
     match settled {
-        Some(Settled::Concluded(conclusion)) => {
-            Outcome::Guard(Reply::Verdict { kept, decisions: check.own_outcomes(), conclusion })
-        }
+        Some(Settled::Concluded(conclusion)) => Outcome::Guard(Reply::Verdict {
+            kept,
+            holds: check.holds_reservations(),
+            decisions: check.own_outcomes(),
+            conclusion,
+        }),
         Some(Settled::Ended(fields)) => {
             Outcome::Guard(Reply::Outcomes { fields, outcomes: check.all_outcomes() })
         }
@@ -283,8 +292,8 @@ impl Kept {
 
 impl Reply {
     pub(super) fn write(self, writer: &mut Writer<'_>) {
-        let (kept, decisions, conclusion) = match self {
-            Self::Verdict { kept, decisions, conclusion } => (kept, decisions, conclusion),
+        let (kept, holds, decisions, conclusion) = match self {
+            Self::Verdict { kept, holds, decisions, conclusion } => (kept, holds, decisions, conclusion),
             Self::Outcomes { fields, outcomes } => {
                 writer.u8(OUTCOMES);
                 write_fields(&fields, writer);
@@ -299,6 +308,7 @@ impl Reply {
         };
         writer.u8(REPLY);
         writer.u8(match conclusion {
+            Conclusion::Admitted(_) if holds => HOLDS,
             Conclusion::Admitted(_) => ADMITTED,
             Conclusion::Denied(..) => DENIED,
             Conclusion::Outage(_) => OUTAGE,

@@ -15,7 +15,10 @@ module Polylimit
   # address); `missing_key`, how a request without a key counts: "address", "share" or "refuse"; `cost`, units or called with
   # the request (1); `count`, called with request, status and headers, says whether a response counts (every one does; an
   # application that raises counts as one that answers 500; the fields of a response that does not count tell what is left
-  # after the refund); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
+  # after the refund); `spent`, called with request, status and headers when a response is done or its client has gone, returns the
+  # units that the request has spent, 0 to 10^12, or nil for its cost: then the cost is reserved until that time and not checked, as
+  # it is under policies with a quota of concurrency in any case; `ttl`, seconds that a reservation lasts after its last renewal (30);
+  # `max_age`, seconds for which it is renewed (3,600); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
   # limited; `dry_run`, whether it never denies; `status` and `message` of a request over its limit; `on_denied`, called with
   # request and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with request and
   # Outage, returns :admit or :deny, or else leaves the decision to the outage policy; it cannot admit what the store has
@@ -29,16 +32,16 @@ module Polylimit
     # `facts` is made with the parts of the key and the name of the proxies' header or nil, and reads from a request its
     # `peer`, `method`, `accept`, the `parts` of its key and the `forwarded` lines.
     def initialize(facts, limiter:, policy: nil, scope: nil, key: nil, missing_key: nil, cost: nil, count: nil, skip: nil,
-                   methods: nil, dry_run: false, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
+                   methods: nil, dry_run: false, spent: nil, ttl: nil, max_age: nil, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
                    header_names: nil, reset_form: nil, client_address: nil, **unknown)
       GuardOptions.refuse(unknown, Guard.options)
       @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
-      @count, @skip, @on_denied, @on_outage =
-        { count: count, skip: skip, on_denied: on_denied, on_outage: on_outage }.map { |name, given| GuardOptions.function(name, given) }
+      @count, @spent, @skip, @on_denied, @on_outage =
+        { count: count, spent: spent, skip: skip, on_denied: on_denied, on_outage: on_outage }.map { |name, given| GuardOptions.function(name, given) }
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
-        client_address: client_address, hears_outages: !on_outage.nil?
+        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age
       )
       @native = limiter.guard(native)
       @address = @native.address
@@ -92,6 +95,17 @@ module Polylimit
       fields = check.finish(counts)
       Events.deliver
       fields
+    end
+
+    # Ends a check that holds reservations, when its response is done or its client has gone.
+    def done(request, check, status, headers)
+      return unless check.holds?
+
+      spent = @spent&.call(request, status, headers)
+      check.end_with(spent.nil? ? nil : Argument.units('spent', spent))
+    ensure
+      # Where the program cannot say what was spent, it is the cost.
+      check.close
     end
 
     private

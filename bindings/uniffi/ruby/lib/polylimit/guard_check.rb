@@ -76,7 +76,7 @@ module Polylimit
   end
 
   # A guard's decision about one request. The core has an object for it only while it needs one: when several guards share a
-  # request, and in an outage that the program hears of. Otherwise the facts and the decisions are all there is.
+  # request, in an outage that the program hears of, and while it holds reservations. Otherwise the facts and the decisions are all there is.
   class GuardCheck
     REPLY = 16
     OUTCOMES = 17
@@ -84,12 +84,13 @@ module Polylimit
     DECISIONS_AT = 18
     DENIED = 1
     OUTAGE = 2
+    HOLDS = 3
     OVERRULES = { admit: "\1", deny: "\0" }.freeze
     LEFT = "\2"
     NO_OUTER = "\0"
     # What most replies begin with: the request proceeds, there are no objects, and one decision.
     ADMITTED = [REPLY, 0, 0, 0, 1].pack('CCQ<Q<L<').freeze
-    private_constant :ADMITTED, :REPLY, :OUTCOMES, :DECISIONS_AT, :DENIED, :OUTAGE, :OVERRULES, :LEFT, :NO_OUTER
+    private_constant :ADMITTED, :REPLY, :OUTCOMES, :DECISIONS_AT, :DENIED, :OUTAGE, :HOLDS, :OVERRULES, :LEFT, :NO_OUTER
 
     # The fields of the response by their names, for all guards of the request so far; the Problem of a request that does not
     # proceed.
@@ -133,7 +134,7 @@ module Polylimit
     # stay as they are.
     def finish(counts)
       bytes = call(@address, :finish, (counts ? "\1" : "\0") + restored)
-      @address = 0
+      @address = 0 unless holds?
       @fields = keep_outcomes(bytes)
     rescue Closed
       # The limiter was closed during the request. The response stays as it is, and nothing is refunded.
@@ -145,13 +146,24 @@ module Polylimit
       @address != 0
     end
 
+    # Whether it holds reservations until the response is done: then `end_with` or `close` ends them, in the background.
+    def holds?
+      !@held.nil?
+    end
+
+    # Commits what a request has spent, in units; nil is what was reserved.
+    def end_with(spent)
+      release { |address| Direct.call_now(address, :end_check, [spent ? 1 : 0, spent || 0].pack('Cq<')) }
+    end
+
     # Ends a check that has no response, or one that makes no difference.
     def close
-      return unless kept?
+      release { |address| Direct.call_now(address, :release) }
+    end
 
-      keep_outcomes(Direct.call_now(@address, :outcomes))
-      Direct.call_now(@address, :release)
-      @address = 0
+    # Releases a check that is collected, to which the result does not refer: of an application or a server that has lost its response.
+    def self.releasing(held)
+      proc { Direct.call_now(held.first, :release) unless held.empty? }
     end
 
     # Each policy that was applied to the request so far, with its newest decision.
@@ -185,6 +197,25 @@ module Polylimit
 
     private
 
+    # The core has no object any more.
+    def release
+      return unless kept?
+
+      keep_outcomes(Direct.call_now(@address, :outcomes))
+      address = @address
+      @address = 0
+      @held&.clear
+      @held = nil
+      answer = yield address
+      raise AnswerReader.new(answer).answer unless answer.empty?
+    end
+
+    # It is released when it is collected, at the latest.
+    def hold
+      @held = [@address]
+      ObjectSpace.define_finalizer(self, GuardCheck.releasing(@held))
+    end
+
     # Asks, and goes on as often as the core has something to wait for.
     def call(target, operation, arguments)
       bytes = Direct.call(target, operation, arguments, owner: self)
@@ -212,6 +243,8 @@ module Polylimit
       @decisions_end = AnswerReader.pass_decisions(bytes, DECISIONS_AT + 4, count)
       @is_outage = verdict == OUTAGE
       return outage(bytes) if @is_outage
+
+      hold if verdict == HOLDS
 
       if verdict == DENIED
         @fields, @problem = @guard.denial(bytes, @decisions_end)

@@ -372,6 +372,9 @@ end
 
     
     RustBuffer.check_lower_OptionalTypeClientAddressRules(v.client_address)
+
+    RustBuffer.check_lower_OptionalTypeSpan(v.ttl)
+    RustBuffer.check_lower_OptionalTypeSpan(v.max_age)
   end
 
   def self.alloc_from_TypeGuardOptions(v)
@@ -1559,7 +1562,10 @@ class RustBufferStream
       message: read_Optionalstring,
       dry_run: read_bool,
       hears_outages: read_bool,
-      client_address: read_OptionalTypeClientAddressRules
+      client_address: read_OptionalTypeClientAddressRules,
+      reserved: read_bool,
+      ttl: read_OptionalTypeSpan,
+      max_age: read_OptionalTypeSpan
     )
   end
 
@@ -2452,6 +2458,9 @@ class RustBufferBuilder
     self.write_bool(v.dry_run)
     self.write_bool(v.hears_outages)
     self.write_OptionalTypeClientAddressRules(v.client_address)
+    self.write_bool(v.reserved)
+    self.write_OptionalTypeSpan(v.ttl)
+    self.write_OptionalTypeSpan(v.max_age)
   end
 
   # The Record type GuardOutage.
@@ -3314,9 +3323,17 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :void
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_end,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    :void
+
   attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_finish,
     [:uint64, :int8, RustCallStatus.by_ref],
     RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_holds,
+    [:uint64, RustCallStatus.by_ref],
+    :int8
 
   attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes,
     [:uint64, RustCallStatus.by_ref],
@@ -3822,7 +3839,15 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_end,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_finish,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_holds,
     [],
     :uint16
 
@@ -4356,9 +4381,9 @@ end
 
   # Record type GuardOptions
 class GuardOptions
-  attr_reader :policies, :methods, :per_request, :scope, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address
+  attr_reader :policies, :methods, :per_request, :scope, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :ttl, :max_age
 
-  def initialize(policies: nil, methods: [], per_request: false, scope: nil, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil)
+  def initialize(policies: nil, methods: [], per_request: false, scope: nil, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, ttl: nil, max_age: nil)
     @policies = policies
     @methods = methods
     @per_request = per_request
@@ -4374,6 +4399,9 @@ class GuardOptions
     @dry_run = dry_run
     @hears_outages = hears_outages
     @client_address = client_address
+    @reserved = reserved
+    @ttl = ttl
+    @max_age = max_age
   end
 
   def ==(other)
@@ -4420,6 +4448,15 @@ class GuardOptions
       return false
     end
     if @client_address != other.client_address
+      return false
+    end
+    if @reserved != other.reserved
+      return false
+    end
+    if @ttl != other.ttl
+      return false
+    end
+    if @max_age != other.max_age
       return false
     end
 
@@ -5221,11 +5258,21 @@ end
 
   
 
+  def end(spent = nil)
+        spent = (spent ? ::PolylimitNative::uniffi_in_range(spent, "i64", -2**63, 2**63) : nil)
+        RustBuffer.check_lower_Optionali64(spent)
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_end,uniffi_clone_handle(),RustBuffer.alloc_from_Optionali64(spent))
+  end
+
   def finish(counts)
         counts = counts ? true : false
 
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_finish,uniffi_clone_handle(),(counts ? 1 : 0))
     return result.consume_into_MapStringString
+  end
+  def holds()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guardcheck_holds,uniffi_clone_handle(),)
+    return 1 == result
   end
   def outcomes()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guardcheck_outcomes,uniffi_clone_handle(),)

@@ -3,6 +3,7 @@
 require_relative '../polylimit'
 require_relative 'key_part'
 require_relative 'rack_env'
+require_relative 'rack_hold'
 
 module Polylimit
   # Rack middleware that limits the requests which pass through it.
@@ -30,14 +31,19 @@ module Polylimit
 
     def call(env)
       outer = env[CHECK]
+      is_held = false
       check = @guard.decide(env, outer)
       return @app.call(env) unless check
 
       env[RATE_LIMIT] = check.rate_limit
       env[FIELDS] = check.fields
-      check.problem ? deny(env, check) : proceed(env, check, outer)
+      return deny(env, check) if check.problem
+
+      response = proceed(env, check, outer)
+      is_held = check.holds?
+      is_held ? held(env, check, *response) : response
     ensure
-      check&.close
+      check&.close unless is_held
     end
 
     private
@@ -52,6 +58,11 @@ module Polylimit
     ensure
       # Requests that the application makes afterwards are not nested in this one.
       env[CHECK] = outer
+    end
+
+    # The response, which ends the reservations when it is done.
+    def held(env, check, status, headers, body)
+      RackHold.new { @guard.done(env, check, status, headers) }.response(env, status, headers, body)
     end
 
     # An application that raises counts as one that responds with 500.

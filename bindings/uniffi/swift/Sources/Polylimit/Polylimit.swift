@@ -1951,9 +1951,20 @@ public func FfiConverterTypeGuard_lower(_ value: Guard) -> UInt64 {
 public protocol GuardCheckProtocol: AnyObject, Sendable {
 
     /**
-     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+     * Ends what the check holds, when the last byte of the response is sent or its client has gone: commits the units that the
+     * request has spent, by default those that were reserved. A check that is freed ends by itself.
+     */
+    func end(spent: Int64?) throws
+
+    /**
+     * Takes the response, when its head is known. One that does not count gives its units back. Returns the fields.
      */
     func finish(counts: Bool) throws  -> [String: String]
+
+    /**
+     * Whether the check holds reservations until the response is done: then `end` commits or cancels them.
+     */
+    func holds()  -> Bool
 
     /**
      * The policies that were applied to the request so far, each with its newest decision; during an outage that the program
@@ -2024,7 +2035,20 @@ open class GuardCheck: GuardCheckProtocol, @unchecked Sendable {
 
     
     /**
-     * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields.
+     * Ends what the check holds, when the last byte of the response is sent or its client has gone: commits the units that the
+     * request has spent, by default those that were reserved. A check that is freed ends by itself.
+     */
+open func end(spent: Int64? = nil)throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardcheck_end(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionInt64.lower(spent),uniffiCallStatus
+    )
+}
+}
+
+    /**
+     * Takes the response, when its head is known. One that does not count gives its units back. Returns the fields.
      */
 open func finish(counts: Bool)throws  -> [String: String]  {
     return try  FfiConverterDictionaryStringString.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -2032,6 +2056,18 @@ open func finish(counts: Bool)throws  -> [String: String]  {
     uniffi_polylimit_uniffi_fn_method_guardcheck_finish(
             self.uniffiCloneHandle(),
         FfiConverterBool.lower(counts),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Whether the check holds reservations until the response is done: then `end` commits or cancels them.
+     */
+open func holds() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardcheck_holds(
+            self.uniffiCloneHandle(),uniffiCallStatus
     )
 })
 }
@@ -4152,6 +4188,19 @@ public struct GuardOptions {
      * The proxies that may name the client's address; none by default.
      */
     public var clientAddress: ClientAddressRules?
+    /**
+     * Whether all policies are reserved until the response is done, because the program says then what it has spent; by default
+     * those with a quota of concurrency are.
+     */
+    public var reserved: Bool
+    /**
+     * How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
+     */
+    public var ttl: Span?
+    /**
+     * How long reservations are renewed; one hour by default.
+     */
+    public var maxAge: Span?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -4200,7 +4249,17 @@ public struct GuardOptions {
          */hearsOutages: Bool = false,
         /**
          * The proxies that may name the client's address; none by default.
-         */clientAddress: ClientAddressRules? = nil) {
+         */clientAddress: ClientAddressRules? = nil,
+        /**
+         * Whether all policies are reserved until the response is done, because the program says then what it has spent; by default
+         * those with a quota of concurrency are.
+         */reserved: Bool = false,
+        /**
+         * How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
+         */ttl: Span? = nil,
+        /**
+         * How long reservations are renewed; one hour by default.
+         */maxAge: Span? = nil) {
         self.policies = policies
         self.methods = methods
         self.perRequest = perRequest
@@ -4216,6 +4275,9 @@ public struct GuardOptions {
         self.dryRun = dryRun
         self.hearsOutages = hearsOutages
         self.clientAddress = clientAddress
+        self.reserved = reserved
+        self.ttl = ttl
+        self.maxAge = maxAge
     }
 
     
@@ -4248,7 +4310,10 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
                 message: FfiConverterOptionString.read(from: &buf),
                 dryRun: FfiConverterBool.read(from: &buf),
                 hearsOutages: FfiConverterBool.read(from: &buf),
-                clientAddress: FfiConverterOptionTypeClientAddressRules.read(from: &buf)
+                clientAddress: FfiConverterOptionTypeClientAddressRules.read(from: &buf),
+                reserved: FfiConverterBool.read(from: &buf),
+                ttl: FfiConverterOptionTypeSpan.read(from: &buf),
+                maxAge: FfiConverterOptionTypeSpan.read(from: &buf)
         )
     }
 
@@ -4268,6 +4333,9 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
         FfiConverterBool.write(value.dryRun, into: &buf)
         FfiConverterBool.write(value.hearsOutages, into: &buf)
         FfiConverterOptionTypeClientAddressRules.write(value.clientAddress, into: &buf)
+        FfiConverterBool.write(value.reserved, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.ttl, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.maxAge, into: &buf)
     }
 }
 
@@ -6689,7 +6757,13 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guard_key_parts() != 23092) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 29820) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_end() != 3591) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 4414) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_holds() != 13783) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes() != 47941) {

@@ -373,9 +373,19 @@ uint64_t uniffi_polylimit_uniffi_fn_clone_guardcheck(uint64_t handle, RustCallSt
 void uniffi_polylimit_uniffi_fn_free_guardcheck(uint64_t handle, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_END
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_END
+void uniffi_polylimit_uniffi_fn_method_guardcheck_end(uint64_t ptr, RustBuffer spent, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_FINISH
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_FINISH
 RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_finish(uint64_t ptr, int8_t counts, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_HOLDS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_HOLDS
+int8_t uniffi_polylimit_uniffi_fn_method_guardcheck_holds(uint64_t ptr, RustCallStatus *_Nonnull out_status
 );
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_OUTCOMES
@@ -1206,9 +1216,21 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_guard_key_parts(void
 
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_END
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_END
+uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_end(void
+
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_FINISH
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_FINISH
 uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_finish(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_HOLDS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_HOLDS
+uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_holds(void
 
 );
 #endif

@@ -4055,6 +4055,22 @@ data class GuardOptions (
      * The proxies that may name the client's address; none by default.
      */
     val `clientAddress`: ClientAddressRules? = null
+    ,
+    /**
+     * Whether all policies are reserved until the response is done, because the program says then what it has spent; by default
+     * those with a quota of concurrency are.
+     */
+    val `reserved`: kotlin.Boolean = false
+    ,
+    /**
+     * How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
+     */
+    val `ttl`: Span? = null
+    ,
+    /**
+     * How long reservations are renewed; one hour by default.
+     */
+    val `maxAge`: Span? = null
 
 ): Disposable{
 
@@ -4080,7 +4096,10 @@ data class GuardOptions (
         this.`message`,
         this.`dryRun`,
         this.`hearsOutages`,
-        this.`clientAddress`
+        this.`clientAddress`,
+        this.`reserved`,
+        this.`ttl`,
+        this.`maxAge`
     )
     }
 
@@ -4108,6 +4127,9 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterBoolean.read(buf),
             FfiConverterBoolean.read(buf),
             FfiConverterOptionalTypeClientAddressRules.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalTypeSpan.read(buf),
+            FfiConverterOptionalTypeSpan.read(buf),
         )
     }
 
@@ -4126,7 +4148,10 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterOptionalString.allocationSize(value.`message`) +
             FfiConverterBoolean.allocationSize(value.`dryRun`) +
             FfiConverterBoolean.allocationSize(value.`hearsOutages`) +
-            FfiConverterOptionalTypeClientAddressRules.allocationSize(value.`clientAddress`)
+            FfiConverterOptionalTypeClientAddressRules.allocationSize(value.`clientAddress`) +
+            FfiConverterBoolean.allocationSize(value.`reserved`) +
+            FfiConverterOptionalTypeSpan.allocationSize(value.`ttl`) +
+            FfiConverterOptionalTypeSpan.allocationSize(value.`maxAge`)
     )
 
     override fun write(value: GuardOptions, buf: ByteBuffer) {
@@ -4145,6 +4170,9 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterBoolean.write(value.`dryRun`, buf)
             FfiConverterBoolean.write(value.`hearsOutages`, buf)
             FfiConverterOptionalTypeClientAddressRules.write(value.`clientAddress`, buf)
+            FfiConverterBoolean.write(value.`reserved`, buf)
+            FfiConverterOptionalTypeSpan.write(value.`ttl`, buf)
+            FfiConverterOptionalTypeSpan.write(value.`maxAge`, buf)
     }
 }
 
