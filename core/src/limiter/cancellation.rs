@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use crate::error::Error;
 use crate::limiter::call::Call;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
-use crate::rules::decision::Decision;
+use crate::rules::decision::{Decision, Source};
 use crate::rules::transition::Operation;
 use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::request::{Action, Answer, StoreRequest};
@@ -41,7 +41,10 @@ impl Limiter {
     /// stay spent, or set aside until the reservation ends.
     pub(super) fn give_back_unused(&self, request: StoreRequest<'_>, decision: &Decision) {
         let shared = self.shared();
-        if !decision.allowed || decision.source().is_outage() || shared.closing.is_closed() {
+        // What an outage policy admits the store has not spent; a reservation of the fallback is ended in this process.
+        let is_local = request.hold.is_some() && decision.source() == Source::Fallback;
+        let is_outage = decision.source().is_outage() && !is_local;
+        if !decision.allowed || is_outage || shared.closing.is_closed() {
             return;
         }
         let ending = if request.hold.is_some() { Operation::Cancel } else { Operation::Refund };

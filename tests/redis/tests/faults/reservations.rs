@@ -10,7 +10,7 @@ use polylimit::{
 };
 use polylimit_redis_tests::uncached;
 use polylimit_test_servers::redis::{Client, Connection, cmd};
-use polylimit_test_servers::{FaultProxy, Kind, Server};
+use polylimit_test_servers::{FaultProxy, Kind, Server, until};
 use tempfile::TempDir;
 
 const KEY: &str = "held";
@@ -241,4 +241,33 @@ fn leased_policy_is_not_reserved() {
     let refused = limiter.reserve(KEY, ReserveOptions::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     assert!(refused.message().contains("use one without a lease"), "{refused}");
+}
+
+#[test]
+fn reservation_of_the_fallback_that_no_caller_receives_is_cancelled() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let policy = Policy::parse("slots", "1 concurrent").unwrap();
+    let options = uncached(&server.url_at(proxy.port())).deadline(Duration::from_millis(200));
+    let builder = Limiter::builder().redis(options).policy(policy).outage("slots", Outage::Fallback);
+    let limiter = builder.build().unwrap();
+    let blocking = limiter.blocking();
+    let runtime = polylimit_redis_tests::current_thread_runtime();
+    blocking.ready(LONG).unwrap();
+    runtime.block_on(async {
+        // Each runtime has a connection of its own.
+        limiter.ready(LONG).await.unwrap();
+        proxy.set_stalled(true);
+        let reserve = limiter.reserve(KEY, ReserveOptions::default().timeout(LONG));
+        let left = tokio::time::timeout(Duration::from_millis(20), reserve).await;
+        assert!(left.is_err(), "the store does not answer: {left:?}");
+        // The answer comes at the deadline, when the caller has gone.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    });
+    // By its ttl it would be free in 30 s.
+    until("the slot is free", Duration::from_secs(15), || {
+        let peeked = blocking.peek(KEY).unwrap();
+        (peeked.source() == Source::Fallback && peeked.remaining() == 1).then_some(())
+    });
+    assert!(limiter.stats().answered_fallback > 1);
 }
