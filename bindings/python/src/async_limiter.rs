@@ -14,7 +14,7 @@ use crate::reserve::{self, ReserveArguments, reserve_doc};
 use crate::reserve_operation::PyReserveOperation;
 
 fn create(this: &Bound<'_, PyAsyncLimiter>, call: OwnedCall) -> PyResult<Py<PyAny>> {
-    operation_type::create(this.py(), State::NotStarted(this.clone().unbind(), Box::new(call)))
+    operation_type::create(this.py(), State::NotStarted(this.get().core().clone(), Box::new(call)))
 }
 
 fn create_with_key(

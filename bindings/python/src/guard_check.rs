@@ -60,6 +60,11 @@ impl PyGuardCheck {
         if self.is_asking() { self.check.next_call(is_first) } else { None }
     }
 
+    /// The same as an operation of an event loop, which is awaited at once.
+    fn ask_async(&self, py: Python<'_>, is_first: bool) -> PyResult<Option<Py<PyAny>>> {
+        self.ask(is_first).map(|call| call.operation(py)).transpose()
+    }
+
     /// What ``on_outage`` hears: the error, if no decision could be made, and the policies with their decisions. ``None`` when
     /// the store decided.
     fn outage(&self, py: Python<'_>) -> Option<(Option<Py<PyAny>>, PyOutcomes)> {
@@ -75,8 +80,13 @@ impl PyGuardCheck {
         self.check.with(|check| check.overrule(admit));
     }
 
-    /// Returns the default response if the request is denied, and the calls that give back, all of which have to be made.
-    fn conclude(&self, py: Python<'_>, limits: &PyRequestLimits) -> PyResult<(Option<PyProblem>, Settling)> {
+    /// Returns the default response if the request is denied, and the calls that give back, all of which have to be made; ``None``
+    /// when there are none.
+    fn conclude(
+        &self,
+        py: Python<'_>,
+        limits: &PyRequestLimits,
+    ) -> PyResult<(Option<PyProblem>, Option<Settling>)> {
         let verdict = match &self.start {
             CheckStart::Admitted => Verdict::Admit,
             CheckStart::Denied(problem) => Verdict::Deny(problem.clone()),
@@ -93,6 +103,7 @@ impl PyGuardCheck {
                 Some(PyProblem::from_core(problem))
             }
         };
-        Ok((denial, Settling::new(vec![self.check.clone()])))
+        let has_calls = self.check.with(|check| check.next_call(|_, _| ()).is_some());
+        Ok((denial, has_calls.then(|| Settling::new(vec![self.check.clone()]))))
     }
 }

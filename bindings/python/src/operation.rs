@@ -21,9 +21,9 @@ use crate::operation_future::OperationFuture;
 pub(crate) enum State {
     /// Not started, with the most frequent arguments in a form that allocates nothing.
     Fast(FastOperation),
-    NotStarted(Py<PyAsyncLimiter>, Box<OwnedCall>),
+    NotStarted(Limiter, Box<OwnedCall>),
     /// Not started, and `try_call` has found that it has to wait.
-    Tried(Py<PyAsyncLimiter>, Box<OwnedCall>),
+    Tried(Limiter, Box<OwnedCall>),
     /// The result is known before the operation is awaited.
     Ready(Py<PyAny>),
     Waiting(Py<OperationFuture>),
@@ -107,13 +107,7 @@ fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResul
 
 /// Decides at once where the store allows it, unless that was tried, and otherwise submits the call to the queue of the running
 /// loop.
-fn start(
-    py: Python<'_>,
-    limiter: &Py<PyAsyncLimiter>,
-    owned: &OwnedCall,
-    is_tried: bool,
-) -> PyResult<Submission> {
-    let limiter = limiter.get().core();
+fn start(py: Python<'_>, limiter: &Limiter, owned: &OwnedCall, is_tried: bool) -> PyResult<Submission> {
     owned.with(|call| {
         if !is_tried && let Some(answer) = call_core(py, || Ok(limiter.try_call(call)))? {
             return answer_to_python(py, answer, &owned.answer_form()).map(Submission::Known);

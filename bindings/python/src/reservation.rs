@@ -170,7 +170,7 @@ pub(crate) struct PyAsyncReservation {
 
 impl PyAsyncReservation {
     fn create(&self, py: Python<'_>, call: OwnedCall) -> PyResult<Py<PyAny>> {
-        operation_type::create(py, State::NotStarted(self.limiter.clone_ref(py), Box::new(call)))
+        operation_type::create(py, State::NotStarted(self.limiter.get().core().clone(), Box::new(call)))
     }
 
     /// The operation at the end of a scope.

@@ -27,7 +27,7 @@ impl PyReserveOperation {
         let py = limiter.py();
         let reserver = Reserver::Asynchronous(limiter.clone().unbind());
         let (call, reserving) = Reserving::call(py, reserver, arguments)?;
-        let state = State::NotStarted(limiter.clone().unbind(), Box::new(call));
+        let state = State::NotStarted(limiter.get().core().clone(), Box::new(call));
         Ok(Self { operation: operation_type::create(py, state)?, reserving })
     }
 }

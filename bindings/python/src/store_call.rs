@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use crate::call::{OwnedCall, Recipient};
 use crate::error::call_core;
 use crate::events;
-use crate::limiter_classes::PyAsyncLimiter;
 use crate::operation::State;
 use crate::operation_type;
 use crate::waiting::wait;
@@ -114,11 +113,20 @@ pub(crate) struct StoreCall {
     state: NewState,
 }
 
-type NewState = fn(Py<PyAsyncLimiter>, Box<OwnedCall>) -> State;
+type NewState = fn(Limiter, Box<OwnedCall>) -> State;
 
 impl StoreCall {
     fn new(limiter: Limiter, call: OwnedCall, recipient: Arc<dyn Recipient>, state: NewState) -> Self {
         Self { limiter, call: Mutex::new(Some(OwnedCall::For(Box::new(call), recipient))), state }
+    }
+
+    /// The call as an operation of an event loop.
+    pub(crate) fn operation(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let state = match self.call.lock().take() {
+            None => State::Finished,
+            Some(call) => (self.state)(self.limiter.clone(), Box::new(call)),
+        };
+        operation_type::create(py, state)
     }
 }
 
@@ -141,12 +149,6 @@ impl StoreCall {
     }
 
     fn __await__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let state = match self.call.lock().take() {
-            None => State::Finished,
-            Some(call) => {
-                (self.state)(Py::new(py, PyAsyncLimiter::from_core(self.limiter.clone()))?, Box::new(call))
-            }
-        };
-        operation_type::create(py, state)
+        self.operation(py)
     }
 }

@@ -1528,14 +1528,18 @@ class GuardCheck:
         """The call that asks the store next; ``None`` when nothing has to be asked any more. ``is_first`` says that no call was asked for
         before.
         """
+    def ask_async(self, is_first: bool) -> Operation | None:
+        """The same as an operation of an event loop, which is awaited at once."""
     def outage(self) -> tuple[PolylimitError | None, list[tuple[Policy, Decision]]] | None:
         """What ``on_outage`` hears: the error, if no decision could be made, and the policies with their decisions. ``None`` when
         the store decided.
         """
     def overrule(self, admit: bool) -> None:
         """Takes what ``on_outage`` returned."""
-    def conclude(self, limits: RequestLimits) -> tuple[Problem | None, Settling]:
-        """Returns the default response if the request is denied, and the calls that give back, all of which have to be made."""
+    def conclude(self, limits: RequestLimits) -> tuple[Problem | None, Settling | None]:
+        """Returns the default response if the request is denied, and the calls that give back, all of which have to be made; ``None``
+        when there are none.
+        """
 
 @final
 class Settling:

@@ -252,14 +252,14 @@ class RateLimitMiddleware:
         if check is None or check.is_concluded or guard.on_outage is not None:
             return await drive_async(decide(guard, self._info(scope, receive), limits, check=check))
         # Only the store has to be asked.
-        call = check.ask(is_first=True)
-        while call is not None:
-            await call
-            call = check.ask(is_first=False)
+        operation = check.ask_async(is_first=True)
+        while operation is not None:
+            await operation
+            operation = check.ask_async(is_first=False)
         problem, settling = check.conclude(limits)
         if problem is not None:
             return await drive_async(refuse(guard, self._info(scope, receive), limits, problem, settling))
-        for call in settling:
+        for call in settling or ():
             await call
         return None
 

@@ -66,15 +66,15 @@ def _conclude(
     problem, settling = check.conclude(limits)
     if problem is not None:
         return (yield from refuse(guard, info, limits, problem, settling))
-    yield from _make_all(settling)
+    yield from _make_all(settling or ())
     return None
 
 
 def refuse(
-    guard: Guard, info: keys.RequestInfo, limits: RequestLimits, problem: Problem, settling: Settling
+    guard: Guard, info: keys.RequestInfo, limits: RequestLimits, problem: Problem, settling: Settling | None
 ) -> Steps[Denied]:
     """Give back what the guards have spent on a request that is denied; return the denial and the response to it."""
-    yield from _make_all(settling)
+    yield from _make_all(settling or ())
     denial = Denial(limits.outcomes, problem)
     if guard.on_denied is None:
         accept = b", ".join(info.header("accept")).decode("latin-1")
