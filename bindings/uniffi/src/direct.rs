@@ -23,6 +23,7 @@
 
 mod guard;
 mod headers;
+mod held;
 mod layout;
 mod queue;
 mod reservation;
@@ -34,9 +35,9 @@ use std::time::Duration;
 
 use polylimit::{Answer, Call, Error};
 
+use crate::direct::held::Reserved;
 use crate::direct::layout::{HEADER_LENGTH, Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
 use crate::direct::queue::{Queue, Then};
-use crate::direct::reservation::Reserved;
 use crate::error::{PolylimitError, Result, panicked};
 use crate::limiter::Limiter;
 use crate::number::Span;

@@ -17,7 +17,7 @@ use crate::error::{PolylimitError, Result, guarded};
 use crate::headers::{Outcome, Problem, by_name};
 use crate::number::{Span, address, unsigned};
 use crate::request::Policy;
-use crate::reservation::spent_of;
+use crate::reserve_options::spent_of;
 
 /// The options of a guard; those that are left out have the same defaults in every language.
 #[derive(Clone, Debug, Default, uniffi::Record)]

@@ -25,6 +25,7 @@ mod number;
 mod pending_call;
 mod request;
 mod reservation;
+mod reserve_options;
 mod settings;
 
 pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
@@ -39,7 +40,8 @@ pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
 pub use pending_call::PendingCall;
 pub use request::{Policy, QuotaNumbers, Request, concurrent, quota};
-pub use reservation::{AsyncReservation, Reservation, ReserveOptions};
+pub use reservation::{AsyncReservation, Reservation};
+pub use reserve_options::ReserveOptions;
 pub use settings::{ManualClock, Settings, StoreOption, store_options, suggestion};
 
 uniffi::setup_scaffolding!("polylimit_native");

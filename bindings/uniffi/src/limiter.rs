@@ -1,7 +1,6 @@
 //! The limiter and its two faces.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use polylimit::{Call, blocking};
@@ -10,14 +9,15 @@ use crate::decision::{
     AnswerResult, CheckResult, Decision, Finding, Usage, core_decision, decision, decisions, findings, ready,
     usage,
 };
-use crate::error::{PolylimitError, Result, guarded, guarded_async};
+use crate::error::{PolylimitError, Result, guarded};
 use crate::event;
 use crate::guard::{Guard, GuardOptions};
 use crate::number::{Span, address, signed};
-use crate::pending_call::PendingCall;
+use crate::pending_call::{AnswerFuture, PendingCall, answer};
 use crate::request::Policy;
 use crate::request::Request;
-use crate::reservation::{AsyncReservation, Reservation, ReserveOptions, id_of, spent_of};
+use crate::reservation::{AsyncReservation, Reservation};
+use crate::reserve_options::{ReserveOptions, id_of, spent_of};
 use crate::settings::Settings;
 
 /// Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
@@ -244,8 +244,6 @@ pub struct AsyncLimiter {
     limiter: polylimit::Limiter,
 }
 
-pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = AnswerResult> + Send>>;
-
 impl AsyncLimiter {
     fn start<'a>(
         &self,
@@ -258,13 +256,6 @@ impl AsyncLimiter {
     fn start_call<'a>(&self, call: impl FnOnce() -> Result<Call<'a>>) -> Result<AnswerFuture> {
         guarded(|| Ok(Box::pin(self.limiter.start(&call()?)) as AnswerFuture))
     }
-}
-
-pub(crate) async fn answer<T>(
-    future: AnswerFuture,
-    read: impl FnOnce(AnswerResult) -> Result<T>,
-) -> Result<T> {
-    guarded_async(async { read(future.await) }).await
 }
 
 #[uniffi::export]

@@ -1,5 +1,6 @@
 //! Calls that a thread waits for in steps, for languages whose threads notice an interruption only outside of native code.
 
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,9 +8,19 @@ use std::time::{Duration, Instant};
 use polylimit::{Answer, Call, Completions};
 
 use crate::decision::{AnswerResult, Decision, Finding, decision, findings, ready};
-use crate::error::{PolylimitError, Result, guarded};
+use crate::error::{PolylimitError, Result, guarded, guarded_async};
 use crate::number::Span;
 use crate::request::Request;
+
+/// The answer to a call that a task waits for.
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = AnswerResult> + Send>>;
+
+pub(crate) async fn answer<T>(
+    future: AnswerFuture,
+    read: impl FnOnce(AnswerResult) -> Result<T>,
+) -> Result<T> {
+    guarded_async(async { read(future.await) }).await
+}
 
 /// A started call, whose answer a thread waits for in steps.
 #[derive(Debug, uniffi::Object)]

@@ -3,62 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use polylimit::{ReservationId, blocking};
+use polylimit::blocking;
 
 use crate::decision::{Decision, Usage, usage};
 use crate::error::{Result, guarded};
-use crate::limiter::{AnswerFuture, answer};
-use crate::number::{Span, unsigned};
-
-/// How a reservation is made, kept and ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, uniffi::Record)]
-pub struct ReserveOptions {
-    /// Names the reservation: 1 to 64 bytes; random by default. A caller that has received no answer repeats the operation
-    /// with the same id.
-    #[uniffi(default)]
-    pub id: Option<Vec<u8>>,
-    /// How long the reservation lasts after its last renewal: 1 ms to 48 h, 30 seconds by default. So long its units stay set
-    /// aside after its holder died.
-    #[uniffi(default)]
-    pub ttl: Option<Span>,
-    /// How long the caller waits in line until the reservation is admitted; not at all by default.
-    #[uniffi(default)]
-    pub timeout: Option<Span>,
-    /// How long the reservation is renewed in the background, every third of its ttl: one hour by default; 0 never renews it.
-    #[uniffi(default)]
-    pub max_age: Option<Span>,
-    /// Whether a reservation that is neither committed nor cancelled is committed with what was reserved, in place of
-    /// cancelled.
-    #[uniffi(default)]
-    pub commit_at_end: bool,
-}
-
-impl ReserveOptions {
-    pub(crate) fn to_core(&self) -> Result<polylimit::ReserveOptions> {
-        let mut options = polylimit::ReserveOptions::default().commit_at_end(self.commit_at_end);
-        if let Some(id) = &self.id {
-            options = options.id(id_of(id)?);
-        }
-        if let Some(ttl) = self.ttl {
-            options = options.ttl(ttl.duration("ttl")?);
-        }
-        if let Some(timeout) = self.timeout {
-            options = options.timeout(timeout.duration("timeout")?);
-        }
-        if let Some(max_age) = self.max_age {
-            options = options.max_age(max_age.duration("max_age")?);
-        }
-        Ok(options)
-    }
-}
-
-pub(crate) fn id_of(id: &[u8]) -> Result<ReservationId> {
-    Ok(ReservationId::new(id)?)
-}
-
-pub(crate) fn spent_of(spent: Option<i64>) -> Result<Option<u64>> {
-    spent.map(|spent| unsigned("spent", spent)).transpose()
-}
+use crate::pending_call::{AnswerFuture, answer};
+use crate::reserve_options::spent_of;
 
 /// Units that are set aside for their holder, made by `Limiter.reserve`. While it exists, it is renewed in the background. When it
 /// is freed without a commit or a cancel, it ends by itself: it is cancelled, unless its options say that it is committed.

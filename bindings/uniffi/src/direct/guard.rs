@@ -45,7 +45,7 @@ use crate::direct::{Outcome, object, shared};
 use crate::error::Result;
 use crate::guard::{Ask, Conclusion, Facts, Guard, GuardCheck, Settled};
 use crate::request::quotas_text;
-use crate::reservation::spent_of;
+use crate::reserve_options::spent_of;
 
 const REPLY: u8 = 16;
 const OUTCOMES: u8 = 17;

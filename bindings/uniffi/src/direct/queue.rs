@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use polylimit::{Answer, Call, Completions, Error, Limiter};
 
+use crate::direct::held::{Reserve, Reserved};
 use crate::direct::layout::Writer;
-use crate::direct::reservation::{Reserve, Reserved};
 use crate::error::{PolylimitError, Result};
 
 /// Takes the answer to a call when it is there; the language hears only that it is.

@@ -20,11 +20,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use polylimit::{Answer, Call, Decision, Error, Request, ReservationId, ReservationTerms, ReserveOptions};
+use polylimit::{Answer, Call, ReservationId, ReserveOptions};
 
-use crate::decision::core_decision;
-use crate::direct::layout::{Header, RESERVATION, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
+use crate::direct::held::{Held, Reserve, Reserved};
+use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, malformed};
 use crate::direct::queue::Then;
 use crate::direct::{Outcome, answer, longest_wait, object};
 use crate::error::Result;
@@ -41,90 +40,6 @@ const RELEASE: u8 = 17;
 const HAS_TTL: u8 = 1;
 const HAS_MAX_AGE: u8 = 2;
 const COMMITS_AT_END: u8 = 4;
-
-/// What a handle of the language refers to.
-pub(super) struct Held {
-    /// `None` once it was ended.
-    reservation: Mutex<Option<Box<polylimit::Reservation>>>,
-    commits_at_end: bool,
-}
-
-impl Held {
-    fn is_open(&self) -> bool {
-        self.reservation.lock().is_some()
-    }
-
-    fn is_lost(&self) -> bool {
-        self.reservation.lock().as_ref().is_some_and(|reservation| reservation.is_lost())
-    }
-
-    /// From here on, the call that was made ends the reservation.
-    fn detach(&self) {
-        if let Some(reservation) = self.reservation.lock().take() {
-            reservation.detach();
-        }
-    }
-}
-
-/// A reservation that was submitted.
-pub(crate) struct Reserve {
-    limiter: polylimit::Limiter,
-    key: Box<[u8]>,
-    policy: Option<Box<str>>,
-    terms: ReservationTerms,
-    options: ReserveOptions,
-    commits_at_end: bool,
-}
-
-impl Reserve {
-    /// Makes the handle.
-    pub(crate) fn adopt(&self, answer: std::result::Result<Answer, Error>) -> Result<Reserved> {
-        let mut request = Request::new(&self.key);
-        if let Some(policy) = &self.policy {
-            request = request.policy(policy);
-        }
-        Reserved::of(&self.limiter, request, &self.terms, (self.options, self.commits_at_end), answer)
-    }
-}
-
-/// The answer to a reserve. Unless it is handed over to the language, dropping it ends the reservation.
-pub(crate) struct Reserved {
-    held: Option<Arc<Held>>,
-    id: ReservationId,
-    decision: Decision,
-}
-
-impl Reserved {
-    fn of(
-        limiter: &polylimit::Limiter,
-        request: Request<'_>,
-        terms: &ReservationTerms,
-        (options, commits_at_end): (ReserveOptions, bool),
-        answer: std::result::Result<Answer, Error>,
-    ) -> Result<Self> {
-        let decision = core_decision(answer)?;
-        let reservation = limiter.adopt(request, terms, options, decision.clone())?;
-        let held = reservation
-            .is_open()
-            .then(|| Arc::new(Held { reservation: Mutex::new(Some(Box::new(reservation))), commits_at_end }));
-        Ok(Self { held, id: terms.id, decision })
-    }
-
-    pub(crate) fn write(&self, writer: &mut Writer<'_>) {
-        writer.u8(RESERVATION);
-        let address = self.held.as_ref().map(|held| Arc::as_ptr(held).expose_provenance() as u64);
-        writer.u64(address.unwrap_or(0));
-        writer.bytes(self.id.as_bytes());
-        writer.decision(&self.decision);
-    }
-
-    /// What was written belongs to the language.
-    pub(crate) fn hand_over(self) {
-        if let Some(held) = self.held {
-            let _ = Arc::into_raw(held);
-        }
-    }
-}
 
 /// # Safety
 /// `target` is one of the operation, and a handle in the arguments is one that was not released.
