@@ -6805,7 +6805,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_renew() != 9380) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reserve() != 5687) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reserve() != 33818) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset() != 25437) {
@@ -6874,7 +6874,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_renew() != 55120) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_reserve() != 14301) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_reserve() != 1319) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_reset() != 63846) {
