@@ -36,7 +36,7 @@ impl GuardCheck {
     /// response, such as for a request that is cancelled, it counts.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the units are above [`Request::MAX_COST`]; the check has ended with those
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the units are above [`Request::MAX_COST`]; the check has ended with those
     /// that were reserved.
     pub fn end(&mut self, spent: Option<u64>) -> Result<(), Error> {
         let Stage::Holding { counts } = self.stage else { return Ok(()) };
