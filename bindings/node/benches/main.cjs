@@ -7,6 +7,7 @@ const [folder, mode] = process.argv.slice(2);
 const entry = (name) => require(join(resolve(folder), "dist", `${name}.js`));
 const { Limiter } = entry("index");
 
+const Bottleneck = require("bottleneck");
 const { Redis: Ioredis } = require("ioredis");
 const { RateLimiterMemory, RateLimiterRedis } = require("rate-limiter-flexible");
 
@@ -15,7 +16,7 @@ const { medians, table } = require("./rounds.cjs");
 
 const quick = mode === "--quick";
 const LARGE = 1_000_000_000;
-const policies = { large: `${LARGE}/hour token_bucket`, one: "1/day token_bucket" };
+const policies = { large: `${LARGE}/hour token_bucket`, one: "1/day token_bucket", slots: "20 concurrent" };
 
 async function measure(title, contenders, count) {
   const size = quick ? { rounds: 1, count: Math.min(count, 200) } : { rounds: 9, count };
@@ -63,17 +64,35 @@ async function decisions(where, limiter, peers, widths, count) {
   }
 }
 
+/** Jobs of which 20 may run at a time: a reservation for each, beside bottleneck's queue. */
+async function slots(where, limiter, peer, count) {
+  for (const width of [1, 16]) {
+    const job = async () => {};
+    const contenders = [
+      { name: "polylimit, reserve", run: concurrently(width, 1, (key) => limiter.reserve(key, { policy: "slots" }, job)) },
+      { name: "bottleneck", run: concurrently(width, 1, () => peer.schedule(job)) },
+    ];
+    await measure(`${where}, jobs in 20 slots, ${width} at once`, contenders, count);
+  }
+}
+
 async function main() {
   console.log("medians of interleaved rounds; to the right, how many times as fast as the last of each table");
   const memory = new Limiter("memory:", { policies });
   const peers = [LARGE, 1].map((points) => new RateLimiterMemory({ points, duration: 86_400 }));
   await decisions("memory", memory, peers, [1], 200_000);
+  await slots("memory", memory, new Bottleneck({ maxConcurrent: 20 }), 20_000);
   await withRedis(async ({ url }) => {
     const redis = new Limiter(url, { policies, deadline: "10s" });
     const client = new Ioredis(url);
     const settings = { storeClient: client, duration: 86_400 };
     const far = [LARGE, 1].map((points) => new RateLimiterRedis({ ...settings, points, keyPrefix: String(points) }));
     await decisions("Redis", redis, far, [1, 64], 6_000);
+    const shared = { id: "slots", datastore: "ioredis", Redis: Ioredis, clientOptions: url, maxConcurrent: 20 };
+    const bottleneck = new Bottleneck(shared);
+    await bottleneck.ready();
+    await slots("Redis", redis, bottleneck, 3_000);
+    await bottleneck.disconnect();
     redis.close();
     client.disconnect();
   });

@@ -13,6 +13,7 @@
 mod contender;
 mod footprint;
 mod guard;
+mod reservations;
 mod rounds;
 
 use contender::{Contender, Workload};
@@ -31,6 +32,7 @@ fn main() {
     }
     footprint::report(most_keys(quick), quick);
     guard::report();
+    reservations::report();
     println!("\nns a decision, as each thread sees it (median of {} rounds)\n", rounds::count(quick));
     println!("governor* also says what remains or how long to wait, as every decision of polylimit does\n");
     println!(
