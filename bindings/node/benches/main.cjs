@@ -69,7 +69,10 @@ async function slots(where, limiter, peer, count) {
   for (const width of [1, 16]) {
     const job = async () => {};
     const contenders = [
-      { name: "polylimit, reserve", run: concurrently(width, 1, (key) => limiter.reserve(key, { policy: "slots" }, job)) },
+      {
+        name: "polylimit, reserve",
+        run: concurrently(width, 1, (key) => limiter.reserve(key, { policy: "slots" }, job)),
+      },
       { name: "bottleneck", run: concurrently(width, 1, () => peer.schedule(job)) },
     ];
     await measure(`${where}, jobs in 20 slots, ${width} at once`, contenders, count);
