@@ -114,9 +114,13 @@ def test_exception_that_ends_the_loop_loses_no_other_decision(redis, key):
     async def main():
         async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
             await limiter.ready(10)
+            before = limiter.stats()["applied"]
             tasks = [asyncio.ensure_future(check(limiter, number)) for number in range(50)]
             await asyncio.sleep(0)
             # All replies have arrived when the loop runs again.
+            until = time.monotonic() + 10
+            while limiter.stats()["applied"] < before + 50 and time.monotonic() < until:
+                time.sleep(0.01)  # noqa: ASYNC251
             time.sleep(0.2)  # noqa: ASYNC251
             finished, _ = await asyncio.wait(tasks, timeout=2)
             assert sum(type(task.exception()) is KeyboardInterrupt for task in finished) == 1
