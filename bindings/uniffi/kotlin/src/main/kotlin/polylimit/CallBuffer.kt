@@ -74,6 +74,11 @@ internal class CallBuffer(
         return false
     }
 
+    /** Throws the error that the answer may be in place of nothing. */
+    fun throwError() {
+        if (memory.hasRemaining()) answer()
+    }
+
     fun byte(): Int = memory.get().toInt()
 
     fun int(): Int = memory.getInt()

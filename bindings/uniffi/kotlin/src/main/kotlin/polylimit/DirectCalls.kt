@@ -31,6 +31,7 @@ internal object DirectCalls {
     const val OUTCOMES = 36
     const val RELEASE = 37
     const val APPLIES_TO = 38
+    const val END_CHECK = 39
     const val FIELDS = 48
     const val PROBLEM = 49
     const val OPEN_QUEUE = 64

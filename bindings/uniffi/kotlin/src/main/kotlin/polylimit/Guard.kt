@@ -150,8 +150,8 @@ public class Guard internal constructor(
 }
 
 /**
- * A guard's decision about one request. Any thread may use it. When several guards decide about a request, their checks hold native
- * memory until [finish] or [close], or else until the garbage collector finds them.
+ * A guard's decision about one request. Any thread may use it. When several guards decide about a request, their checks have native
+ * memory until [finish] or [close], or else until the garbage collector finds them; those that hold reservations, until [end] or [close].
  */
 public class GuardCheck internal constructor(
     private val guard: Guard,
@@ -162,6 +162,15 @@ public class GuardCheck internal constructor(
     private var fields: Map<String, String> = emptyMap()
     private var known: List<Outcome>? = null
     private var isPending = false
+
+    /** Whether it has native memory, with other guards of the request or for what it [holds]. */
+    internal val isShared: Boolean
+        @Synchronized get() = kept != null
+
+    /** Whether it holds reservations until the response is done: then [end] ends them, or else [close]. */
+    @get:Synchronized
+    public var holds: Boolean = false
+        private set
 
     /** The native check, while there is one: guards of a request share their charges, or an outage is not concluded. */
     private var kept: KeptCheck? = null
@@ -208,30 +217,57 @@ public class GuardCheck internal constructor(
             val (left, outcomes) = read(DirectCalls.FINISH) { it.put(counts) }
             fields = left
             known = outcomes
-            kept?.isReleased()
-            kept = null
+            if (!holds) released()
         }
         return fields
     }
 
-    /** Releases what the check shares with other guards, and ends nothing. The decisions can still be read. */
+    /**
+     * Ends what the check [holds], in the background, when the last byte of the response is sent or its client has gone: commits the units
+     * that the request has spent, 0 to 10^12; null is what was reserved. Later calls change nothing.
+     *
+     * @throws PolylimitException for units that are not allowed: then those that were reserved are committed.
+     */
     @Synchronized
-    override fun close() {
+    @JvmOverloads
+    @Throws(PolylimitException::class)
+    public fun end(spent: Long? = null) {
+        if (holds) release { it.begin(DirectCalls.END_CHECK).put(spent != null).putLong(spent ?: 0) }
+    }
+
+    /**
+     * Releases what the check shares with other guards. The decisions can still be read. What it holds ends in the background, as if the
+     * client had gone.
+     */
+    @Synchronized
+    override fun close(): Unit = release { it.begin(DirectCalls.RELEASE) }
+
+    private inline fun release(begin: (CallBuffer) -> Unit) {
         val address = kept?.address ?: return
         known = read(DirectCalls.OUTCOMES) {}.second
-        CallBuffer.use { it.begin(DirectCalls.RELEASE).perform(address) }
+        CallBuffer.use { buffer ->
+            begin(buffer)
+            buffer.perform(address)
+            released()
+            buffer.throwError()
+        }
+    }
+
+    private fun released() {
         kept?.isReleased()
         kept = null
+        holds = false
     }
 
     internal fun decided(
         own: List<Decision>,
         fields: Map<String, String>,
-        isPending: Boolean,
+        step: Int,
     ) {
         this.own = own
         this.fields = fields
-        this.isPending = isPending
+        isPending = step == OUTAGE
+        holds = step == HOLDS
     }
 
     /** Owns the native check from here on. */
@@ -292,6 +328,7 @@ private class KeptCheck(
 
 private const val DENIED = 1
 private const val OUTAGE = 2
+private const val HOLDS = 3
 
 /** The reply of a guard about this check. */
 private fun CallBuffer.reply(
@@ -305,7 +342,7 @@ private fun CallBuffer.reply(
     long().let { outer?.keep(it) }
     val decisions = list(::decision)
     val fields = fields()
-    check.decided(decisions, fields, isPending = step == OUTAGE)
+    check.decided(decisions, fields, step)
     val problem = if (step == DENIED) problem() else null
     val outage = if (step == OUTAGE) GuardOutage(list { errorOf(text(), text()) }.firstOrNull()) else null
     return GuardAnswer(fields, problem, outage, check)

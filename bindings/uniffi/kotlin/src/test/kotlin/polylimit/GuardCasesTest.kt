@@ -20,6 +20,7 @@ import polylimit.http.KeyPart
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
 import java.io.File
+import java.io.InputStream
 import java.net.URI
 import java.net.http.HttpClient
 import java.net.http.HttpRequest
@@ -27,16 +28,20 @@ import java.net.http.HttpResponse
 import java.nio.file.Files
 import java.nio.file.Path
 import java.nio.file.attribute.PosixFilePermissions
+import java.time.Duration
 import java.util.EnumSet
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicBoolean
 
-/** The cases of `tests/conformance/guard.json`, through the filter in Jetty. */
+/** The cases of `guard.json` and `guard_reservations.json` in `tests/conformance`, through the filter in Jetty. */
 class GuardCasesTest {
     private val client = HttpClient.newHttpClient()
 
     @TestFactory
     fun `all cases agree`(): List<DynamicTest> {
-        val cases = ObjectMapper().readTree(File("../../../tests/conformance/guard.json"))["cases"]
-        assertTrue(cases.size() > 60)
+        val files = listOf("guard.json", "guard_reservations.json").map { File("../../../tests/conformance/$it") }
+        val cases = files.flatMap { ObjectMapper().readTree(it)["cases"] }
+        assertTrue(cases.size > 60 + 25)
         return cases.map { case -> DynamicTest.dynamicTest(case["name"].asText()) { run(case) } }
     }
 
@@ -49,7 +54,7 @@ class GuardCasesTest {
                 val refused = assertThrows(PolylimitException::class.java) { filters.forEach { it() } }
                 return assertEquals(error, refused.code)
             }
-            answer(case, filters.map { it() })
+            answer(case, filters.map { it() }, limiters.getValue("memory"))
             for (left in case["left"].orEmpty()) {
                 val remaining = limiters.getValue("memory").peek(left["key"].asText(), left["policy"].asText()).remaining
                 assertEquals(left["remaining"].asLong(), remaining, "$left")
@@ -104,6 +109,8 @@ class GuardCasesTest {
                 "key_parts" -> options.key(*texts(value).map(KeyPart::of).toTypedArray())
                 "missing_key" -> options.missingKey(value.asText())
                 "cost" -> if (value.isNumber) options.cost(value.asLong()) else options.cost { it.getHeader(value["header"].asText()).toLong() }
+                "spent" -> options.spent { _, response -> response.getHeader(value["header"].asText())?.toLong() }
+                "ttl_ms" -> options.ttl(Duration.ofMillis(value.asLong()))
                 "count" -> options.count { _, response -> counts(value, response.status) }
                 "skip" -> options.skip { it.getHeader(value["header"].asText()) != null }
                 "methods" -> options.methods(*texts(value).toTypedArray())
@@ -144,13 +151,32 @@ class GuardCasesTest {
             handled = true
             check(asked?.has("fail") != true) { "broken" }
             response.status = asked?.get("respond")?.asInt() ?: 200
+            asked?.get("spent")?.let { response.setHeader("x-spent", it.asText()) }
+            asked?.get("open")?.let { name -> stayOpen(response, closed.getValue(name.asText())) }
+        }
+
+        /** Whether the responses that stay open are to be sent to their ends. */
+        val closed = ConcurrentHashMap<String, AtomicBoolean>()
+
+        /** Sends a part of the body, and more of them until this is all or the client has gone. */
+        private fun stayOpen(
+            response: HttpServletResponse,
+            isClosed: AtomicBoolean,
+        ) {
+            do {
+                response.outputStream.write("part".encodeToByteArray())
+                response.flushBuffer()
+                Thread.sleep(10)
+            } while (!isClosed.get())
         }
     }
 
     private fun answer(
         case: JsonNode,
         filters: List<RateLimitFilter>,
+        limiter: Limiter,
     ) {
+        val opened = HashMap<String, HttpResponse<InputStream>>()
         val handler = Handler()
         val context = ServletContextHandler()
         context.addServlet(ServletHolder(handler), "/*")
@@ -162,35 +188,70 @@ class GuardCasesTest {
         server.start()
         try {
             for (asked in case["requests"]) {
-                handler.asked = asked
-                handler.handled = false
-                val builder = HttpRequest.newBuilder(URI("http://127.0.0.1:${connector.localPort}/"))
-                builder.method(asked["method"]?.asText() ?: "GET", HttpRequest.BodyPublishers.noBody())
-                for ((name, value) in asked["headers"]?.properties().orEmpty()) builder.header(name, value.asText())
-                check(asked["expect"], client.send(builder.build(), HttpResponse.BodyHandlers.ofString()), handler.handled)
+                asked["close"]?.asText()?.let { handler.closed.getValue(it).set(true) }
+                val ended = asked["close"] ?: asked["leave"]
+                if (ended != null) {
+                    val body = opened.getValue(ended.asText()).body()
+                    if (asked.has("close")) body.readAllBytes()
+                    body.close()
+                } else {
+                    request(asked, handler, connector.localPort)?.let { opened[asked["open"].asText()] = it }
+                }
+                for (left in asked["then"].orEmpty()) assertLeft(limiter, left)
             }
         } finally {
+            handler.closed.values.forEach { it.set(true) }
             server.stop()
         }
     }
 
+    /** Sends a request and checks its response; returns it where it stays open. */
+    private fun request(
+        asked: JsonNode,
+        handler: Handler,
+        port: Int,
+    ): HttpResponse<InputStream>? {
+        handler.asked = asked
+        handler.handled = false
+        asked["open"]?.let { handler.closed[it.asText()] = AtomicBoolean() }
+        val builder = HttpRequest.newBuilder(URI("http://127.0.0.1:$port/"))
+        builder.method(asked["method"]?.asText() ?: "GET", HttpRequest.BodyPublishers.noBody())
+        for ((name, value) in asked["headers"]?.properties().orEmpty()) builder.header(name, value.asText())
+        val answer = client.send(builder.build(), HttpResponse.BodyHandlers.ofInputStream())
+        val isOpen = asked.has("open") && handler.handled
+        check(asked["expect"], answer, handler.handled) { if (isOpen) "" else answer.body().use { it.readAllBytes().decodeToString() } }
+        return if (isOpen) answer else null
+    }
+
+    private fun assertLeft(
+        limiter: Limiter,
+        left: JsonNode,
+    ) {
+        val remaining = { limiter.peek(left["key"].asText(), left["policy"].asText()).remaining }
+        val end = System.nanoTime() + 10_000_000_000
+        while (remaining() != left["remaining"].asLong() && System.nanoTime() < end) Thread.sleep(10)
+        assertEquals(left["remaining"].asLong(), remaining(), "$left")
+    }
+
     private fun check(
         expect: JsonNode,
-        answer: HttpResponse<String>,
+        answer: HttpResponse<*>,
         handled: Boolean,
+        readBody: () -> String,
     ) {
+        val body = readBody()
         for ((what, expected) in expect.properties()) {
             when (what) {
                 "status" -> assertEquals(expected.asInt(), answer.statusCode())
                 "handled" -> assertEquals(expected.asBoolean(), handled)
-                "text" -> assertEquals(expected.asText(), answer.body())
+                "text" -> assertEquals(expected.asText(), body)
                 "fields" ->
                     for ((name, value) in expected.properties()) {
                         val field = answer.headers().firstValue(name).orElse(null)
                         assertEquals(if (value.isNull) null else normal(value.asText()), field?.let(::normal), name)
                     }
                 "problem" -> {
-                    val problem = ObjectMapper().readTree(answer.body())
+                    val problem = ObjectMapper().readTree(body)
                     for ((member, value) in expected.properties()) {
                         assertEquals(value, problem[if (member == "violated") "violated-policies" else member], member)
                     }

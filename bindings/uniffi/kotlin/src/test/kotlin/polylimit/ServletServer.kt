@@ -36,6 +36,10 @@ private class Left : HttpServlet() {
 abstract class ServletServer {
     private val client = HttpClient.newHttpClient()
 
+    /** The port of the server that serves at the moment. */
+    protected var port = 0
+        private set
+
     protected fun serve(
         vararg all: RateLimitOptions,
         requests: (get: (String, List<Pair<String, String>>) -> HttpResponse<String>) -> Unit,
@@ -53,15 +57,15 @@ abstract class ServletServer {
         for (filter in all) context.addFilter(FilterHolder(filter).apply { isAsyncSupported = true }, "/*", EnumSet.of(DispatcherType.REQUEST))
         server.handler = context
         server.start()
+        port = connector.localPort
         try {
-            requests { path, fields -> client.send(get(connector.localPort, path, fields), HttpResponse.BodyHandlers.ofString()) }
+            requests { path, fields -> client.send(get(path, fields), HttpResponse.BodyHandlers.ofString()) }
         } finally {
             server.stop()
         }
     }
 
     private fun get(
-        port: Int,
         path: String,
         fields: List<Pair<String, String>>,
     ) = HttpRequest.newBuilder(URI("http://127.0.0.1:$port$path")).apply { fields.forEach { header(it.first, it.second) } }.build()

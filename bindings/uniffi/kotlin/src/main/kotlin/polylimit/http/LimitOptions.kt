@@ -7,6 +7,8 @@ import polylimit.GuardOptions
 import polylimit.Limiter
 import polylimit.Outcome
 import polylimit.Problem
+import java.time.Duration
+import java.util.function.BiFunction
 import java.util.function.BiPredicate
 import java.util.function.Function
 import java.util.function.Predicate
@@ -74,12 +76,14 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal var pathParameters: Function<Q, Map<String, String>?>? = null
     internal var cost: ToLongFunction<Q>? = null
     internal var count: BiPredicate<Q, R>? = null
+    internal var spent: BiFunction<Q, R, Long?>? = null
     internal var onDenied: DenialHandler<Q, R>? = null
     internal var onOutage: Function<OutageEvent<Q>, Boolean?>? = null
     internal val clientAddress: ClientAddressRules? get() = native.clientAddress
     internal val hasMethods: Boolean get() = native.methods.isNotEmpty()
 
-    internal fun guard() = limiter.guard(native.copy(perRequest = policyFunction != null, hearsOutages = onOutage != null))
+    internal fun guard() =
+        limiter.guard(native.copy(perRequest = policyFunction != null, hearsOutages = onOutage != null, reserved = spent != null))
 
     @Suppress("UNCHECKED_CAST")
     private inline fun change(change: () -> Unit): S {
@@ -157,6 +161,19 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
      * answered by `sendError`.
      */
     public fun count(count: BiPredicate<Q, R>): S = change { this.count = count }
+
+    /**
+     * What a request has spent, in units from 0 to 10^12, by its response: asked when the response is done or its client has gone, and not
+     * for a handler that failed. Null is the cost. With this function, the cost is reserved until then and not checked, as it is under
+     * policies with a quota of concurrency in any case.
+     */
+    public fun spent(spent: BiFunction<Q, R, Long?>): S = change { this.spent = spent }
+
+    /** How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default. */
+    public fun ttl(ttl: Duration): S = change { native = native.copy(ttl = ttl) }
+
+    /** How long the reservations of a request are renewed: one hour by default; zero never renews them. */
+    public fun maxAge(maxAge: Duration): S = change { native = native.copy(maxAge = maxAge) }
 
     /** Requests that are let through without a decision. */
     public fun skip(skip: Predicate<Q>): S = change { this.skip = skip }

@@ -43,8 +43,11 @@ public class RequestLimit<Q, R>
         private val parts = guard.keyParts().map { it.substringBefore(':') to it.substringAfter(':', "") }
         private val forwarded = options.clientAddress?.header()
 
-        /** Whether requests change after their response is known, so that [finish] has to be called. */
-        public val counts: Boolean get() = options.count != null
+        /**
+         * Whether a request changes after its response is known, so that [finish] and [end] have to be called: to be asked when its handler
+         * has run, because guards further in may share what this one has charged.
+         */
+        public fun changes(check: GuardCheck): Boolean = options.count != null || check.isShared
 
         /** Makes the response of a request that does not proceed, if the program wants to: otherwise the adapter does. */
         public val onDenied: DenialHandler<Q, R>? get() = options.onDenied
@@ -105,6 +108,15 @@ public class RequestLimit<Q, R>
             request: Q,
             response: R,
         ): Map<String, String> = check.finish(options.count?.test(request, response) ?: true)
+
+        /** Ends the reservations that a check holds, when the response is done or its client has gone. */
+        public fun end(
+            check: GuardCheck,
+            request: Q,
+            response: R,
+        ) {
+            if (check.holds) check.end(options.spent?.apply(request, response))
+        }
 
         /** The value of a part of the key. The guard finds the address. */
         private fun part(

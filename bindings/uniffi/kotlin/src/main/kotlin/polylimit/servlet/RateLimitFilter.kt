@@ -50,7 +50,7 @@ public class RateLimitFilter
             answer.problem?.let { problem -> return answer.check.use { deny(Denial(rateLimit, problem), request, response) } }
             request.setAttribute(CHECK, answer.check)
             try {
-                proceed(answer.check, isInner = outer != null, request, response, chain)
+                proceed(answer.check, request, response, chain)
             } finally {
                 // Later filters are not nested in this one, unless the request continues asynchronously.
                 if (!request.isAsyncStarted) {
@@ -62,13 +62,12 @@ public class RateLimitFilter
 
         private fun proceed(
             check: GuardCheck,
-            isInner: Boolean,
             request: HttpServletRequest,
             response: HttpServletResponse,
             chain: FilterChain,
         ) {
-            if (!limit.counts && !isInner) return chain.doFilter(request, response)
-            limit.handle({ chain.doFilter(request, response) }, onFailure = { finishFailed(check, request, response) })
+            limit.handle({ chain.doFilter(request, response) }, onFailure = { check.use { finishFailed(it, request, response) } })
+            if (!limit.changes(check)) return
             if (request.isAsyncStarted) {
                 request.asyncContext.addListener(CompletionListener { finish(check, request, response) })
             } else {
@@ -76,13 +75,15 @@ public class RateLimitFilter
             }
         }
 
+        /** The response is done, or its client has gone. */
         private fun finish(
             check: GuardCheck,
             request: HttpServletRequest,
             response: HttpServletResponse,
-        ) {
-            val fields = limit.finish(check, request, response)
+        ) = check.use {
+            val fields = limit.finish(it, request, response)
             if (!response.isCommitted) write(fields, request, response)
+            limit.end(it, request, response)
         }
 
         /** The same for a request whose handler failed, before the container sets the status. */
@@ -91,11 +92,12 @@ public class RateLimitFilter
             request: HttpServletRequest,
             response: HttpServletResponse,
         ) {
+            // With a part of the response sent, its client has gone, or it ends there.
             if (response.isCommitted) return finish(check, request, response)
             val status = response.status
             response.status = HttpServletResponse.SC_INTERNAL_SERVER_ERROR
             try {
-                finish(check, request, response)
+                write(limit.finish(check, request, response), request, response)
             } finally {
                 response.status = status
             }
