@@ -35,7 +35,7 @@ class ServletHoldTest : ServletServer() {
     fun `asynchronous request holds until it is complete`() {
         val contexts = LinkedBlockingQueue<AsyncContext>()
         val starting = Filter { request, _, _ -> contexts.add(request.startAsync().apply { timeout = 0 }) }
-        serveFilters(RateLimitFilter(options().spent { _, _ -> 7 }), starting) { get ->
+        serveFilters(RateLimitFilter(options().spent { _, response -> if (response.status == 201) 7 else null }), starting) { get ->
             val answer = CompletableFuture.supplyAsync { get("/", emptyList()) }
             val context = contexts.poll(20, TimeUnit.SECONDS)!!
             assertEquals(listOf(0L, 60L), left())
