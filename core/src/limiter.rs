@@ -14,6 +14,7 @@ mod registry;
 pub(crate) mod renewal;
 mod renewal_task;
 pub(crate) mod reservation;
+mod reserve;
 pub(crate) mod wait_queue;
 
 use std::fmt;

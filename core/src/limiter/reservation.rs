@@ -1,13 +1,13 @@
-//! Reservations: the operations on them, and the handle that gives a reservation back.
+//! How a reservation is made, and the handle that gives it back.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
-use crate::limiter::call::{Answer, Call};
+use crate::error::Error;
+use crate::limiter::call::Call;
 use crate::limiter::operations::check_ttl;
 use crate::limiter::renewal::Renewal;
-use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
+use crate::limiter::{KeyCall, Limiter};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
@@ -93,201 +93,10 @@ impl ReserveOptions {
     /// The terms of one reservation with these options: with a new random id, unless the options name one.
     ///
     /// # Errors
-    /// [`Internal`](ErrorKind::Internal) when the system has no random numbers.
+    /// [`Internal`](crate::ErrorKind::Internal) when the system has no random numbers.
     pub fn terms(&self) -> Result<ReservationTerms, Error> {
         let id = self.id.map_or_else(ReservationId::random, Ok)?;
         Ok(ReservationTerms { id, ttl: self.ttl, timeout: self.timeout })
-    }
-}
-
-impl Limiter {
-    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
-    /// committed, cancelled or dropped, or until the reservation's time has passed. Nothing is spent before the commit.
-    ///
-    /// A denied request has a handle as well: its [`allowed`](Reservation::allowed) is false, and ending it does nothing.
-    ///
-    /// ```
-    /// # async fn example() -> Result<(), polylimit::Error> {
-    /// use polylimit::{Limiter, Policy, Request, ReserveOptions};
-    ///
-    /// let policy = Policy::parse("model", "20 concurrent; 100000/minute token_bucket")?;
-    /// let limiter = Limiter::builder().policy(policy).build()?;
-    /// let reservation =
-    ///     limiter.reserve(Request::new("tenant:7").cost(4_000), ReserveOptions::default()).await?;
-    /// if reservation.allowed() {
-    ///     let tokens = 1_200; // what the work has taken
-    ///     let left = reservation.commit(tokens).await?;
-    ///     assert_eq!(left.remaining(), 98_800);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example()).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the ttl is out of bounds, when a quota
-    /// of the policy is a leaky bucket, and when the policy is leased.
-    pub async fn reserve<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        options: ReserveOptions,
-    ) -> Result<Reservation, Error> {
-        let (request, terms) = (request.into(), options.terms()?);
-        let decision = self.reserve_on(request, &terms).await?;
-        self.adopt(request, &terms, options, decision)
-    }
-
-    /// The handle of a reservation that was made with [`Call::Reserve`] and got this decision.
-    ///
-    /// # Errors
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the system refuses the thread that renews it.
-    pub fn adopt(
-        &self,
-        request: Request<'_>,
-        terms: &ReservationTerms,
-        options: ReserveOptions,
-        decision: Decision,
-    ) -> Result<Reservation, Error> {
-        Reservation::new(self, request, terms, options, decision)
-    }
-
-    /// Reserves without a handle: the caller ends the reservation itself.
-    async fn reserve_on(&self, request: Request<'_>, terms: &ReservationTerms) -> Result<Decision, Error> {
-        if !terms.timeout.is_zero() {
-            return self.reserve_in_line(request, terms).await;
-        }
-        self.on_reservation(Operation::Reserve, request, terms.id, terms.ttl)
-            .await
-            .map(|(decision, _)| decision)
-    }
-
-    pub(crate) async fn reserve_in_line(
-        &self,
-        request: Request<'_>,
-        terms: &ReservationTerms,
-    ) -> Result<Decision, Error> {
-        let shared = self.shared();
-        let call = KeyCall { action: RESERVE, request, hold: Some(terms.hold()) };
-        let request = shared.key_request(&call)?;
-        shared.closing.unless_closed(self.acquire_while_open(request, terms.timeout)).await
-    }
-
-    /// Ends the reservation with this id and charges `spent`, or what was reserved, as [`charge`](Self::charge) does. A
-    /// reservation that is gone changes nothing, and [`Usage::found`] says so: a repeated commit never charges twice.
-    ///
-    /// # Errors
-    /// See [`Limiter`].
-    pub async fn commit<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        id: ReservationId,
-        spent: Option<u64>,
-    ) -> Result<Usage, Error> {
-        let request = Request { cost: commit_cost(spent), ..request.into() };
-        self.on_reservation(Operation::Commit, request, id, Duration::ZERO).await.map(usage)
-    }
-
-    /// Ends the reservation with this id and spends nothing.
-    ///
-    /// # Errors
-    /// See [`Limiter`].
-    pub async fn cancel<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        id: ReservationId,
-    ) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Cancel, request.into(), id, Duration::ZERO).await.map(usage)
-    }
-
-    /// Makes the reservation with this id end `ttl` from now, which is 1 ms to 48 h.
-    ///
-    /// # Errors
-    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the ttl is out of bounds.
-    pub async fn renew<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        id: ReservationId,
-        ttl: Duration,
-    ) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Renew, request.into(), id, ttl).await.map(usage)
-    }
-
-    async fn on_reservation(
-        &self,
-        operation: Operation,
-        request: Request<'_>,
-        id: ReservationId,
-        ttl: Duration,
-    ) -> Result<(Decision, u64), Error> {
-        let hold = Some(Hold { id, ttl_us: micros(ttl) });
-        let shared = self.shared();
-        let call = KeyCall { action: Action::Apply(operation), request, hold };
-        self.ask_kept(shared.key_request(&call)?).await
-    }
-}
-
-impl blocking::Limiter {
-    /// See [`Limiter::reserve`].
-    ///
-    /// # Errors
-    /// See [`Limiter::reserve`].
-    pub fn reserve<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        options: ReserveOptions,
-    ) -> Result<Reservation, Error> {
-        let (request, terms, limiter) = (request.into(), options.terms()?, self.asynchronous());
-        let Answer::Decision(decision) = self.call(&Call::Reserve(request, terms))? else {
-            return Err(Error::new(ErrorKind::Internal, "a reserve got no decision"));
-        };
-        limiter.adopt(request, &terms, options, decision)
-    }
-
-    /// See [`Limiter::commit`].
-    ///
-    /// # Errors
-    /// See [`Limiter`].
-    pub fn commit<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        id: ReservationId,
-        spent: Option<u64>,
-    ) -> Result<Usage, Error> {
-        let request = Request { cost: commit_cost(spent), ..request.into() };
-        self.on_reservation(Operation::Commit, request, id, Duration::ZERO)
-    }
-
-    /// See [`Limiter::cancel`].
-    ///
-    /// # Errors
-    /// See [`Limiter`].
-    pub fn cancel<'a>(&self, request: impl Into<Request<'a>>, id: ReservationId) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Cancel, request.into(), id, Duration::ZERO)
-    }
-
-    /// See [`Limiter::renew`].
-    ///
-    /// # Errors
-    /// See [`Limiter::renew`].
-    pub fn renew<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        id: ReservationId,
-        ttl: Duration,
-    ) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Renew, request.into(), id, ttl)
-    }
-
-    fn on_reservation(
-        &self,
-        operation: Operation,
-        request: Request<'_>,
-        id: ReservationId,
-        ttl: Duration,
-    ) -> Result<Usage, Error> {
-        let hold = Some(Hold { id, ttl_us: micros(ttl) });
-        let call = KeyCall { action: Action::Apply(operation), request, hold };
-        self.asynchronous().shared().ask_key_blocking(&call).map(usage)
     }
 }
 
@@ -318,7 +127,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    fn new(
+    pub(super) fn new(
         limiter: &Limiter,
         request: Request<'_>,
         terms: &ReservationTerms,
