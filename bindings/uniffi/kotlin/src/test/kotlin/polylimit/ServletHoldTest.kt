@@ -62,7 +62,7 @@ class ServletHoldTest : ServletServer() {
 
     @Test
     fun `asynchronous request that times out has the container's response`() {
-        val waiting = Filter { request, _, _ -> request.startAsync().timeout = 1 }
+        val waiting = Filter { request, _, _ -> request.startAsync().timeout = 200 }
         serveFilters(RateLimitFilter(options().spent { _, response -> response.status / 100L }), waiting) { get ->
             assertEquals(500, get("/", emptyList()).statusCode())
             assertSoonLeft(1, 95)
@@ -74,7 +74,7 @@ class ServletHoldTest : ServletServer() {
         val failing =
             Filter { request, _, _ ->
                 // Jetty responds when this has elapsed, whether there are filters or not.
-                request.startAsync().timeout = 1
+                request.startAsync().timeout = 200
                 error("broken")
             }
         serveFilters(RateLimitFilter(options().spent { _, _ -> error("it is not called") }), failing) { get ->

@@ -17,6 +17,7 @@ import java.net.URI
 import java.net.http.HttpClient
 import java.net.http.HttpRequest
 import java.net.http.HttpResponse
+import java.time.Duration
 import java.util.EnumSet
 
 /** Answers with what is left, and with the status that the path ends with; or throws where the path says so. */
@@ -68,7 +69,11 @@ abstract class ServletServer {
     private fun get(
         path: String,
         fields: List<Pair<String, String>>,
-    ) = HttpRequest.newBuilder(URI("http://127.0.0.1:$port$path")).apply { fields.forEach { header(it.first, it.second) } }.build()
+    ) = HttpRequest
+        .newBuilder(URI("http://127.0.0.1:$port$path"))
+        .timeout(Duration.ofSeconds(60))
+        .apply { fields.forEach { header(it.first, it.second) } }
+        .build()
 
     protected fun HttpResponse<*>.field(name: String) = headers().firstValue(name).orElse(null)
 }
