@@ -81,7 +81,7 @@ impl Registry {
         self.has_concurrency.load(Ordering::Acquire)
     }
 
-    /// Refuses an operation that would take a slot that nobody gives back.
+    /// Refuses an operation that would take a slot without giving it back.
     #[cold]
     pub(crate) fn refuse_unreserved(&self, id: PolicyId, action: Action) -> Result<(), Error> {
         let Action::Apply(Operation::Check | Operation::Take) = action else { return Ok(()) };

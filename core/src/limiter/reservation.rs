@@ -253,7 +253,7 @@ impl Reservation {
         self.is_open && self.generation.is_here()
     }
 
-    /// Leaves the reservation to whoever ends it by this id; it is not renewed any more.
+    /// Leaves the reservation to a caller that ends it by this id; it is not renewed any more.
     pub fn detach(mut self) -> ReservationId {
         self.close();
         self.id

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 
 /// Names one reservation of a key: 1 to 64 bytes that the caller chooses, or random ones.
 ///
-/// Whoever makes a reservation with an id that is there gets the reservation that is there. So a caller that has received no
+/// A reserve with an id that is there changes nothing and is admitted. So a caller that has received no
 /// answer repeats the operation with the same id, and nothing is set aside twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReservationId {
