@@ -44,8 +44,8 @@ impl ActiveCheck {
         self.check.finish(counts);
     }
 
-    /// Ends what the check holds. Earlier checks of the request rely on the same units: those whose response nobody has told of are
-    /// finished too, and a response that nobody judges counts.
+    /// Ends what the check holds. Earlier checks of the request that rely on the same units are finished too, if they were not
+    /// before; a response counts where no `count` decides.
     pub(crate) fn end(&mut self, spent: Option<u64>) -> Result<(), Error> {
         if !self.is_finished {
             self.finish(true);

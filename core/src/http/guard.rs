@@ -20,7 +20,7 @@
 //!   know them. Units that several guards rely on are refunded when no guard relies on them any more.
 //! - **Reservations.** A policy with a quota of concurrency is reserved until the response is done, as is every policy of a
 //!   guard whose program says what a response has [spent](GuardCheck::end). Then what was spent is committed, or the cost
-//!   where nobody says it; nothing, where a check would be refunded.
+//!   where the program does not say it; nothing, where a check would be refunded.
 //! - **Outages.** `on_outage` hears of every decision that was made without the store, and of a store that could not decide
 //!   at all; it may admit the request or deny it. It cannot admit what the store itself denied. Without its answer the
 //!   outage policy's decision holds, and a store that could not decide is answered by 503.
