@@ -1,8 +1,7 @@
-//! HTTP: response fields, client addresses, the wait that a response asks for, clients that throttle themselves, a layer
-//! for tower, and a middleware for reqwest.
+//! HTTP: response fields, the wait that a response asks for, clients that throttle themselves, a layer for
+//! tower, and a middleware for reqwest.
 
 pub mod client;
-pub(crate) mod client_address;
 pub mod guard;
 pub mod headers;
 #[cfg(feature = "reqwest")]

@@ -60,6 +60,7 @@
     )
 )]
 
+mod client_address;
 mod error;
 mod http;
 mod limiter;
@@ -69,10 +70,8 @@ mod runtime;
 mod store;
 mod units;
 
+pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
 pub use error::{Error, ErrorKind};
-pub use http::client_address::{
-    ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
-};
 #[cfg(feature = "reqwest")]
 pub use http::reqwest;
 pub use http::server_wait::server_wait;

@@ -1,4 +1,4 @@
-use crate::http::client_address::*;
+use crate::client_address::*;
 
 const PROXIES: [&str; 3] = ["10.0.0.0/8", "2001:db8:ffff::/48", "loopback"];
 

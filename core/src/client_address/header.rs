@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::client_address::ClientAddressRules;
+use crate::client_address::address::parse_node;
 use crate::error::{Error, excerpt};
-use crate::http::client_address::ClientAddressRules;
-use crate::http::client_address::address::parse_node;
 
 /// The header in which proxies write the address that called them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
