@@ -61,6 +61,9 @@
 )]
 
 mod client_address;
+#[cfg(feature = "configuration")]
+#[allow(dead_code, reason = "no limiter takes its limits from a document yet")]
+mod configuration;
 mod error;
 mod http;
 mod limiter;

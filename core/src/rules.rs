@@ -5,6 +5,7 @@ pub(crate) mod codec;
 pub(crate) mod decision;
 pub(crate) mod explanation;
 pub(crate) mod history;
+pub(crate) mod penalty;
 pub(crate) mod policy;
 pub(crate) mod quota;
 pub(crate) mod request;

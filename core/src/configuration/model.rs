@@ -1,0 +1,81 @@
+//! What a document says, checked: every name is resolved, and every number is in bounds.
+
+use std::sync::Arc;
+
+use crate::rules::penalty::Penalty;
+use crate::rules::policy::Policy;
+use crate::store::lease_size::Lease;
+use crate::store::outage::Outage;
+
+/// A policy with all that a document says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DocumentPolicy {
+    /// The name, with the quotas that decide where nothing else does.
+    pub(crate) policy: Policy,
+    /// The plans by their names, each as a policy of the same name.
+    pub(crate) plans: Vec<(Arc<str>, Policy)>,
+    pub(crate) overrides: Vec<Override>,
+    pub(crate) mode: Mode,
+    /// `None`: as the limiter is built.
+    pub(crate) outage: Option<Outage>,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) candidate: Option<Candidate>,
+    pub(crate) elastic: Option<Elastic>,
+    pub(crate) penalty: Option<Penalty>,
+}
+
+/// Whether a policy decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It decides.
+    #[default]
+    On,
+    /// It admits everything and asks no store.
+    Off,
+    /// It counts as when it decides, and admits everything.
+    Shadow,
+}
+
+/// The numbers of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Override {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) numbers: Numbers,
+    /// From this time on it has no effect.
+    pub(crate) until_us: Option<u64>,
+}
+
+/// Quotas, or the plan that has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// The name of a plan.
+    Plan(Arc<str>),
+    /// Quotas, as a policy of the same name.
+    Quotas(Policy),
+}
+
+/// Quotas that are tried for some keys before they decide about all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// The quotas tried, as a policy of the same name.
+    pub(crate) policy: Policy,
+    /// The same quotas as the policy under which compared checks are counted, named `NAME~` and 8 hexadecimal digits.
+    pub(crate) comparison: Policy,
+    /// Thousandths of the keys whose checks are compared.
+    pub(crate) compare: u16,
+    /// Thousandths of the keys for which the candidate decides.
+    pub(crate) enforce: u16,
+}
+
+/// Where requests go that a policy denies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elastic {
+    /// The index of the pool among the document's policies.
+    pub(crate) pool: usize,
+    /// The key under the pool.
+    pub(crate) key: Box<[u8]>,
+    /// Percent of the pool's units that are kept for others, 0 to 99.
+    pub(crate) headroom: u8,
+    /// Whether the pool is also charged what the policy itself admits.
+    pub(crate) counts_all: bool,
+}
