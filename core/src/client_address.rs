@@ -5,7 +5,7 @@
 //! through the header from the right, as long as the current address is a trusted proxy. The first address that is not
 //! trusted is the client. Entries left of it were written by the client and are never read.
 
-mod address;
+pub(crate) mod address;
 mod header;
 
 use std::net::{IpAddr, Ipv4Addr};

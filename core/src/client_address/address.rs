@@ -63,7 +63,11 @@ impl Network {
             "private" => return Ok(Self::PRIVATE.to_vec()),
             _ => {}
         }
-        let network = Self::parse(text)?;
+        let network = Self::parse_as(
+            text,
+            "trusted network",
+            "an address, a network such as \"10.0.0.0/8\", \"loopback\", \"link-local\" and \"private\"",
+        )?;
         if network.prefix == 0 {
             let read = excerpt(text);
             return Err(Error::invalid_argument(format!(
@@ -73,14 +77,14 @@ impl Network {
         Ok(vec![network])
     }
 
-    fn parse(text: &str) -> Result<Self, Error> {
+    /// The network of a text in CIDR notation; an address is the network of it alone.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        Self::parse_as(text, "network", "an address and a network such as \"10.0.0.0/8\"")
+    }
+
+    fn parse_as(text: &str, what: &str, allowed: &str) -> Result<Self, Error> {
         let read = excerpt(text);
-        let refuse = || {
-            Error::invalid_argument(format!(
-                "trusted network is {read}; allowed are an address, a network such as \"10.0.0.0/8\", \
-                 \"loopback\", \"link-local\" and \"private\""
-            ))
-        };
+        let refuse = || Error::invalid_argument(format!("{what} is {read}; allowed are {allowed}"));
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
@@ -95,9 +99,9 @@ impl Network {
         let network = Self::around(address, prefix);
         if network.first != address {
             // Either the address or the prefix is a typing error, and a guess could trust a whole network instead of a
-            // single proxy.
+            // single proxy, or deny one.
             return Err(Error::invalid_argument(format!(
-                "trusted network is {read}, which has bits set after its prefix; write {network} for the \
+                "{what} is {read}, which has bits set after its prefix; write {network} for the \
                  network or {address} for the one address"
             )));
         }

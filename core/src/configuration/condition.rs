@@ -1,0 +1,213 @@
+//! What has to hold of a request so that a rule matches it.
+
+use crate::client_address::address::Network;
+use crate::configuration::attribute::Attribute;
+use crate::configuration::path::PathPattern;
+use crate::configuration::schedule::DailySpan;
+use crate::error::{Error, excerpt};
+
+/// The conditions of `match` or of `unless`; all of them hold, or it does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    conditions: Vec<Condition>,
+}
+
+impl Conditions {
+    pub(crate) fn push(&mut self, condition: Condition) {
+        self.conditions.push(condition);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.iter()
+    }
+
+    /// Whether a path of these conditions captures under a name.
+    pub(crate) fn capture(&self, name: &str) -> bool {
+        self.conditions.iter().any(|condition| match condition {
+            Condition::Path(patterns) => patterns.iter().any(|pattern| pattern.captures(name)),
+            _ => false,
+        })
+    }
+}
+
+/// Alternatives, one of which holds. `A` is how an attribute is referred to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition<A = Attribute> {
+    Text(A, Vec<TextTest>),
+    Client(Vec<ClientTest>),
+    Path(Vec<PathPattern>),
+    During(Vec<DailySpan>),
+}
+
+/// What a value may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TextTest {
+    Exact(Box<[u8]>),
+    /// `abc*`
+    Prefix(Box<[u8]>),
+    /// `*`
+    Present,
+    /// `!`
+    Absent,
+}
+
+/// What the client's address may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ClientTest {
+    Network(Network),
+    Present,
+    Absent,
+}
+
+impl Condition {
+    /// A condition without alternatives yet, about `method`, `path`, `client`, `header.NAME`, `during`, or an attribute that
+    /// the application provides.
+    ///
+    /// # Errors
+    /// Invalid argument: nothing can be asked about this name.
+    pub(crate) fn about(name: &str) -> Result<Self, Error> {
+        if name == "during" {
+            return Ok(Self::During(Vec::new()));
+        }
+        match Attribute::parse(name)? {
+            Attribute::Path => Ok(Self::Path(Vec::new())),
+            Attribute::Client => Ok(Self::Client(Vec::new())),
+            Attribute::Capture(_) => Err(Error::invalid_argument(format!(
+                "a condition is about {}; allowed is path, whose text names segments",
+                excerpt(name)
+            ))),
+            attribute => Ok(Self::Text(attribute, Vec::new())),
+        }
+    }
+
+    /// Adds an alternative.
+    ///
+    /// # Errors
+    /// Invalid argument: the text is no test of this condition's subject.
+    pub(crate) fn add(&mut self, text: &str) -> Result<(), Error> {
+        match self {
+            Self::Text(_, tests) => tests.push(TextTest::parse(text)?),
+            Self::Client(tests) => tests.push(ClientTest::parse(text)?),
+            Self::Path(patterns) => patterns.push(PathPattern::parse(text)?),
+            Self::During(spans) => spans.push(DailySpan::parse(text)?),
+        }
+        Ok(())
+    }
+
+    /// The same condition with another reference to its attribute.
+    pub(crate) fn map<B>(&self, refer: impl FnOnce(&Attribute) -> B) -> Condition<B> {
+        match self {
+            Self::Text(attribute, tests) => Condition::Text(refer(attribute), tests.clone()),
+            Self::Client(tests) => Condition::Client(tests.clone()),
+            Self::Path(patterns) => Condition::Path(patterns.clone()),
+            Self::During(spans) => Condition::During(spans.clone()),
+        }
+    }
+}
+
+impl TextTest {
+    fn parse(text: &str) -> Result<Self, Error> {
+        match text {
+            "*" => return Ok(Self::Present),
+            "!" => return Ok(Self::Absent),
+            _ => {}
+        }
+        let (prefix, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
+        if prefix.is_empty() || prefix.contains('*') || prefix.starts_with('!') {
+            return Err(Error::invalid_argument(format!(
+                "condition is {}; allowed are a text without * that does not start with !, a prefix such as \"abc*\", \
+                 \"*\" for present and \"!\" for absent",
+                excerpt(text)
+            )));
+        }
+        let bytes = prefix.as_bytes().into();
+        Ok(if is_prefix { Self::Prefix(bytes) } else { Self::Exact(bytes) })
+    }
+
+    /// Whether a value passes. An absent one is `None`, never empty.
+    pub(crate) fn passes(&self, value: Option<&[u8]>) -> bool {
+        match (self, value) {
+            (Self::Exact(text), Some(value)) => **text == *value,
+            (Self::Prefix(prefix), Some(value)) => value.starts_with(prefix),
+            (Self::Present, value) => value.is_some(),
+            (Self::Absent, value) => value.is_none(),
+            (_, None) => false,
+        }
+    }
+}
+
+impl ClientTest {
+    fn parse(text: &str) -> Result<Self, Error> {
+        match text {
+            "*" => Ok(Self::Present),
+            "!" => Ok(Self::Absent),
+            _ => Ok(Self::Network(Network::parse(text)?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(name: &str, text: &str) -> Result<Condition, Error> {
+        let mut condition = Condition::about(name)?;
+        condition.add(text)?;
+        Ok(condition)
+    }
+
+    #[test]
+    fn value_is_exact_has_a_prefix_is_present_or_absent() {
+        for (test, passing, failing) in [
+            ("gold", &[Some("gold")][..], &[Some("golden"), Some("Gold"), None][..]),
+            ("free*", &[Some("free"), Some("free-2026")], &[Some("fre"), Some("a free"), None]),
+            ("*", &[Some("x")], &[None]),
+            ("!", &[None], &[Some("x"), Some("!")]),
+        ] {
+            let test = TextTest::parse(test).unwrap();
+            assert!(passing.iter().all(|value| test.passes(value.map(str::as_bytes))), "{test:?}");
+            assert!(!failing.iter().any(|value| test.passes(value.map(str::as_bytes))), "{test:?}");
+        }
+    }
+
+    #[test]
+    fn subject_decides_what_a_text_means() {
+        assert!(matches!(condition("method", "POST"), Ok(Condition::Text(Attribute::Method, _))));
+        assert!(matches!(condition("header.x-api-key", "*"), Ok(Condition::Text(Attribute::Header(_), _))));
+        assert!(matches!(condition("client", "192.0.2.0/24"), Ok(Condition::Client(_))));
+        assert!(matches!(condition("path", "/v1/{id}"), Ok(Condition::Path(_))));
+        assert!(matches!(condition("during", "00:00-01:00"), Ok(Condition::During(_))));
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        for (name, text, about) in [
+            ("user", "", "\"\""),
+            ("user", "a*b", "\"a*b\""),
+            ("user", "**", "\"**\""),
+            ("user", "!root", "\"!root\""),
+            ("client", "10.0.0.1/8", "\"10.0.0.1/8\""),
+            ("client", "loopback", "\"loopback\""),
+            ("client", "10.*", "\"10.*\""),
+            ("path", "*", "\"*\""),
+            ("path", "!", "\"!\""),
+            ("during", "25:00-26:00", "25:00"),
+            ("User", "x", "\"User\""),
+            ("header", "x", "\"header\""),
+            ("path.id", "x", "\"path.id\""),
+            ("key", "x", "\"key\""),
+        ] {
+            let message = condition(name, text).unwrap_err().message().to_owned();
+            assert!(message.contains(about), "{name} = {text}: {message}");
+        }
+    }
+
+    #[test]
+    fn captures_are_those_of_paths() {
+        let mut conditions = Conditions::default();
+        assert!(!conditions.capture("id"));
+        conditions.push(condition("user", "id").unwrap());
+        conditions.push(condition("path", "/v1/{id}").unwrap());
+        assert!(conditions.capture("id") && !conditions.capture("v1"));
+    }
+}

@@ -1,0 +1,113 @@
+//! How many units a request spends: a number, or what one of its attributes says.
+
+use crate::configuration::attribute::Attribute;
+use crate::configuration::condition::Conditions;
+use crate::configuration::key_template::parse_placeholder;
+use crate::error::{Error, excerpt};
+use crate::rules::request::Request;
+
+/// The most digits of a cost in an attribute.
+const MAX_DIGITS: usize = 13;
+
+/// The cost of a request, as a rule says it. `A` is how an attribute is referred to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cost<A = Attribute> {
+    Units(u64),
+    /// The attribute, which holds a number.
+    Attribute(A),
+}
+
+impl Cost {
+    /// Reads the text of a cost: `{attribute}`.
+    ///
+    /// # Errors
+    /// Invalid argument: the text is no placeholder of one attribute, or the rule's path does not capture it.
+    pub(crate) fn parse(text: &str, when: &Conditions) -> Result<Self, Error> {
+        let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+        let name = name.filter(|name| !name.contains(['{', '}', ','])).ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "cost is {}; allowed are a number from 0 to {} and one attribute, such as \"{{tokens}}\"",
+                excerpt(text),
+                Request::MAX_COST
+            ))
+        })?;
+        Ok(Self::Attribute(parse_placeholder(name, when)?))
+    }
+
+    /// The same cost with other references to attributes.
+    pub(crate) fn map<B>(&self, mut refer: impl FnMut(&Attribute) -> B) -> Cost<B> {
+        match self {
+            Self::Units(units) => Cost::Units(*units),
+            Self::Attribute(attribute) => Cost::Attribute(refer(attribute)),
+        }
+    }
+}
+
+impl<A> Cost<A> {
+    /// The units of a request with these values.
+    ///
+    /// # Errors
+    /// Invalid argument: the attribute is absent or holds no number of 1 to 13 digits up to 10^12.
+    pub(crate) fn units<'a>(&self, value: impl FnOnce(&A) -> Option<&'a [u8]>) -> Result<u64, Error> {
+        match self {
+            Self::Units(units) => Ok(*units),
+            Self::Attribute(attribute) => value(attribute).and_then(parse_units).ok_or_else(|| {
+                Error::invalid_argument(
+                    "the attribute that gives the cost is absent or no number; allowed are 1 to 13 digits, up to \
+                     1000000000000",
+                )
+            }),
+        }
+    }
+}
+
+fn parse_units(digits: &[u8]) -> Option<u64> {
+    let well_formed = (1..=MAX_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    let units = digits.iter().fold(0, |units: u64, digit| units.wrapping_mul(10) + u64::from(digit & 0xf));
+    (well_formed && units <= Request::MAX_COST).then_some(units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attribute_holds_digits_up_to_the_largest_cost() {
+        let cost = Cost::parse("{tokens}", &Conditions::default()).unwrap();
+        for (value, units) in
+            [("0", 0), ("7", 7), ("0012", 12), ("1000000000000", Request::MAX_COST), ("0000000000001", 1)]
+        {
+            assert_eq!(cost.units(|_| Some(value.as_bytes())), Ok(units), "{value}");
+        }
+        for value in [
+            "",
+            " 1",
+            "1 ",
+            "+1",
+            "-1",
+            "1.5",
+            "1e3",
+            "0x1",
+            "\u{663}",
+            "1000000000001",
+            "00000000000001",
+            "1_000",
+        ] {
+            assert!(cost.units(|_| Some(value.as_bytes())).is_err(), "{value}");
+        }
+        let longest = vec![b'9'; 100_000];
+        assert!(cost.units(|_| Some(&longest)).is_err());
+        assert!(cost.units(|_| None).is_err());
+    }
+
+    #[test]
+    fn text_is_one_attribute() {
+        for text in
+            ["", "5", "{tokens", "tokens}", "{}", "{a,b}", "{a}{b}", "{{a}}", "{A}", "{path.id}", "{during}"]
+        {
+            assert!(Cost::parse(text, &Conditions::default()).is_err(), "{text}");
+        }
+        let message = Cost::parse("{tokens", &Conditions::default()).unwrap_err().message().to_owned();
+        assert!(message.contains("\"{tokens\""), "{message}");
+    }
+}
