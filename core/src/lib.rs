@@ -50,6 +50,7 @@
 //! and no wait becomes longer than the quota alone can require. When a policy's numbers change, the use of each key is
 //! kept.
 
+#![allow(dead_code, reason = "the parts of the configuration are put together step by step")]
 #![cfg_attr(
     not(all(feature = "redis", feature = "local", target_os = "linux")),
     allow(

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
 
 #[derive(Debug)]
@@ -50,8 +50,23 @@ impl Store {
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
         match self {
             Self::Memory(store) => store.set_policy(id, policy),
-            Self::Local(store) => store.set_policy(id, policy),
+            Self::Local(store) => store.set_policy(id, policy, options),
             Self::Redis(store) => store.set_policy(id, policy, options),
+        }
+    }
+
+    /// Prepares numbers that decide about some keys of a registered policy, whose keys may also have these others.
+    pub(crate) fn prepare_numbers(
+        &self,
+        id: PolicyId,
+        policy: &Policy,
+        others: &[Policy],
+        options: PolicyOptions,
+    ) -> Numbers {
+        match self {
+            Self::Memory(_) => MemoryStore::prepare_numbers(id, policy),
+            Self::Local(_) => SharedFileStore::prepare_numbers(policy, others),
+            Self::Redis(store) => store.prepare_numbers(id, policy, others, options),
         }
     }
 

@@ -297,6 +297,7 @@ impl LimiterBuilder {
             let options = PolicyOptions {
                 outage: last_of(&outages, policy.name()),
                 lease: last_of(&leases, policy.name()),
+                has_numbers_of_keys: false,
             };
             shared.set_policy(policy, options)?;
         }

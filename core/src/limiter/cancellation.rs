@@ -15,7 +15,7 @@ use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::decision::{Decision, Source};
 use crate::rules::transition::Operation;
 use crate::runtime::fork::{self, ProcessGeneration};
-use crate::store::request::{Action, Answer, StoreRequest};
+use crate::store::request::{Action, Answer, OwnedStoreRequest, StoreRequest};
 
 impl Limiter {
     /// Sends a check or a refund of an `acquire`, or a reserve, to the store. When the caller drops the future, the operation
@@ -62,12 +62,8 @@ impl Limiter {
         &self,
         request: StoreRequest<'_>,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + 'static + use<> {
-        let StoreRequest { id, key, action, cost, hold } = request;
-        let (limiter, key, hold) = (self.clone(), Box::<[u8]>::from(key), hold.copied());
-        async move {
-            let hold = hold.as_ref();
-            limiter.shared().ask_store(StoreRequest { id, key: &key, action, cost, hold }).await
-        }
+        let (limiter, request) = (self.clone(), OwnedStoreRequest::of(request));
+        async move { limiter.shared().ask_store(request.borrowed()).await }
     }
 
     /// Ends a reservation whose handle is dropped: at once in a store of this process or host, in the background with Redis.
@@ -129,14 +125,12 @@ impl Drop for InFlight<'_> {
             // The parent process awaits the answer with its own copy.
             return fork::leave(answer);
         }
-        let StoreRequest { id, key, action, cost, hold } = self.request;
-        let (limiter, key, hold) = (self.limiter.clone(), Box::<[u8]>::from(key), hold.copied());
+        let (limiter, request) = (self.limiter.clone(), OwnedStoreRequest::of(self.request));
         self.limiter.in_background(async move {
             if let Ok((decision, _)) = answer.await
-                && (action == CHECK || action == RESERVE)
+                && (request.action == CHECK || request.action == RESERVE)
             {
-                let hold = hold.as_ref();
-                limiter.give_back_unused(StoreRequest { id, key: &key, action, cost, hold }, &decision);
+                limiter.give_back_unused(request.borrowed(), &decision);
             }
         });
     }

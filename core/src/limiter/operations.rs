@@ -145,7 +145,7 @@ impl Shared {
         if self.registry.has_concurrency() {
             self.registry.refuse_unreserved(id, action)?;
         }
-        Ok(StoreRequest { id, key: request.key, action, cost: request.cost, hold: None })
+        Ok(StoreRequest { id, key: request.key, action, cost: request.cost, hold: None, numbers: None })
     }
 
     /// Checks the bounds of a request that may concern a reservation, and finds its policy.
@@ -157,7 +157,14 @@ impl Shared {
         Request { cost: 0, ..*request }.checked()?;
         let id = self.registry.id(request.policy, &self.store)?;
         self.registry.refuse_reserved(id, &self.store)?;
-        Ok(StoreRequest { id, key: request.key, action: *action, cost: request.cost, hold: Some(hold) })
+        Ok(StoreRequest {
+            id,
+            key: request.key,
+            action: *action,
+            cost: request.cost,
+            hold: Some(hold),
+            numbers: None,
+        })
     }
 
     /// Answers a request that need not wait.
@@ -228,8 +235,14 @@ impl Shared {
             Store::Memory(store) => store.check_known(id?, key, cost),
             Store::Redis(store) => {
                 let id = id.or_else(|| self.registry.find(policy))?;
-                let (decision, _) =
-                    store.ask_caches(StoreRequest { id, key, action: CHECK, cost, hold: None })?;
+                let (decision, _) = store.ask_caches(StoreRequest {
+                    id,
+                    key,
+                    action: CHECK,
+                    cost,
+                    hold: None,
+                    numbers: None,
+                })?;
                 Some(decision.by_fields())
             }
             Store::Local(_) => None,

@@ -143,7 +143,14 @@ impl Renewed {
 
     pub(crate) fn request(&self) -> StoreRequest<'_> {
         let action = Action::Apply(Operation::Renew);
-        StoreRequest { id: self.policy, key: &self.key, action, cost: 0, hold: Some(&self.hold) }
+        StoreRequest {
+            id: self.policy,
+            key: &self.key,
+            action,
+            cost: 0,
+            hold: Some(&self.hold),
+            numbers: None,
+        }
     }
 
     /// When the reservation is renewed next and when it ends, if it is renewed now.

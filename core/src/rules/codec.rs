@@ -26,7 +26,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::rules::algorithm::token_bucket::{self, Parts};
 use crate::rules::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped_bucket};
 use crate::rules::history::{
-    PastNumbers, PastPolicy, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_ran_out,
+    Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_ran_out,
 };
 use crate::rules::policy::Policy;
 use crate::rules::quota::tick::SATURATION;
@@ -184,10 +184,11 @@ struct QuotaCodec {
 }
 
 impl PolicyCodec {
-    /// A codec for a policy, with the past numbers of it that this process knows, oldest first.
-    pub(crate) fn new(policy: &Policy, superseded: &[PastPolicy]) -> Self {
+    /// A codec for a policy, with the other numbers of it that this process knows.
+    pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
         let quotas = policy.quotas().iter();
-        let quotas = quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, superseded) });
+        let quotas =
+            quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, change.past()) });
         Self { policy: policy.clone(), quotas: quotas.collect() }
     }
 

@@ -22,6 +22,37 @@ pub(crate) struct PastPolicy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(Vec<PastPolicy>);
 
+/// Which other numbers the states of a policy may have been written under.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// Past numbers of all keys, oldest first, each superseded at a known time.
+    Past(&'a [PastPolicy]),
+    /// Each key has its own numbers, which may be any of these: states that were written under others were changed just now.
+    Now(&'a [Policy]),
+}
+
+impl<'a> Change<'a> {
+    /// No other numbers.
+    pub(crate) const NONE: Self = Self::Past(&[]);
+
+    /// The past numbers with a known time.
+    pub(crate) fn past(self) -> &'a [PastPolicy] {
+        match self {
+            Self::Past(past) => past,
+            Self::Now(_) => &[],
+        }
+    }
+
+    /// All other numbers.
+    pub(crate) fn others(self) -> impl Iterator<Item = &'a Policy> {
+        let (past, others) = match self {
+            Self::Past(past) => (past, &[][..]),
+            Self::Now(others) => (&[][..], others),
+        };
+        past.iter().map(|past| &past.policy).chain(others)
+    }
+}
+
 /// How many past numbers are kept.
 const MAX_SUPERSEDED: usize = 8;
 

@@ -26,11 +26,10 @@ use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
-use crate::rules::reservation::list::Hold;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
 
 /// A shard for fewer keys than this is not worthwhile.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -109,18 +108,23 @@ impl MemoryStore {
         }
     }
 
+    /// Prepares numbers that decide about some keys of a policy.
+    pub(crate) fn prepare_numbers(id: PolicyId, policy: &Policy) -> Numbers {
+        Numbers::new(Arc::new(RegisteredPolicy::of_keys(id, policy)))
+    }
+
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Answer {
-        let StoreRequest { id, key, action, cost, hold } = request;
+        let StoreRequest { id, key, action, cost, numbers, .. } = request;
         match action {
-            Action::Apply(Operation::Check) => match self.check_known(id, key, cost) {
+            Action::Apply(Operation::Check) if numbers.is_none() => match self.check_known(id, key, cost) {
                 Some(decision) => {
                     let spent = if decision.allowed { cost } else { 0 };
                     (decision, spent)
                 }
-                None => self.apply(id, key, Operation::Check, cost, None),
+                None => self.apply(request, Operation::Check),
             },
-            Action::Apply(operation) => self.apply(id, key, operation, cost, hold),
-            Action::Reset => (self.reset(id, key), 0),
+            Action::Apply(operation) => self.apply(request, operation),
+            Action::Reset => (self.reset(request), 0),
         }
     }
 
@@ -170,14 +174,9 @@ impl MemoryStore {
 
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
-    fn apply(
-        &self,
-        id: PolicyId,
-        key: &[u8],
-        operation: Operation,
-        cost: u64,
-        hold: Option<&Hold>,
-    ) -> (Decision, u64) {
+    fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> (Decision, u64) {
+        let StoreRequest { id, key, cost, hold, .. } = request;
+        let numbers = numbers_of(request);
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
@@ -186,11 +185,11 @@ impl MemoryStore {
         let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
         let (mut slot, degraded) =
-            match shard.slot(recent_denials, &self.key_hash, KeyRequest { id, hash, key, now_us }) {
+            match shard.slot(recent_denials, &self.key_hash, KeyRequest { id, hash, key, now_us, numbers }) {
                 Ok(slot) => (slot, None),
                 Err(current) => {
                     overflow = self.overflow.lock();
-                    (overflow.slot(current), Some(Degradation::StoreFull))
+                    (overflow.slot(current, now_us), Some(Degradation::StoreFull))
                 }
             };
         if hold.is_some() {
@@ -209,7 +208,8 @@ impl MemoryStore {
         (decision, applied.spent)
     }
 
-    fn reset(&self, id: PolicyId, key: &[u8]) -> Decision {
+    fn reset(&self, request: StoreRequest<'_>) -> Decision {
+        let StoreRequest { id, key, .. } = request;
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
@@ -217,7 +217,7 @@ impl MemoryStore {
         let mut shard = shard.lock();
         recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
-        shard.current(id).unseen(self.clock.now_us())
+        numbers_of(request).unwrap_or_else(|| shard.current(id)).unseen(self.clock.now_us())
     }
 
     /// Drops all keys and frees their memory.
@@ -242,6 +242,11 @@ impl MemoryStore {
         let bits = (hash >> 16) & 0xFFFF_FFFF;
         &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
     }
+}
+
+/// The numbers that decide about the request in place of its policy's own.
+fn numbers_of(request: StoreRequest<'_>) -> Option<&Arc<RegisteredPolicy>> {
+    request.numbers.and_then(Numbers::of::<Arc<RegisteredPolicy>>)
 }
 
 /// Checks policies other than a single token bucket; also returns whether the states were written.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use self::policies::Policies;
+use self::policies::{Policies, RedisNumbers, RedisPolicy};
 use crate::error::{Error, ErrorKind};
 use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
@@ -45,7 +45,7 @@ use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
 use crate::store::redis::routing::hub::Access;
 use crate::store::redis::routing::invalidation::Listener;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::{Action, PolicyId, PolicyOptions};
+use crate::store::request::{Action, Numbers, PolicyId, PolicyOptions};
 use crate::store::stats::Stats;
 
 /// The pause between two attempts to reach the store.
@@ -132,6 +132,21 @@ impl RedisStore {
         if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
             self.leases.renumbered(id, &before.policy, &after);
         }
+    }
+
+    /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
+    pub(crate) fn prepare_numbers(
+        &self,
+        id: PolicyId,
+        policy: &Policy,
+        others: &[Policy],
+        options: PolicyOptions,
+    ) -> Numbers {
+        let outage = options.outage.unwrap_or(self.policies.outage());
+        Numbers::new(RedisNumbers {
+            policy: Arc::new(RedisPolicy::of_keys(policy, others, outage, &self.keys)),
+            fallback: self.outage.prepare_numbers(id, policy),
+        })
     }
 
     pub(crate) fn is_leased(&self, id: PolicyId) -> bool {

@@ -1,5 +1,9 @@
 //! The requests of a limiter to its store, and the store's answers.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use crate::rules::decision::Decision;
 use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
@@ -15,6 +19,8 @@ pub(crate) struct PolicyId(pub(crate) u32);
 pub(crate) struct PolicyOptions {
     pub(crate) outage: Option<Outage>,
     pub(crate) lease: Option<Lease>,
+    /// Whether each key may have numbers of its own.
+    pub(crate) has_numbers_of_keys: bool,
 }
 
 /// An operation of a store.
@@ -33,6 +39,54 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) cost: u64,
     /// The reservation, for operations on one.
     pub(crate) hold: Option<&'a Hold>,
+    /// The numbers that decide in place of the policy's own.
+    pub(crate) numbers: Option<&'a Numbers>,
+}
+
+/// A [`StoreRequest`] that can outlive its caller.
+pub(crate) struct OwnedStoreRequest {
+    pub(crate) action: Action,
+    id: PolicyId,
+    key: Box<[u8]>,
+    cost: u64,
+    hold: Option<Hold>,
+    numbers: Option<Numbers>,
+}
+
+impl OwnedStoreRequest {
+    pub(crate) fn of(request: StoreRequest<'_>) -> Self {
+        let StoreRequest { id, key, action, cost, hold, numbers } = request;
+        Self { id, key: key.into(), action, cost, hold: hold.copied(), numbers: numbers.cloned() }
+    }
+
+    pub(crate) fn borrowed(&self) -> StoreRequest<'_> {
+        let Self { action, id, key, cost, hold, numbers } = self;
+        let (hold, numbers) = (hold.as_ref(), numbers.as_ref());
+        StoreRequest { id: *id, key, action: *action, cost: *cost, hold, numbers }
+    }
+}
+
+/// Numbers that decide about some keys of a policy in place of the policy's own, as its store has prepared them. All numbers of
+/// a policy share its keys' states. A copy is cheap.
+#[derive(Clone)]
+pub(crate) struct Numbers(Arc<dyn Any + Send + Sync>);
+
+impl Numbers {
+    pub(crate) fn new<T: Any + Send + Sync>(prepared: T) -> Self {
+        Self(Arc::new(prepared))
+    }
+
+    /// What a store has prepared; `None` for the numbers of another kind of store.
+    #[inline]
+    pub(crate) fn of<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Numbers")
+    }
 }
 
 /// The decision, and the number of units that a check or take spent. The decision on a commit, a cancel or a renew is allowed

@@ -38,13 +38,14 @@ use parking_lot::Mutex;
 
 pub(crate) use self::location::SharedFileOptions;
 use self::mapped_store::MappedStore;
-use self::policies::Policies;
+use self::policies::{Policies, SharedFilePolicy};
 use crate::error::Error;
+use crate::rules::history::Change;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::{Answer, PolicyId, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 
 #[derive(Debug)]
 pub(crate) struct SharedFileStore {
@@ -83,8 +84,13 @@ impl SharedFileStore {
         &self.clock
     }
 
-    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
-        self.policies.set(id, policy, self.clock.now_us());
+    /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
+    pub(crate) fn prepare_numbers(policy: &Policy, others: &[Policy]) -> Numbers {
+        Numbers::new(SharedFilePolicy::new(policy, Change::Now(others)))
+    }
+
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
+        self.policies.set(id, policy, options.has_numbers_of_keys, self.clock.now_us());
     }
 
     /// Opens the file if it is not open.

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use crate::Policy;
 use crate::rules::algorithm::{Rules, State};
 use crate::rules::codec::{Bytes, PolicyCodec, Reader, States, Tag, read_log, write_log};
-use crate::rules::history::PastPolicy;
+use crate::rules::history::{Change, PastPolicy};
 use crate::rules::transition::{Operation, PolicyRules};
 
 const NOW_US: u64 = 1_790_000_000_000_000;
@@ -62,7 +62,7 @@ fn views(rules: &PolicyRules, states: &[State], now_us: u64) -> Vec<(u64, u64, u
 proptest! {
     #[test]
     fn what_was_written_is_read(policy in policies(), operations in operations(), to in policies()) {
-        let (rules, codec) = (PolicyRules::new(&policy), PolicyCodec::new(&policy, &[]));
+        let (rules, codec) = (PolicyRules::new(&policy), PolicyCodec::new(&policy, Change::NONE));
         let mut states: States = policy.quotas().iter().map(State::fresh).collect();
         let mut now_us = NOW_US;
         for (operation, cost, later_us) in operations {
@@ -83,7 +83,7 @@ proptest! {
         }
         prop_assert_eq!(written(&codec, &read), bytes.clone());
         // Another policy reads the records that it knows and skips the rest.
-        prop_assert!(PolicyCodec::new(&to, &[]).read(&bytes).is_some());
+        prop_assert!(PolicyCodec::new(&to, Change::NONE).read(&bytes).is_some());
     }
 
     #[test]
@@ -125,7 +125,7 @@ fn try_bytes(
     bytes: &[u8],
     operations: &[(Operation, u64, u64)],
 ) -> Result<(), TestCaseError> {
-    let (rules, codec) = (PolicyRules::new(policy), PolicyCodec::new(policy, superseded));
+    let (rules, codec) = (PolicyRules::new(policy), PolicyCodec::new(policy, Change::Past(superseded)));
     let Some(mut states) = codec.read(bytes) else { return Ok(()) };
     prop_assert_eq!(states.len(), policy.quotas().len());
     let mut now_us = NOW_US;
@@ -150,14 +150,14 @@ fn bucket_record_is_short_where_a_microsecond_repays_one_and_debt_fits() {
         let mut states: States = policy.quotas().iter().map(State::fresh).collect();
         // The charge saturates the use.
         PolicyRules::new(&policy).apply(&mut states, NOW_US, Operation::Charge, 10_000);
-        assert_eq!(written(&PolicyCodec::new(&policy, &[]), &states).len(), length, "{quotas}");
+        assert_eq!(written(&PolicyCodec::new(&policy, Change::NONE), &states).len(), length, "{quotas}");
     }
 }
 
 #[test]
 fn records_in_order_are_read_from_the_front_and_others_are_refused() {
     let policy = policy("5/m token_bucket; 5/m; 4/m fixed_window");
-    let (rules, codec) = (PolicyRules::new(&policy), PolicyCodec::new(&policy, &[]));
+    let (rules, codec) = (PolicyRules::new(&policy), PolicyCodec::new(&policy, Change::NONE));
     let mut states: States = policy.quotas().iter().map(State::fresh).collect();
     rules.apply(&mut states, NOW_US, Operation::Check, 3);
     let bytes = written(&codec, &states);
@@ -166,7 +166,7 @@ fn records_in_order_are_read_from_the_front_and_others_are_refused() {
     let read = codec.read_in_order(&mut rest).unwrap();
     assert_eq!((written(&codec, &read), rest.0), (bytes.clone(), b"more".as_slice()));
     assert!(codec.read_in_order(&mut Reader(&bytes[..bytes.len() - 1])).is_none());
-    let other = PolicyCodec::new(&self::policy("4/m fixed_window; 5/m token_bucket; 5/m"), &[]);
+    let other = PolicyCodec::new(&self::policy("4/m fixed_window; 5/m token_bucket; 5/m"), Change::NONE);
     assert!(other.read_in_order(&mut Reader(&bytes)).is_none());
 }
 
@@ -175,10 +175,10 @@ fn what_ran_out_under_superseded_numbers_does_not_come_back() {
     let (before, after) = (policy("2/s token_bucket step=1"), policy("1/s token_bucket step=1"));
     let mut states: States = before.quotas().iter().map(State::fresh).collect();
     PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, 2);
-    let bytes = written(&PolicyCodec::new(&before, &[]), &states);
+    let bytes = written(&PolicyCodec::new(&before, Change::NONE), &states);
     for (after_us, used) in [(999_999, 1), (1_000_000, 0)] {
         let superseded = [PastPolicy { policy: before.clone(), at_us: NOW_US + after_us }];
-        let states = PolicyCodec::new(&after, &superseded).read(&bytes).unwrap();
+        let states = PolicyCodec::new(&after, Change::Past(&superseded)).read(&bytes).unwrap();
         assert_eq!(
             PolicyRules::new(&after).quotas[0].rules.remaining(&states[0], NOW_US + 1_000_000),
             1 - used

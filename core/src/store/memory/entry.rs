@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::rules::algorithm::State;
+use crate::rules::algorithm::{Outcome, Rules, State};
 use crate::rules::decision::Decision;
 use crate::rules::history::{History, PastNumbers, past_of, ran_out};
 use crate::rules::policy::Policy;
@@ -100,12 +100,20 @@ pub(crate) struct RegisteredPolicy {
     history: History,
     /// The past numbers of each quota.
     past: Box<[Box<[PastNumbers]>]>,
+    /// Whether these numbers decide about some keys only: then states that were written under others were changed just now.
+    is_of_keys: bool,
 }
 
 impl RegisteredPolicy {
     pub(crate) fn new(id: PolicyId, policy: &Policy, history: History) -> Self {
         let past = policy.quotas().iter().map(|quota| past_of(quota, &history)).collect();
-        Self { id, policy: policy.clone(), rules: PolicyRules::new(policy), history, past }
+        let rules = PolicyRules::new(policy);
+        Self { id, policy: policy.clone(), rules, history, past, is_of_keys: false }
+    }
+
+    /// Numbers that decide about some keys of a policy.
+    pub(crate) fn of_keys(id: PolicyId, policy: &Policy) -> Self {
+        Self { is_of_keys: true, ..Self::new(id, policy, History::default()) }
     }
 
     /// The history of these numbers once new numbers replace them.
@@ -116,12 +124,17 @@ impl RegisteredPolicy {
     /// Converts states that were written under other numbers to the current quotas: quotas with the same identity keep
     /// their states, others start unused. Usage that had expired before the change does not come back under slower
     /// numbers.
-    pub(crate) fn states_of(&self, under: &Self, states: &States) -> States {
+    pub(crate) fn states_of(&self, under: &Self, states: &States, now_us: u64) -> States {
         let before = || under.policy.quotas().iter().zip(states.as_slice());
         let kept = |quota: &Quota, past: &[PastNumbers]| {
             let (written_under, state) =
                 before().find(|(before, _)| before.identity() == quota.identity())?;
-            (!ran_out(state, written_under.limit(), quota, past)).then(|| state.clone())
+            let ran_out = if self.is_of_keys {
+                has_run_out(under, written_under, state, now_us)
+            } else {
+                ran_out(state, written_under.limit(), quota, past)
+            };
+            (!ran_out).then(|| state.clone())
         };
         let quotas = self.policy.quotas().iter().zip(&self.past);
         let quotas = quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota)));
@@ -133,6 +146,15 @@ impl RegisteredPolicy {
     pub(crate) fn unseen(&self, now_us: u64) -> Decision {
         self.rules.view(States::fresh(&self.policy).as_slice(), now_us)
     }
+}
+
+/// Whether a state has run out under the numbers it was written under. Under a limit of 0 it never does.
+fn has_run_out(under: &RegisteredPolicy, quota: &Quota, state: &State, now_us: u64) -> bool {
+    let mut numbers = under.policy.quotas().iter().zip(&under.rules.quotas);
+    let numbers = numbers.find(|(other, _)| other.identity() == quota.identity());
+    numbers.is_some_and(|(_, numbers)| {
+        numbers.limit > 0 && numbers.rules.explain(state, now_us, Outcome::Adjusted).reset_after_us == 0
+    })
 }
 
 /// The states of one key under one policy, and the numbers under which they were written. An entry fills one cache line,
@@ -179,11 +201,14 @@ impl Entry {
 
     /// The time from `now_us` until the states expire and the entry may be dropped.
     pub(crate) fn expires_after_us(&self, current: &Arc<RegisteredPolicy>, now_us: u64) -> u64 {
+        if self.under.is_of_keys {
+            return self.under.rules.expires_after_us(self.states.as_slice(), now_us);
+        }
         if Arc::ptr_eq(&self.under, current) {
             return current.rules.expires_after_us(self.states.as_slice(), now_us);
         }
         // Under the new numbers the usage may count for longer.
-        let states = current.states_of(&self.under, &self.states);
+        let states = current.states_of(&self.under, &self.states, now_us);
         current.rules.expires_after_us(states.as_slice(), now_us)
     }
 }

@@ -218,7 +218,16 @@ mod tests {
     }
 
     fn ask(store: &MemoryStore, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        store.answer(StoreRequest { id: ID, key, action: Action::Apply(operation), cost, hold: None }).0
+        store
+            .answer(StoreRequest {
+                id: ID,
+                key,
+                action: Action::Apply(operation),
+                cost,
+                hold: None,
+                numbers: None,
+            })
+            .0
     }
 
     /// Denies twice; the second denial is answered by an entry.
@@ -263,7 +272,9 @@ mod tests {
         let _ = denied(&store, b"a");
         let _ = ask(&store, b"a", Operation::Charge, 2);
         assert_eq!(denied(&store, b"a").retry_after_us(), Some(90_000_000));
-        let _ = store.reset(ID, b"a");
+        let request =
+            StoreRequest { id: ID, key: b"a", action: Action::Reset, cost: 0, hold: None, numbers: None };
+        let _ = store.answer(request);
         assert!(ask(&store, b"a", Operation::Check, 2).allowed());
         let _ = denied(&store, b"a");
         store.set_policy(ID, &Policy::parse("api", "4/minute token_bucket").unwrap());

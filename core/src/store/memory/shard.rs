@@ -21,6 +21,8 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) hash: u64,
     pub(crate) key: &'a [u8],
     pub(crate) now_us: u64,
+    /// The numbers that decide in place of the policy's own.
+    pub(crate) numbers: Option<&'a Arc<RegisteredPolicy>>,
 }
 
 /// The field order puts what a lookup reads and what each operation writes into the cache line of the lock. The rest is
@@ -97,11 +99,11 @@ impl Shard {
         key_hash: &'a KeyHash,
         request: KeyRequest<'a>,
     ) -> Result<Slot<'a>, &'a Arc<RegisteredPolicy>> {
-        let KeyRequest { id, hash, key, now_us } = request;
-        let current = &self.policies[id.0 as usize];
+        let KeyRequest { id, hash, key, now_us, numbers } = request;
+        let current = numbers.unwrap_or(&self.policies[id.0 as usize]);
         let sweep = &mut self.sweep;
         let entries = match self.entries.find_entry(hash, |entry| entry.is(current, key)) {
-            Ok(entry) => return Ok(Slot::of_entry(entry.into_mut(), current, Some(sweep))),
+            Ok(entry) => return Ok(Slot::of_entry(entry.into_mut(), current, Some(sweep), now_us)),
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
@@ -168,11 +170,12 @@ impl<'a> Slot<'a> {
         entry: &'a mut Entry,
         current: &'a Arc<RegisteredPolicy>,
         sweep: Option<&'a mut Sweep>,
+        now_us: u64,
     ) -> Self {
         let place = if Arc::ptr_eq(&entry.under, current) {
             Place::Entry { entry, sweep }
         } else {
-            let states = current.states_of(&entry.under, &entry.states);
+            let states = current.states_of(&entry.under, &entry.states, now_us);
             Place::Moved { entry, sweep, states }
         };
         Self { current, place }
@@ -239,13 +242,13 @@ pub(crate) struct Overflow {
 
 impl Overflow {
     /// The shared states of the policy.
-    pub(crate) fn slot<'a>(&'a mut self, current: &'a Arc<RegisteredPolicy>) -> Slot<'a> {
+    pub(crate) fn slot<'a>(&'a mut self, current: &'a Arc<RegisteredPolicy>, now_us: u64) -> Slot<'a> {
         let found = self.entries.iter().position(|entry| entry.under.id == current.id);
         let at = found.unwrap_or_else(|| {
             self.entries.push(Entry::new(&[], States::fresh(&current.policy), current));
             self.entries.len() - 1
         });
-        Slot::of_entry(&mut self.entries[at], current, None)
+        Slot::of_entry(&mut self.entries[at], current, None, now_us)
     }
 }
 

@@ -24,9 +24,10 @@ use crate::rules::transition::{Applied, Operation};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
 use crate::runtime::monotonic;
+use crate::store::redis::policies::RedisNumbers;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::DenyingStates;
-use crate::store::request::{Action, PolicyId, StoreRequest};
+use crate::store::request::{Action, Numbers, PolicyId, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
@@ -206,7 +207,8 @@ impl DenialCache {
     fn look_up(&self, request: StoreRequest<'_>) -> Option<Decision> {
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        let known = shard.table.find(hash, |known| known.is_of(request))?;
+        let known =
+            shard.table.find(hash, |known| known.is_of(request) && known.is_by_numbers_of(request))?;
         let decision = match known.now_us(&self.clock, self.longest) {
             Some(now_us) => known.decide(now_us, request.cost),
             None => Err(Over),
@@ -265,6 +267,12 @@ struct Over;
 impl Known {
     fn is_of(&self, request: StoreRequest<'_>) -> bool {
         self.id == request.id && *self.key == *request.key
+    }
+
+    /// Whether the same numbers denied as decide about the request.
+    fn is_by_numbers_of(&self, request: StoreRequest<'_>) -> bool {
+        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
+        numbers.is_none_or(|numbers| Arc::ptr_eq(&numbers.policy.call, &self.call))
     }
 
     /// The store's current time or a later one; `None` when the denial is older than allowed.

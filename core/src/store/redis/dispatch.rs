@@ -14,12 +14,12 @@ use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::pipeline::pending::{Member, PendingReply, Reply};
-use crate::store::redis::policies::RedisPolicy;
+use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
 use crate::store::redis::routing::hub::Until;
 use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
 
 /// A request with everything that is needed to interpret its reply.
 pub(crate) struct PreparedRequest<'a> {
@@ -171,15 +171,25 @@ impl RedisStore {
     fn prepare<'a>(&self, request: StoreRequest<'a>) -> Result<PreparedRequest<'a>, Error> {
         // Read before the policy's numbers: a denial by numbers that change in between must not be cached.
         let read_version = self.denial_cache.read_version(request);
-        let policy = self.policies.known(request.id)?;
+        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
+        let policy = match numbers {
+            Some(numbers) => Arc::clone(&numbers.policy),
+            None => self.policies.known(request.id)?,
+        };
         Ok(PreparedRequest { request, policy, read_version })
     }
 
     /// Applies an action to a key that is reserved for the doctor.
     pub(crate) async fn try_out(&self, action: Action) -> Result<Reply, Error> {
         let topology = self.access.hub()?.runtimes.here()?;
-        let request =
-            StoreRequest { id: PolicyId(0), key: b"\0polylimit doctor", action, cost: 1, hold: None };
+        let request = StoreRequest {
+            id: PolicyId(0),
+            key: b"\0polylimit doctor",
+            action,
+            cost: 1,
+            hold: None,
+            numbers: None,
+        };
         let policy = if let Some(policy) = self.policies.get(request.id) {
             policy
         } else {

@@ -15,8 +15,8 @@ use crate::runtime::clock::Clock;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
 use crate::store::redis::made_reservations::MadeReservations;
-use crate::store::redis::policies::RedisPolicy;
-use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
+use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
 
 /// The retry time of a denial by the outage policy `deny`, in microseconds. The end of the outage is unknown; this is
 /// short.
@@ -49,6 +49,16 @@ impl Fallback {
         self.store.set_policy(id, &share_of(policy, self.share_ppm));
     }
 
+    /// Prepares numbers that decide about some keys of a policy.
+    pub(crate) fn prepare_numbers(&self, id: PolicyId, policy: &Policy) -> Numbers {
+        MemoryStore::prepare_numbers(id, &share_of(policy, self.share_ppm))
+    }
+
+    fn ask(&self, request: StoreRequest<'_>) -> Answer {
+        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
+        self.store.answer(StoreRequest { numbers: numbers.map(|numbers| &numbers.fallback), ..request })
+    }
+
     pub(crate) fn clear(&self) {
         self.store.clear();
     }
@@ -64,15 +74,15 @@ impl Fallback {
             Action::Apply(Operation::Commit) => return self.follow_commit(request),
             Action::Apply(_) | Action::Reset => request,
         };
-        let _ = self.store.answer(followed);
+        let _ = self.ask(followed);
     }
 
     /// A commit in the store: units that are not set aside here are charged.
     fn follow_commit(&self, request: StoreRequest<'_>) {
-        let (committed, _) = self.store.answer(request);
+        let (committed, _) = self.ask(request);
         if !committed.allowed && request.cost != AS_RESERVED {
             let action = Action::Apply(Operation::Charge);
-            let _ = self.store.answer(StoreRequest { action, hold: None, ..request });
+            let _ = self.ask(StoreRequest { action, hold: None, ..request });
         }
     }
 
@@ -80,7 +90,7 @@ impl Fallback {
     #[inline]
     pub(crate) fn answer_made(&self, request: StoreRequest<'_>) -> Option<Answer> {
         let reason = self.made.find(request)?;
-        let (decision, spent) = self.store.answer(request);
+        let (decision, spent) = self.ask(request);
         let ends = matches!(request.action, Action::Apply(Operation::Commit | Operation::Cancel));
         if ends || !decision.allowed {
             self.made.remove(request);
@@ -98,7 +108,7 @@ impl Fallback {
     ) -> Answer {
         let (allowed, source) = match outage {
             Outage::Fallback => {
-                let (decision, spent) = self.store.answer(request);
+                let (decision, spent) = self.ask(request);
                 if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
                     self.made.add(request, reason, self.store.clock().now_us());
                 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::error::{Error, ErrorKind};
-use crate::rules::history::History;
+use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::script::call::PolicyCall;
-use crate::store::request::{PolicyId, PolicyOptions};
+use crate::store::request::{Numbers, PolicyId, PolicyOptions};
 
 #[derive(Debug)]
 pub(crate) struct Policies {
@@ -41,13 +41,33 @@ impl RedisPolicy {
     ) -> Self {
         Self {
             policy: policy.clone(),
-            call: Arc::new(PolicyCall::new(policy, &history)),
+            call: Arc::new(PolicyCall::new(policy, Change::Past(&history))),
             history,
             key_prefix: keys.policy_prefix(policy.name()),
             outage,
             lease,
         }
     }
+
+    /// Numbers that decide about some keys of a policy, whose keys may also have these others.
+    pub(crate) fn of_keys(policy: &Policy, others: &[Policy], outage: Outage, keys: &KeyEncoder) -> Self {
+        Self {
+            policy: policy.clone(),
+            call: Arc::new(PolicyCall::new(policy, Change::Now(others))),
+            history: History::default(),
+            key_prefix: keys.policy_prefix(policy.name()),
+            outage,
+            lease: None,
+        }
+    }
+}
+
+/// Numbers that decide about some keys of a policy.
+#[derive(Debug)]
+pub(crate) struct RedisNumbers {
+    pub(crate) policy: Arc<RedisPolicy>,
+    /// The same numbers for the fallback's store.
+    pub(crate) fallback: Numbers,
 }
 
 impl Policies {
@@ -62,6 +82,11 @@ impl Policies {
 
     pub(crate) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
         self.policies.load_full()
+    }
+
+    /// The outage policy of the policies that have none of their own.
+    pub(crate) fn outage(&self) -> Outage {
+        self.outage
     }
 
     /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.

@@ -10,7 +10,7 @@ use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::store::finding::Finding;
 use crate::store::option::StoreOption;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::stats::Stats;
 
 #[derive(Clone, Debug)]
@@ -81,6 +81,16 @@ impl RedisStore {
         [async] ask_many(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
         [async] ready(timeout: Duration) -> Result<(), Error>;
         [async] examine() -> Result<Vec<Finding>, Error>;
+    }
+
+    pub(crate) fn prepare_numbers(
+        &self,
+        _id: PolicyId,
+        _policy: &Policy,
+        _others: &[Policy],
+        _options: PolicyOptions,
+    ) -> Numbers {
+        match *self {}
     }
 
     pub(crate) fn block_on<F: Future>(&self, _future: F) -> Result<F::Output, Error> {

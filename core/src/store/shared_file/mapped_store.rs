@@ -10,7 +10,7 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::{Action, Answer, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, StoreRequest};
 use crate::store::shared_file::file::{self, OpenFile};
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::lock::{self, Acquisition, HeldBy};
@@ -93,8 +93,8 @@ impl MappedStore {
         policies: &PolicyList,
         request: StoreRequest<'_>,
     ) -> Result<Answer, Error> {
-        let StoreRequest { id, key, action, .. } = request;
-        let policy = &*policies[id.0 as usize];
+        let StoreRequest { key, action, .. } = request;
+        let policy = policy_of(policies, request);
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key) };
         let decide = |place: &Place<'_>, degraded| decide(place, policies, operation, request, degraded);
         match self.work(clock, policy, key, false, |place| decide(place, None))? {
@@ -230,6 +230,12 @@ impl MappedStore {
     }
 }
 
+/// The numbers that decide about a request: its own, or its policy's.
+fn policy_of<'a>(policies: &'a PolicyList, request: StoreRequest<'a>) -> &'a SharedFilePolicy {
+    let numbers = request.numbers.and_then(Numbers::of::<SharedFilePolicy>);
+    numbers.unwrap_or_else(|| &policies[request.id.0 as usize])
+}
+
 /// Applies an operation with its cost to the states of a key. `None`: the key has no entry, or its entry would grow, and
 /// there is no room.
 fn decide(
@@ -240,8 +246,8 @@ fn decide(
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
-    let StoreRequest { id, cost, hold, .. } = request;
-    let policy = &*policies[id.0 as usize];
+    let StoreRequest { cost, hold, .. } = request;
+    let policy = policy_of(policies, request);
     let mut bytes = Bytes::new();
     let found = shard.find(hash, key, &mut bytes)?;
     let of_known = |bytes: &[u8], lengths, at_us| expires_at_us(policies, bytes, lengths, at_us);

@@ -16,7 +16,7 @@ use crate::rules::algorithm::{Rules, State};
 use crate::rules::codec::{
     PolicyCodec, Reader, States, Tag, read_log, read_reservations, write_log, write_reservations,
 };
-use crate::rules::history::History;
+use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
 use crate::store::request::PolicyId;
@@ -93,6 +93,8 @@ pub(crate) struct SharedFilePolicy {
     /// The tags of the quotas.
     tags: Box<[Tag]>,
     history: History,
+    /// Whether these numbers decide about some keys only.
+    is_of_keys: bool,
 }
 
 impl Policies {
@@ -102,17 +104,12 @@ impl Policies {
     }
 
     /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.
-    pub(crate) fn set(&self, id: PolicyId, policy: &Policy, now_us: u64) {
+    pub(crate) fn set(&self, id: PolicyId, policy: &Policy, is_of_keys: bool, now_us: u64) {
         let mut policies = Vec::clone(&self.0.load());
         let known = policies.get(id.0 as usize);
         let history = known.map_or_else(History::default, |known| known.history.then(&known.policy, now_us));
-        let changed = Arc::new(SharedFilePolicy {
-            policy: policy.clone(),
-            rules: PolicyRules::new(policy),
-            codec: PolicyCodec::new(policy, &history),
-            tags: policy.quotas().iter().map(Tag::of).collect(),
-            history,
-        });
+        let changed = SharedFilePolicy::new(policy, Change::Past(&history));
+        let changed = Arc::new(SharedFilePolicy { history, is_of_keys, ..changed });
         match policies.get_mut(id.0 as usize) {
             Some(known) => *known = changed,
             None => policies.push(changed),
@@ -131,13 +128,25 @@ pub(crate) fn expires_at_us(policies: &PolicyList, bytes: &[u8], lengths: Length
     let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
     let name = policy_of(key);
     let policy = policies.iter().find(|policy| Some(policy.policy.name().as_bytes()) == name);
-    policy.map_or(0, |policy| {
+    // With numbers of keys, the time that was computed under the numbers of the write counts.
+    policy.filter(|policy| !policy.is_of_keys).map_or(0, |policy| {
         let states = policy.read(value, lengths).unwrap_or_else(|| policy.used_up(at_us));
         at_us.saturating_add(policy.rules.expires_after_us(&states, at_us))
     })
 }
 
 impl SharedFilePolicy {
+    pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
+        Self {
+            policy: policy.clone(),
+            rules: PolicyRules::new(policy),
+            codec: PolicyCodec::new(policy, change),
+            tags: policy.quotas().iter().map(Tag::of).collect(),
+            history: History::default(),
+            is_of_keys: matches!(change, Change::Now(_)),
+        }
+    }
+
     /// The states of a key that was never seen.
     #[inline]
     pub(crate) fn fresh(&self) -> States {

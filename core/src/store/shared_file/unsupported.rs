@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
-use crate::store::request::{Answer, PolicyId, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SharedFileOptions {}
@@ -46,10 +46,14 @@ impl SharedFileStore {
         match options {}
     }
 
+    pub(crate) fn prepare_numbers(policy: &Policy, _others: &[Policy]) -> Numbers {
+        Numbers::new(policy.clone())
+    }
+
     absent! {
         after_fork() -> Self;
         clock() -> &Clock;
-        set_policy(id: PolicyId, policy: &Policy) -> ();
+        set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         ready() -> Result<(), Error>;
         close() -> ();
         keys() -> Option<usize>;

@@ -68,8 +68,14 @@ impl World {
 
     fn ask(&self, operation: Operation, cost: u64) -> ScriptDecision {
         let action = Action::Apply(operation);
-        let (decision, spent) =
-            self.store.answer(StoreRequest { id: PolicyId(0), key: KEY, action, cost, hold: None });
+        let (decision, spent) = self.store.answer(StoreRequest {
+            id: PolicyId(0),
+            key: KEY,
+            action,
+            cost,
+            hold: None,
+            numbers: None,
+        });
         ScriptDecision { decision, spent, now_us: self.clock.now_us(), denied: None }
     }
 

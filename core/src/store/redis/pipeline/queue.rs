@@ -197,7 +197,10 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn operation(deadline: Instant) -> (Arc<PendingOperation>, PendingReply) {
-        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
+        let call = Arc::new(PolicyCall::new(
+            &Policy::one_off("1/second", None).unwrap(),
+            crate::rules::history::Change::NONE,
+        ));
         let action = Action::Apply(Operation::Check);
         let wanted = ScriptRequest {
             call,

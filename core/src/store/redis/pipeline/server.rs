@@ -201,7 +201,10 @@ mod tests {
         let context = Arc::new(Context::new(&settings, None).unwrap());
         let first_until = context.first_connect_until();
         let server = ServerState::new(Address::Unix("/socket".into()), context, None, first_until);
-        let call = Arc::new(PolicyCall::new(&Policy::one_off("1/second", None).unwrap(), &[]));
+        let call = Arc::new(PolicyCall::new(
+            &Policy::one_off("1/second", None).unwrap(),
+            crate::rules::history::Change::NONE,
+        ));
         let operation = |until, is_first| {
             let wanted = ScriptRequest {
                 call: Arc::clone(&call),

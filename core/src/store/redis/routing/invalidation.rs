@@ -71,8 +71,10 @@ impl Listener {
         let Some(id) = self.policies.named(policy) else { return };
         match key {
             UserKey::Readable(key) => {
-                self.denial_cache
-                    .forget(StoreRequest { id, key, action: Action::Reset, cost: 1, hold: None }, None);
+                self.denial_cache.forget(
+                    StoreRequest { id, key, action: Action::Reset, cost: 1, hold: None, numbers: None },
+                    None,
+                );
             }
             UserKey::Hashed => self.denial_cache.forget_where(is_hashed),
         }

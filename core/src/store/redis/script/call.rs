@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::arguments::{algorithm_number, policy_arguments};
 use super::fast_path::{self, FastPath, Template};
 use crate::rules::codec::PolicyCodec;
-use crate::rules::history::PastPolicy;
+use crate::rules::history::Change;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::reservation::list::Hold;
@@ -75,13 +75,13 @@ pub(crate) struct PolicyCall {
 const SERVER_CLOCK: u64 = u64::MAX;
 
 impl PolicyCall {
-    /// Prepares a policy of which this process knows these past numbers, oldest first.
-    pub(crate) fn new(policy: &Policy, superseded: &[PastPolicy]) -> Self {
+    /// Prepares a policy of which this process knows these other numbers.
+    pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
         let mut suffixes = suffixes(policy);
         let used = suffixes.len();
-        // The next write deletes the keys that only past quotas used.
-        for past in superseded {
-            for suffix in self::suffixes(&past.policy) {
+        // The next write deletes the keys that only other quotas used.
+        for other in change.others() {
+            for suffix in self::suffixes(other) {
                 if !suffixes.contains(&suffix) {
                     suffixes.push(suffix);
                 }
@@ -92,11 +92,11 @@ impl PolicyCall {
         let fast_path = if dropped == 0 { FastPath::of(policy) } else { FastPath::default() };
         Self {
             rules: PolicyRules::new(policy),
-            codec: PolicyCodec::new(policy, superseded),
+            codec: PolicyCodec::new(policy, change),
             policy: policy.clone(),
             script: Script::of(policy, &fast_path),
             fast_path_arguments: fast_path.arguments_of(policy),
-            policy_arguments: policy_arguments(policy, superseded, dropped),
+            policy_arguments: policy_arguments(policy, change.past(), dropped),
             suffixes: suffixes.into(),
             counts_denied: policy.quotas().iter().any(Quota::count_denied),
         }
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn call_is_written_as_header_between_arguments() {
         let policy = Policy::parse("api", "10/s token_bucket; 5/10s sliding_log").unwrap();
-        let call = PolicyCall::new(&policy, &[]);
+        let call = PolicyCall::new(&policy, Change::NONE);
         let check =
             Entry { key: b"a", action: Action::Apply(Operation::Check), cost: 3, count: 1, hold: None };
         let charge = Entry {

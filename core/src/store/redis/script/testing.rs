@@ -4,7 +4,7 @@ use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptReference}
 use super::reply::{Found, Reply, ScriptDecision, read_reply};
 use crate::rules::codec::read_log;
 use crate::rules::decision::{Decision, QuotaUsage, Usage};
-use crate::rules::history::PastPolicy;
+use crate::rules::history::{Change, PastPolicy};
 use crate::rules::policy::Policy;
 use crate::rules::transition;
 use crate::store::request::Action;
@@ -85,13 +85,13 @@ pub struct Script {
 impl Script {
     /// The script of a policy without past numbers.
     pub fn new(policy: &Policy) -> Self {
-        Self { call: PolicyCall::new(policy, &[]), superseded: Vec::new() }
+        Self { call: PolicyCall::new(policy, Change::NONE), superseded: Vec::new() }
     }
 
     /// Changes the policy's numbers at a time in microseconds.
     pub fn change(&mut self, policy: &Policy, at_us: u64) {
         self.superseded.push(PastPolicy { policy: self.call.policy.clone(), at_us });
-        self.call = PolicyCall::new(policy, &self.superseded);
+        self.call = PolicyCall::new(policy, Change::Past(&self.superseded));
     }
 
     /// Whether one item can stand for several checks.
