@@ -88,7 +88,7 @@ pub use limiter::completion::Completions;
 pub use limiter::event::DegradedEvent;
 pub use limiter::reservation::{Reservation, ReserveOptions};
 pub use limiter::{Limiter, LimiterBuilder};
-pub use rules::decision::{Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
+pub use rules::decision::{Cause, Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
 pub use rules::policy::Policy;
 pub use rules::quota::{Algorithm, Quota, QuotaBuilder};
 pub use rules::request::Request;

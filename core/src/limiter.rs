@@ -141,6 +141,21 @@ impl Limiter {
         Ok(usage(self.shared().ask(Action::Reset, request.into()).await?))
     }
 
+    /// Blocks the key under its policy for a time from now, unless it is blocked for longer: 1 ms to 366 days, in whole
+    /// microseconds. Zero forgets the block, and the denials and blocks that a penalty has counted. The cost does not matter.
+    ///
+    /// While a key is blocked, its checks, peeks and reserves are denied, with [`Cause::Blocked`](crate::Cause::Blocked), and a take
+    /// takes nothing; all other operations go on. A store that is full of states in use does not block a key without a state:
+    /// then [`Usage::degraded`] says so.
+    ///
+    /// # Errors
+    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the time is out of bounds.
+    pub async fn block<'a>(&self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
+        let call = KeyCall::block(request.into(), time);
+        let shared = self.shared();
+        Ok(usage(shared.ask_store(shared.key_request(&call)?).await?))
+    }
+
     /// Registers a policy, or changes the numbers of the policy with the same name. Every quota whose algorithm, period,
     /// step and buckets stay the same keeps its use; any other quota starts unused.
     ///

@@ -4,6 +4,7 @@ pub(crate) mod algorithm;
 pub(crate) mod codec;
 pub(crate) mod decision;
 pub(crate) mod explanation;
+pub(crate) mod general;
 pub(crate) mod history;
 pub(crate) mod penalty;
 pub(crate) mod policy;

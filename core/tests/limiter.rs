@@ -42,7 +42,10 @@ fn invalid_request_is_refused_without_showing_the_key() {
         }
     }
     assert_eq!(limiter.peek("known").unwrap().remaining(), 4);
-    assert_eq!(format!("{:?}", Request::new("secret")), "Request { key: 6 bytes, policy: None, cost: 1 }");
+    assert_eq!(
+        format!("{:?}", Request::new("secret")),
+        "Request { key: 6 bytes, policy: None, cost: 1, headroom: 0, plan: None }"
+    );
 }
 
 #[test]

@@ -108,6 +108,10 @@ impl polylimit_decision {
             wait_us: if allowed { Some(self.delay_us) } else { retry_after_us },
             source: source(self.source).ok_or_else(|| unknown("source", self.source))?,
             degraded,
+            cause: None,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
             remaining: self.remaining,
             quotas: &quotas,
         })?)

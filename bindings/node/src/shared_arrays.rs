@@ -191,7 +191,19 @@ impl SharedArrays {
         let degraded = entry(&Degradation::ALL, self.get(Field::Degraded as usize));
         let remaining = whole("remaining", self.get(Field::Remaining as usize), UNITS)?;
         let quotas = &quotas[..count];
-        let parts = DecisionParts { allowed, wait_us, source, degraded, remaining, quotas };
+        let (cause, crossed, elastic, shadowed) = (None, false, false, false);
+        let parts = DecisionParts {
+            allowed,
+            wait_us,
+            source,
+            degraded,
+            cause,
+            crossed,
+            elastic,
+            shadowed,
+            remaining,
+            quotas,
+        };
         Decision::from_parts(parts).map_err(to_js_error)
     }
 }

@@ -122,6 +122,10 @@ impl Decision {
             wait_us: wait.map(|wait| wait.us("wait")).transpose()?,
             source,
             degraded: self.degraded.as_ref().map(degraded).transpose()?,
+            cause: None,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
             remaining: unsigned("remaining", self.remaining)?,
             quotas: &quotas?,
         })?)

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::limiter::cancellation::Admission;
 use crate::limiter::deadline::Deadline;
 use crate::limiter::{CHECK, Limiter, Shared};
-use crate::rules::decision::Decision;
+use crate::rules::decision::{Cause, Decision};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::request::Request;
@@ -168,7 +168,7 @@ impl Shared {
         let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
         if turn_after_us > left_us && peeked.retry_after_us().is_some() {
             let wait_us = turn_after_us - left_us;
-            return Ok(Some(Decision { allowed: false, wait_us, ..peeked }));
+            return Ok(Some(denied_of(peeked, wait_us)));
         }
         if turn_after_us > 0 {
             deadline.can_wait()?;
@@ -182,11 +182,11 @@ impl Shared {
         if request.hold.is_some() {
             let wait_us =
                 if peeked.retry_after_us().is_some() { peeked.wait_us.max(1) } else { Decision::NEVER };
-            return Ok(Decision { allowed: false, wait_us, ..peeked });
+            return Ok(denied_of(peeked, wait_us));
         }
         let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
         let Some(policy) = policy else {
-            return Ok(Decision { allowed: false, wait_us: Decision::NEVER, ..peeked });
+            return Ok(denied_of(peeked, Decision::NEVER));
         };
         let total = ahead.saturating_add(request.cost);
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
@@ -194,8 +194,14 @@ impl Shared {
         let (fitting, _) = self.ask_store(fitting).await?;
         // A denied caller has to wait at least for the callers ahead, so the wait is never 0.
         let wait_us = no_sooner_us(&policy, total, &fitting).max(1);
-        Ok(Decision { allowed: false, wait_us, ..peeked })
+        Ok(denied_of(peeked, wait_us))
     }
+}
+
+/// The denial of a caller in line. Where the store itself would admit it, the callers ahead use the quota up.
+fn denied_of(peeked: Decision, wait_us: u64) -> Decision {
+    let cause = peeked.cause.or(Some(Cause::Quota));
+    Decision { allowed: false, wait_us, cause, ..peeked }
 }
 
 /// A time from now before which `units` cannot all be admitted. `fitting` is the decision on as many of them as can be

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
-use crate::limiter::{Limiter as AsyncLimiter, usage};
+use crate::limiter::{KeyCall, Limiter as AsyncLimiter, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
@@ -94,6 +94,14 @@ impl Limiter {
     /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`acquire`](Self::acquire).
     pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
         self.block_on(self.limiter.doctor())?
+    }
+
+    /// See [`Limiter::block`](AsyncLimiter::block).
+    ///
+    /// # Errors
+    /// See [`Limiter::block`](AsyncLimiter::block).
+    pub fn block<'a>(&self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
+        self.limiter.shared().ask_key_blocking(&KeyCall::block(request.into(), time)).map(usage)
     }
 
     /// Blocks on a future that may need a timer.

@@ -41,6 +41,8 @@ pub enum Call<'a> {
     Cancel(Request<'a>, ReservationId),
     /// See [`Limiter::renew`].
     Renew(Request<'a>, ReservationId, Duration),
+    /// See [`Limiter::block`].
+    Block(Request<'a>, Duration),
     /// See [`Limiter::check_many`].
     CheckMany(&'a [Request<'a>]),
     /// See [`Limiter::check_together`].
@@ -59,7 +61,7 @@ pub enum Call<'a> {
 pub enum Answer {
     /// The answer to a check, a peek, a reserve or an acquire.
     Decision(Decision),
-    /// The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew.
+    /// The answer to a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block.
     Usage(Usage),
     /// The answers to checks of several requests, in their order. A [`Call::CheckTogether`] that succeeds has no errors
     /// among them.
@@ -110,6 +112,7 @@ impl<'a> Call<'a> {
             }
             Self::Cancel(request, id) => hold(Operation::Cancel, request, id, Duration::ZERO),
             Self::Renew(request, id, ttl) => hold(Operation::Renew, request, id, ttl),
+            Self::Block(request, time) => return Some(KeyCall::block(request, time)),
             _ => return None,
         };
         Some(KeyCall { action, request, hold })
@@ -305,15 +308,19 @@ pub(crate) struct OwnedRequest {
     key: Box<[u8]>,
     policy: Option<Box<str>>,
     cost: u64,
+    plan: Option<Box<str>>,
+    headroom: u8,
 }
 
 impl OwnedRequest {
     fn of(request: &Request<'_>) -> Self {
-        Self { key: request.key.into(), policy: request.policy.map(Into::into), cost: request.cost }
+        let Request { key, policy, cost, plan, headroom } = *request;
+        Self { key: key.into(), policy: policy.map(Into::into), cost, plan: plan.map(Into::into), headroom }
     }
 
     pub(crate) fn request(&self) -> Request<'_> {
-        Request { key: &self.key, policy: self.policy.as_deref(), cost: self.cost }
+        let Self { key, policy, cost, plan, headroom } = self;
+        Request { key, policy: policy.as_deref(), cost: *cost, plan: plan.as_deref(), headroom: *headroom }
     }
 }
 

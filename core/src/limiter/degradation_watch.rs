@@ -247,7 +247,18 @@ mod tests {
 
     fn decision(source: Source, degraded: Option<Degradation>) -> Decision {
         let total = QuotaUsage { limit: 1, remaining: 1, reset_after_us: 0, over: 0 };
-        Decision { total, several: None, wait_us: 0, allowed: true, source, degraded }
+        Decision {
+            total,
+            several: None,
+            wait_us: 0,
+            allowed: true,
+            source,
+            degraded,
+            cause: None,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
+        }
     }
 
     fn by_store() -> Decision {

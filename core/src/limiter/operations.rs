@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::degradation_watch::DegradationWatch;
@@ -18,6 +19,7 @@ use crate::runtime::driver::Driver;
 use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::Store;
 use crate::store::request::{Action, Answer, PolicyOptions, StoreRequest};
+use crate::units::micros;
 
 /// Shared by a limiter's clones in one process.
 pub(crate) struct Shared {
@@ -145,7 +147,8 @@ impl Shared {
         if self.registry.has_concurrency() {
             self.registry.refuse_unreserved(id, action)?;
         }
-        Ok(StoreRequest { id, key: request.key, action, cost: request.cost, hold: None, numbers: None })
+        let Request { key, cost, headroom, .. } = request;
+        Ok(StoreRequest { id, key, action, cost, headroom, hold: None, numbers: None })
     }
 
     /// Checks the bounds of a request that may concern a reservation, and finds its policy.
@@ -156,15 +159,11 @@ impl Shared {
         // A commit of what was reserved has a cost of its own.
         Request { cost: 0, ..*request }.checked()?;
         let id = self.registry.id(request.policy, &self.store)?;
-        self.registry.refuse_reserved(id, &self.store)?;
-        Ok(StoreRequest {
-            id,
-            key: request.key,
-            action: *action,
-            cost: request.cost,
-            hold: Some(hold),
-            numbers: None,
-        })
+        if *action != BLOCK {
+            self.registry.refuse_reserved(id, &self.store)?;
+        }
+        let (Request { key, cost, headroom, .. }, action) = (*request, *action);
+        Ok(StoreRequest { id, key, action, cost, headroom, hold: Some(hold), numbers: None })
     }
 
     /// Answers a request that need not wait.
@@ -195,13 +194,15 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Takes note of an answer of the store. A refund, a reset and the end of a reservation may admit waiting callers sooner, so it wakes them.
+    /// Takes note of an answer of the store. A refund, a reset, the end of a reservation and that of
+    /// a block may admit waiting callers sooner, so it wakes them.
     #[inline]
     fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
         self.see(&answer.0);
         let gives_back = matches!(
             request.action,
-            Action::Apply(Operation::Refund | Operation::Commit | Operation::Cancel) | Action::Reset
+            Action::Apply(Operation::Refund | Operation::Commit | Operation::Cancel | Operation::Block)
+                | Action::Reset
         );
         if gives_back {
             self.wait_queues.wake(request.id, request.key);
@@ -226,10 +227,10 @@ impl Shared {
     )]
     #[inline(always)]
     pub(crate) fn check_known(&self, request: Request<'_>) -> Option<Decision> {
-        if !request.is_valid() {
+        if !request.is_valid() || !request.is_plain() {
             return None;
         }
-        let Request { key, policy, cost } = request;
+        let Request { key, policy, cost, .. } = request;
         let id = self.registry.known_id(policy);
         match &self.store {
             Store::Memory(store) => store.check_known(id?, key, cost),
@@ -240,6 +241,7 @@ impl Shared {
                     key,
                     action: CHECK,
                     cost,
+                    headroom: 0,
                     hold: None,
                     numbers: None,
                 })?;
@@ -256,14 +258,22 @@ impl Shared {
         if let Some(decision) = self.check_known(request) {
             return Ok(decision);
         }
-        let Request { key, policy, cost } = request;
+        if !request.is_plain() {
+            return self.check_special_blocking(&request);
+        }
+        let Request { key, policy, cost, .. } = request;
         self.check_any_blocking(key, policy, cost).map(Decision::by_fields)
     }
 
     /// Takes the parts of a request, so that the request need not be in memory.
     #[inline(never)]
     fn check_any_blocking(&self, key: &[u8], policy: Option<&str>, cost: u64) -> Result<Decision, Error> {
-        Ok(self.ask_blocking(CHECK, Request { key, policy, cost })?.0)
+        Ok(self.ask_blocking(CHECK, Request { policy, cost, ..Request::new(key) })?.0)
+    }
+
+    #[cold]
+    fn check_special_blocking(&self, request: &Request<'_>) -> Result<Decision, Error> {
+        Ok(self.ask_blocking(CHECK, *request)?.0)
     }
 
     pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
@@ -338,6 +348,9 @@ fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), 
     if has_ttl {
         check_ttl(hold.ttl_us)?;
     }
+    if action == BLOCK {
+        check_block(hold.ttl_us)?;
+    }
     let is_commit = action == Action::Apply(Operation::Commit);
     if request.cost > Request::MAX_COST && !(is_commit && request.cost == AS_RESERVED) {
         request.checked()?;
@@ -352,17 +365,33 @@ pub(crate) fn check_ttl(ttl_us: u64) -> Result<(), Error> {
     Err(Error::invalid_argument(format!("the ttl of a reservation is {ttl_us} us: allowed is 1 ms to 48 h")))
 }
 
+fn check_block(time_us: u64) -> Result<(), Error> {
+    if time_us == 0 || (Hold::MIN_BLOCK_US..=Hold::MAX_BLOCK_US).contains(&time_us) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "a key is blocked for {time_us} us: allowed is 1 ms to 366 days, or 0 to forget the block"
+    )))
+}
+
 /// An operation on one key as a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyCall<'a> {
     pub(crate) action: Action,
     pub(crate) request: Request<'a>,
-    /// The reservation, for operations on one.
+    /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<Hold>,
+}
+
+impl<'a> KeyCall<'a> {
+    pub(crate) fn block(request: Request<'a>, time: Duration) -> Self {
+        Self { action: BLOCK, request, hold: Some(Hold::of_block(micros(time))) }
+    }
 }
 
 pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
 pub(crate) const RESERVE: Action = Action::Apply(Operation::Reserve);
+pub(crate) const BLOCK: Action = Action::Apply(Operation::Block);
 
 pub(crate) fn usage((decision, spent): Answer) -> Usage {
     decision.into_usage(spent)

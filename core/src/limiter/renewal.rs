@@ -148,6 +148,7 @@ impl Renewed {
             key: &self.key,
             action,
             cost: 0,
+            headroom: 0,
             hold: Some(&self.hold),
             numbers: None,
         }

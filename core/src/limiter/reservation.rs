@@ -266,7 +266,7 @@ impl Reservation {
     }
 
     fn request(&self) -> Request<'_> {
-        Request { key: &self.key, policy: self.policy.as_deref(), cost: 0 }
+        Request { cost: 0, policy: self.policy.as_deref(), ..Request::new(&*self.key) }
     }
 }
 

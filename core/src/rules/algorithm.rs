@@ -26,6 +26,7 @@ use sliding_window::SlidingWindow;
 use stepped_bucket::SteppedBucket;
 use token_bucket::TokenBucket;
 
+use crate::rules::penalty::BlockRecord;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::reservation::list::Reservations;
 
@@ -133,7 +134,8 @@ pub(crate) enum QuotaRules {
     SlidingLog(SlidingLog),
 }
 
-/// The state of one key under one quota, or the reservations of a key, which stand after the states of its quotas.
+/// The state of one key under one quota, or the reservations or the record of blocks of a key, which stand after the states of
+/// its quotas.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     TokenBucket(token_bucket::State),
@@ -144,6 +146,7 @@ pub(crate) enum State {
     SlidingLog(Box<sliding_log::State>),
     Slots,
     Reservations(Box<Reservations>),
+    Block(Box<BlockRecord>),
 }
 
 /// Calls the rules with their state. A store keeps states by the quota's identity, so the two always match; on a
@@ -197,6 +200,7 @@ impl State {
             Self::SlidingLog(state) => state.holds_nothing(),
             Self::Slots => true,
             Self::Reservations(reservations) => reservations.0.is_empty(),
+            Self::Block(record) => **record == BlockRecord::default(),
         }
     }
 

@@ -9,6 +9,10 @@
 //! | 3 | a stepped bucket | tag, used (6), at (7, us), limit (5) |
 //! | 4 | a fixed window | tag, count (6), start (7, us) |
 //! | 5 | a sliding window | tag, bytes of a count (1), counts (1), newest sub-window (7), sum of all counts but the oldest (6), counts but the newest, newest first |
+//! | 6 | the key's reservations | tag (all zero), length of the rest (3), see [`read_reservations`] |
+//! | 7 | the key's blocks | tag (all zero), length of the rest (3): 23, until (7, us), length (6, us), since (7, us), count (2), level (1) |
+//!
+//! A key may have a record of blocks and no other one.
 //!
 //! Numbers are big-endian. The tag identifies the quota. So when the quotas of a policy change, the remaining ones find
 //! their states, and the records of removed ones are skipped. Changed numbers are applied when a record is read: a debt
@@ -28,6 +32,7 @@ use crate::rules::algorithm::{State, fixed_window, sliding_log, sliding_window, 
 use crate::rules::history::{
     Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_ran_out,
 };
+use crate::rules::penalty::BlockRecord;
 use crate::rules::policy::Policy;
 use crate::rules::quota::tick::SATURATION;
 use crate::rules::quota::{Algorithm, Quota};
@@ -69,13 +74,16 @@ impl Form {
 /// The first form with a length: from here on each record has 3 bytes of a length after its tag, so that a version which does
 /// not know a form can step over it.
 const FIRST_WITH_LENGTH: u8 = 6;
-/// The form of the record of a key's reservations, whose tag is all zero.
+/// The forms of the records of a key's reservations and blocks, whose tags are all zero.
 const RESERVATIONS: u8 = 6;
+const BLOCKS: u8 = 7;
+const BLOCKS_LENGTH: usize = 23;
 
 /// A record without its head.
 enum Record<'a> {
     OfQuota(Form, Tag, Reader<'a>),
     Reservations(Reader<'a>),
+    Blocks(Reader<'a>),
     /// Of a later version.
     Unknown,
 }
@@ -137,8 +145,11 @@ impl<'a> Reader<'a> {
         if byte >= FIRST_WITH_LENGTH {
             let length = self.length(3)?;
             let bytes = Reader(self.bytes(length)?);
-            let is_known = byte == RESERVATIONS && tag == Tag::OF_KEY;
-            return Some(if is_known { Record::Reservations(bytes) } else { Record::Unknown });
+            return Some(match byte {
+                RESERVATIONS if tag == Tag::OF_KEY => Record::Reservations(bytes),
+                BLOCKS if tag == Tag::OF_KEY => Record::Blocks(bytes),
+                _ => Record::Unknown,
+            });
         }
         let form = Form::of(byte)?;
         let length = match form {
@@ -196,16 +207,17 @@ impl PolicyCodec {
         self.policy.quotas().iter().zip(&self.quotas)
     }
 
-    /// Reads the states, and after them the reservations, if there are any; `None` when the bytes are malformed. No bytes mean
+    /// Reads the states, and after them the reservations and the record of blocks, if there are any; `None` when the bytes are malformed. No bytes mean
     /// a key that was never seen. Logs are fresh here, since they have their own bytes.
     pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
         let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
-        let mut reservations = None;
+        let (mut reservations, mut blocks) = (None, None);
         let mut rest = Reader(bytes);
         while !rest.is_empty() {
             match rest.record()? {
                 Record::OfQuota(form, tag, record) => records.push((form, tag, record)),
                 Record::Reservations(record) => reservations = Some(read_reservations(record)?),
+                Record::Blocks(record) => blocks = Some(read_blocks(record)?),
                 Record::Unknown => {}
             }
         }
@@ -218,6 +230,7 @@ impl PolicyCodec {
         });
         let mut states: States = each.collect::<Option<_>>()?;
         states.extend(reservations.map(|reservations| State::Reservations(Box::new(reservations))));
+        states.extend(blocks.map(|blocks| State::Block(Box::new(blocks))));
         Some(states)
     }
 
@@ -231,7 +244,8 @@ impl PolicyCodec {
         each.collect()
     }
 
-    /// Appends the bytes of the quotas' states; none when nothing is used. Logs are left out, and reservations as well.
+    /// Appends the bytes of the quotas' states and of the record of blocks; none when nothing is used. Logs are left out, and
+    /// reservations as well.
     pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, QuotaCodec { tag, .. }), state) in self.each().zip(states) {
             match state {
@@ -240,7 +254,8 @@ impl PolicyCodec {
                 | State::FixedWindow(fixed_window::State { count: 0, .. })
                 | State::SlidingLog(_)
                 | State::Slots
-                | State::Reservations(_) => {}
+                | State::Reservations(_)
+                | State::Block(_) => {}
                 State::SteppedBucket(stepped_bucket::State { used, at_us }) => {
                     put_head(out, Form::SteppedBucket, *tag);
                     put(out, *used, 6);
@@ -254,6 +269,11 @@ impl PolicyCodec {
                     put(out, *start_us, 7);
                 }
                 State::SlidingWindow(state) => write_sliding_window(out, state, *tag),
+            }
+        }
+        for state in states.iter().skip(self.quotas.len()) {
+            if let State::Block(record) = state {
+                write_blocks(record, out);
             }
         }
     }
@@ -415,6 +435,46 @@ pub(crate) fn write_reservations(Reservations(list): &Reservations, out: &mut By
         put(out, id.as_bytes().len() as u64, 1);
         out.extend_from_slice(id.as_bytes());
     }
+}
+
+/// Reads a record of blocks. Numbers beyond their bounds are brought into them, as a transition would do.
+fn read_blocks(mut record: Reader<'_>) -> Option<BlockRecord> {
+    let (until_us, length_us, since_us) = (record.number(7)?, record.number(6)?, record.number(7)?);
+    let (count, level) = (u16::try_from(record.number(2)?).ok()?, record.byte()?);
+    record.is_empty().then_some(BlockRecord {
+        until_us: until_us.min(MAX_US),
+        length_us,
+        since_us: since_us.min(MAX_US),
+        count,
+        level: level.min(BlockRecord::MAX_LEVEL),
+    })
+}
+
+/// Appends a record of blocks, if it says anything.
+fn write_blocks(record: &BlockRecord, out: &mut Bytes) {
+    let BlockRecord { until_us, length_us, since_us, count, level } = *record;
+    if *record == BlockRecord::default() {
+        return;
+    }
+    out.push(BLOCKS);
+    out.extend_from_slice(&Tag::OF_KEY.0);
+    put(out, BLOCKS_LENGTH as u64, 3);
+    put(out, until_us, 7);
+    put(out, length_us, 6);
+    put(out, since_us, 7);
+    put(out, count.into(), 2);
+    put(out, level.into(), 1);
+}
+
+/// Whether there is a record of blocks among the records, which may be of an unknown policy.
+pub(crate) fn has_blocks(records: &[u8]) -> bool {
+    let mut rest = Reader(records);
+    while let Some(record) = rest.record() {
+        if matches!(record, Record::Blocks(_)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Reads the state of a log; `None` when the bytes are malformed.

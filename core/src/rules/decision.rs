@@ -26,6 +26,8 @@ named_enum! {
         /// The store could not decide, and the outage policy denies every request; see
         /// [`Outage::Deny`](crate::Outage::Deny).
         Deny = "deny",
+        /// The configuration decided, and no store was asked.
+        Configuration = "configuration",
     }
 }
 
@@ -33,6 +35,26 @@ impl Source {
     /// Whether the store could not decide and the outage policy answered.
     pub const fn is_outage(self) -> bool {
         matches!(self, Self::Fallback | Self::Allow | Self::Deny)
+    }
+}
+
+named_enum! {
+    /// Why a request was denied, or why it was admitted without the store.
+    Cause {
+        /// The configuration or the policy is off: admitted without the store.
+        Off = "off",
+        /// An entry of an allow list: admitted without the store.
+        AllowList = "allow_list",
+        /// An entry of a deny list.
+        DenyList = "deny_list",
+        /// An attribute that the key is made of is missing.
+        MissingKey = "missing_key",
+        /// The key is blocked: by a penalty, or by hand.
+        Blocked = "blocked",
+        /// A quota of units denies it.
+        Quota = "quota",
+        /// A quota of concurrent reservations denies it.
+        Concurrency = "concurrency",
     }
 }
 
@@ -99,6 +121,12 @@ impl QuotaUsage {
     /// The usage of no quota.
     const NOTHING: Self = Self { limit: 0, remaining: 0, reset_after_us: 0, over: 0 };
 
+    /// Whether these units were the first beyond the limit.
+    #[inline]
+    pub(crate) fn crossed(&self, units: u64) -> bool {
+        (1..=units).contains(&self.over)
+    }
+
     /// The usage of two quotas together: the least of the limits and of the remaining units, the longest of the times, and the
     /// most units of an excess.
     #[inline]
@@ -126,6 +154,11 @@ impl Several {
         let total = each.inspect(|usage| several.each.push(*usage)).reduce(QuotaUsage::and);
         (total.unwrap_or(QuotaUsage::NOTHING), (several.each.len() > 1).then_some(several))
     }
+
+    /// Whether these units were the first beyond the limit of one of the quotas.
+    pub(crate) fn crossed(&self, units: u64) -> bool {
+        self.each.iter().any(|usage| usage.crossed(units))
+    }
 }
 
 /// The result of a check, a peek or an acquire.
@@ -140,7 +173,13 @@ pub struct Decision {
     pub(crate) allowed: bool,
     pub(crate) source: Source,
     pub(crate) degraded: Option<Degradation>,
+    pub(crate) cause: Option<Cause>,
+    pub(crate) crossed: bool,
+    pub(crate) elastic: bool,
+    pub(crate) shadowed: bool,
 }
+
+const _: () = assert!(size_of::<Decision>() == 56);
 
 /// The parts of a decision, for a language that represents decisions as plain values of its own and passes one back to
 /// write [`headers`](crate::http::headers).
@@ -155,6 +194,14 @@ pub struct DecisionParts<'a> {
     pub source: Source,
     /// Why the decision may differ from what a healthy store would have answered.
     pub degraded: Option<Degradation>,
+    /// Why the request was denied, or admitted without the store.
+    pub cause: Option<Cause>,
+    /// Whether the request's units were the first beyond a quota's limit.
+    pub crossed: bool,
+    /// Whether the pool of an elastic policy admitted the request.
+    pub elastic: bool,
+    /// Whether the request would have been denied if its policy were not in shadow.
+    pub shadowed: bool,
     /// Whole units that can still be spent now. It does not follow from the quotas: free slots of concurrency are no units.
     pub remaining: u64,
     /// Each quota's usage, in the policy's order.
@@ -171,7 +218,8 @@ impl Decision {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, an admitted request waits for
     /// ever, or a wait is 2^63 microseconds or longer.
     pub fn from_parts(parts: DecisionParts<'_>) -> Result<Self, Error> {
-        let DecisionParts { allowed, wait_us, source, degraded, remaining, quotas } = parts;
+        let DecisionParts { allowed, wait_us, source, degraded, cause, .. } = parts;
+        let DecisionParts { crossed, elastic, shadowed, remaining, quotas, .. } = parts;
         if quotas.is_empty() {
             return Err(Error::invalid_argument(
                 "a decision has no quotas: it has one for each of its policy",
@@ -196,12 +244,34 @@ impl Decision {
         }
         let (total, several) = Several::of(quotas.iter().copied());
         let total = QuotaUsage { remaining, ..total };
-        Ok(Self { total, several, wait_us, allowed, source, degraded })
+        Ok(Self { total, several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed })
     }
 
     /// Whether every quota of the policy admits the request.
     pub fn allowed(&self) -> bool {
         self.allowed
+    }
+
+    /// Why the request was denied, or why it was admitted without the store; `None` for every other decision, and when the
+    /// outage policy denies without knowing.
+    pub fn cause(&self) -> Option<Cause> {
+        self.cause
+    }
+
+    /// Whether the request's units were the first beyond a quota's limit: some quota's [`over`](QuotaUsage::over) is above 0 and
+    /// at most what this request has spent or set aside.
+    pub fn crossed(&self) -> bool {
+        self.crossed
+    }
+
+    /// Whether the pool of an elastic policy admitted the request; then nothing was spent in the policy itself.
+    pub fn elastic(&self) -> bool {
+        self.elastic
+    }
+
+    /// Whether the request would have been denied if its policy were not in shadow.
+    pub fn shadowed(&self) -> bool {
+        self.shadowed
     }
 
     /// How long until the same request would be admitted if no other request arrives, in microseconds: exactly then and
@@ -229,11 +299,11 @@ impl Decision {
         Duration::from_micros(self.delay_us())
     }
 
-    /// The decision after the units of an admitted request were refunded: no delay is left, and the usage is that of the
+    /// The decision after the units of an admitted request were refunded: no delay is left, no limit was crossed, and the usage is that of the
     /// refund, unless an outage policy answered the refund in place of the store.
     pub fn refunded(mut self, left: Usage) -> Self {
         if self.allowed {
-            self.wait_us = 0;
+            (self.wait_us, self.crossed) = (0, false);
         }
         if !left.source().is_outage() || self.source.is_outage() {
             (self.total, self.several) = (left.total, left.several);
@@ -246,9 +316,10 @@ impl Decision {
     #[inline]
     pub(crate) fn by_fields(self) -> Self {
         let Self { total: QuotaUsage { limit, remaining, reset_after_us, over }, .. } = self;
-        let Self { several, wait_us, allowed, source, degraded, .. } = self;
+        let Self { several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed, .. } =
+            self;
         let total = QuotaUsage { limit, remaining, reset_after_us, over };
-        Self { total, several, wait_us, allowed, source, degraded }
+        Self { total, several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed }
     }
 
     /// The usage, without the verdict.
@@ -258,7 +329,7 @@ impl Decision {
     }
 }
 
-/// The result of a take, a charge, a refund, a reset, a commit, a cancel or a renew.
+/// The result of a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     total: QuotaUsage,
@@ -345,6 +416,10 @@ mod tests {
             wait_us,
             source: decision.source(),
             degraded: decision.degraded(),
+            cause: decision.cause(),
+            crossed: decision.crossed(),
+            elastic: decision.elastic(),
+            shadowed: decision.shadowed(),
             remaining: decision.remaining(),
             quotas: decision.quotas(),
         }
@@ -385,6 +460,10 @@ mod tests {
             wait_us: None,
             source: Source::Store,
             degraded: None,
+            cause: Some(Cause::Quota),
+            crossed: false,
+            elastic: false,
+            shadowed: false,
             remaining: 0,
             quotas: &quotas,
         };

@@ -1,7 +1,8 @@
 //! The explanation of a policy: turns the states after a transition into a decision, for every store.
 
 use crate::rules::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
-use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::rules::decision::{Cause, Decision, Degradation, QuotaUsage, Several, Source};
+use crate::rules::general::{KeyOperation, KeyStates};
 use crate::rules::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
 
 impl PolicyRules {
@@ -18,47 +19,55 @@ impl PolicyRules {
     ) -> Option<(Decision, bool)> {
         let ([quota], [State::TokenBucket(state)]) = (&*self.quotas, states) else { return None };
         let QuotaRules::TokenBucket(bucket) = &quota.rules else { return None };
-        if !(1..=quota.capacity).contains(&cost) || quota.count_denied {
+        if !(1..=quota.capacity).contains(&cost) || quota.denial_writes {
             return None;
         }
         if let Some(explanation) = bucket.admit(state, now_us, cost) {
-            return Some((decision(quota.usage(explanation), None, explanation.wait_us, true, None), true));
+            return Some((admitted(quota.usage(explanation), explanation.wait_us, cost, None), true));
         }
         let (written, explanation) = bucket.deny(state, now_us, cost);
-        Some((decision(quota.usage(explanation), None, explanation.wait_us, false, None), written))
+        Some((denied(quota.usage(explanation), explanation.wait_us, None), written))
     }
 
-    /// Applies an operation to the states of one key, which are in the order of the quotas, and explains the result.
+    /// Applies an operation to a key and explains the result. With a `degraded` the states are those that keys share in place of
+    /// their own.
     #[inline]
     pub(crate) fn decide(
         &self,
-        states: &mut [State],
-        now_us: u64,
-        operation: Operation,
-        cost: u64,
+        states: &mut impl KeyStates,
+        request: KeyOperation<'_>,
         degraded: Option<Degradation>,
     ) -> (Decision, Applied) {
+        let KeyOperation { now_us, operation, cost, headroom, hold } = request;
+        if headroom > 0 || hold.is_some() {
+            return self.decide_general(states, request, degraded);
+        }
         // A check of a single quota is by far the most frequent.
-        if let ([quota], [state], Operation::Check) = (&*self.quotas, &mut *states, operation)
+        if let ([quota], [state], Operation::Check) = (&*self.quotas, states.as_mut_slice(), operation)
             && (1..=quota.capacity).contains(&cost)
-            && !quota.count_denied
+            && !quota.denial_writes
         {
             if let Some(explanation) = quota.rules.admit(state, now_us, cost) {
                 let applied = Applied { allowed: true, spent: cost, written: true };
-                return (
-                    decision(quota.usage(explanation), None, explanation.wait_us, true, degraded),
-                    applied,
-                );
+                let usage = quota.usage(explanation);
+                return (admitted(usage, explanation.wait_us, cost, degraded), applied);
             }
             let (written, explanation) = quota.rules.deny(state, now_us, cost);
             let applied = Applied { allowed: false, spent: 0, written };
-            return (decision(quota.usage(explanation), None, explanation.wait_us, false, degraded), applied);
+            return (denied(quota.usage(explanation), explanation.wait_us, degraded), applied);
         }
-        if self.slots.is_some() || states.len() > self.quotas.len() {
-            return self.decide_with_reservations(states, now_us, operation, cost, None, degraded);
+        if self.needs_general(states.as_slice()) {
+            return self.decide_general(states, request, degraded);
         }
+        let states = states.as_mut_slice();
         let applied = self.apply(states, now_us, operation, cost);
         (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
+    }
+
+    /// Whether every operation on a key with these states takes the general transition.
+    #[inline]
+    pub(crate) fn needs_general(&self, states: &[State]) -> bool {
+        self.slots.is_some() || self.penalty.is_some() || states.len() > self.quotas.len()
     }
 
     /// The decision that follows from the states after the transition.
@@ -73,7 +82,12 @@ impl PolicyRules {
         match (&*self.quotas, states) {
             ([quota], [state]) => {
                 let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
-                decision(usage, None, self.wait_us(wait_us, cost, applied), applied.allowed, degraded)
+                let wait_us = self.wait_us(wait_us, cost, applied);
+                if applied.allowed {
+                    admitted(usage, wait_us, applied.spent, degraded)
+                } else {
+                    denied(usage, wait_us, degraded)
+                }
             }
             _ => self.explain_several(states, now_us, cost, applied, degraded),
         }
@@ -81,8 +95,8 @@ impl PolicyRules {
 
     /// What the states of a key leave at some time.
     pub(crate) fn view(&self, states: &[State], now_us: u64) -> Decision {
-        if self.slots.is_some() || states.len() > self.quotas.len() {
-            return self.view_with_reservations(states, now_us);
+        if self.needs_general(states) {
+            return self.view_general(states, now_us);
         }
         let nothing = Applied { allowed: true, spent: 0, written: false };
         self.explain(states, now_us, 0, nothing, None).by_fields()
@@ -90,12 +104,22 @@ impl PolicyRules {
 
     /// How long until the states of a key expire. A state under a limit of 0 does not change, so a non-empty one never
     /// expires.
-    pub(crate) fn expires_after_us(&self, states: &[State], now_us: u64) -> u64 {
+    pub(crate) fn expiry(&self, states: &[State], now_us: u64) -> Expiry {
         let mut quotas = self.quotas.iter().zip(states);
         if quotas.any(|(quota, state)| quota.limit == 0 && !state.holds_nothing()) {
-            return u64::MAX;
+            return Expiry { after_us: u64::MAX, when_full_us: u64::MAX };
         }
-        self.view(states, now_us).reset_after_us()
+        self.expiry_beside(states, now_us, self.view(states, now_us).reset_after_us())
+    }
+
+    /// How long until the states of a key expire that count nothing as used after `reset_after_us`.
+    #[inline]
+    pub(crate) fn expiry_beside(&self, states: &[State], now_us: u64, reset_after_us: u64) -> Expiry {
+        let record = states.get(self.quotas.len()..).and_then(|rest| {
+            rest.iter().find_map(|state| if let State::Block(record) = state { Some(record) } else { None })
+        });
+        let forgotten_us = record.map_or(0, |record| record.expires_after_us(now_us, self.penalty.as_ref()));
+        Expiry { after_us: reset_after_us.max(forgotten_us), when_full_us: reset_after_us }
     }
 
     #[inline(never)]
@@ -115,7 +139,11 @@ impl PolicyRules {
         });
         let (total, several) = Several::of(each);
         let wait_us = self.wait_us(longest_wait_us, cost, applied);
-        decision(total, several, wait_us, applied.allowed, degraded)
+        if !applied.allowed {
+            return Decision { several, ..denied(total, wait_us, degraded) };
+        }
+        let crossed = several.as_ref().is_some_and(|several| several.crossed(applied.spent));
+        Decision { several, crossed, ..admitted(total, wait_us, applied.spent, degraded) }
     }
 
     /// The longest wait over the quotas; [`Decision::NEVER`] for a denied cost that can never be admitted.
@@ -124,15 +152,46 @@ impl PolicyRules {
     }
 }
 
+/// How long until a store may drop the states of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expiry {
+    pub(crate) after_us: u64,
+    /// The same for a store that has no room: it forgets the level of a block and the denials that were counted, but no block.
+    pub(crate) when_full_us: u64,
+}
+
+/// The decision of the store on a request that one quota admits and that spends these units.
 #[inline]
-fn decision(
-    total: QuotaUsage,
-    several: Option<Box<Several>>,
-    wait_us: u64,
-    allowed: bool,
-    degraded: Option<Degradation>,
-) -> Decision {
-    Decision { total, several, wait_us, allowed, source: Source::Store, degraded }
+fn admitted(total: QuotaUsage, wait_us: u64, spent: u64, degraded: Option<Degradation>) -> Decision {
+    Decision {
+        total,
+        several: None,
+        wait_us,
+        allowed: true,
+        source: Source::Store,
+        degraded,
+        cause: None,
+        crossed: total.crossed(spent),
+        elastic: false,
+        shadowed: false,
+    }
+}
+
+/// The decision of the store on a request that a quota denies.
+#[inline]
+fn denied(total: QuotaUsage, wait_us: u64, degraded: Option<Degradation>) -> Decision {
+    Decision {
+        total,
+        several: None,
+        wait_us,
+        allowed: false,
+        source: Source::Store,
+        degraded,
+        cause: Some(Cause::Quota),
+        crossed: false,
+        elastic: false,
+        shadowed: false,
+    }
 }
 
 impl QuotaNumbers {

@@ -123,7 +123,8 @@ pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumb
         | State::SlidingWindow(_)
         | State::SlidingLog(_)
         | State::Slots
-        | State::Reservations(_) => false,
+        | State::Reservations(_)
+        | State::Block(_) => false,
     }
 }
 

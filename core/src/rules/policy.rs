@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, excerpt};
+use crate::rules::penalty::Penalty;
 use crate::rules::quota::{Algorithm, Quota, parse_quotas};
 
 /// A named list of one or more quotas: a request spends under all of them or under none.
@@ -26,6 +27,7 @@ use crate::rules::quota::{Algorithm, Quota, parse_quotas};
 pub struct Policy {
     name: Arc<str>,
     quotas: Arc<[Quota]>,
+    penalty: Option<Penalty>,
 }
 
 impl Policy {
@@ -67,7 +69,7 @@ impl Policy {
                  reserved; use a token_bucket"
             )));
         }
-        Ok(Self { name: name.into(), quotas })
+        Ok(Self { name: name.into(), quotas, penalty: None })
     }
 
     /// Makes a policy from quotas as text, separated by `;`.
@@ -118,6 +120,16 @@ impl Policy {
     /// The quotas, in the order in which they were given.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The same policy with a penalty for keys that are denied too often.
+    #[must_use]
+    pub(crate) fn with_penalty(self, penalty: Option<Penalty>) -> Self {
+        Self { penalty, ..self }
+    }
+
+    pub(crate) fn penalty(&self) -> Option<&Penalty> {
+        self.penalty.as_ref()
     }
 
     /// Whether requests can only be reserved under it, because of a quota of concurrency.

@@ -25,6 +25,8 @@ pub struct Request<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) policy: Option<&'a str>,
     pub(crate) cost: u64,
+    pub(crate) plan: Option<&'a str>,
+    pub(crate) headroom: u8,
 }
 
 impl<'a> Request<'a> {
@@ -32,12 +34,14 @@ impl<'a> Request<'a> {
     pub const MAX_KEY_LENGTH: usize = 1 << 20;
     /// The largest cost: 10^12 units.
     pub const MAX_COST: u64 = Quota::MAX_UNITS;
+    /// The largest headroom: 99 percent.
+    pub const MAX_HEADROOM: u8 = 99;
 
     /// A request of cost 1 for a key, which identifies a client or a resource, such as a user or an address. The key is
     /// any bytes, up to [`MAX_KEY_LENGTH`](Self::MAX_KEY_LENGTH).
     #[inline]
     pub fn new(key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self { key: key.as_ref(), policy: None, cost: 1 }
+        Self { key: key.as_ref(), policy: None, cost: 1, plan: None, headroom: 0 }
     }
 
     /// The policy's name; it may be left out where the limiter has only one policy.
@@ -59,6 +63,21 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, up to
+    /// [`MAX_HEADROOM`](Self::MAX_HEADROOM); rounded up to whole units, and slots. So less important requests are denied first.
+    #[must_use]
+    pub fn headroom(mut self, percent: u8) -> Self {
+        self.headroom = percent;
+        self
+    }
+
+    /// The plan of the key, whose quotas decide where the policy has a plan of that name.
+    #[must_use]
+    pub fn plan(mut self, name: &'a str) -> Self {
+        self.plan = Some(name);
+        self
+    }
+
     /// The key that was given.
     pub fn key(&self) -> &'a [u8] {
         self.key
@@ -74,26 +93,46 @@ impl<'a> Request<'a> {
         self.cost
     }
 
-    /// Whether the key and the cost are in bounds.
-    #[inline]
-    pub(crate) fn is_valid(&self) -> bool {
-        self.key.len() <= Self::MAX_KEY_LENGTH && self.cost <= Self::MAX_COST
+    /// The headroom, in percent.
+    pub fn headroom_percent(&self) -> u8 {
+        self.headroom
     }
 
-    /// Refuses a key or a cost that is out of bounds.
+    /// The name of the plan, if one was given.
+    pub fn plan_name(&self) -> Option<&'a str> {
+        self.plan
+    }
+
+    /// Whether the request has nothing but a key, a policy and a cost.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.headroom == 0 && self.plan.is_none()
+    }
+
+    /// Whether the key, the cost and the headroom are in bounds.
+    #[inline]
+    pub(crate) fn is_valid(&self) -> bool {
+        self.key.len() <= Self::MAX_KEY_LENGTH
+            && self.cost <= Self::MAX_COST
+            && self.headroom <= Self::MAX_HEADROOM
+    }
+
+    /// Refuses a key, a cost or a headroom that is out of bounds.
     #[inline]
     pub(crate) fn checked(self) -> Result<Self, Error> {
         if self.is_valid() {
             return Ok(self);
         }
-        Err(Self::refusal(self.key.len(), self.cost))
+        Err(Self::refusal(self.key.len(), self.cost, self.headroom))
     }
 
     /// Takes numbers, so that the request itself need not be in memory.
     #[cold]
-    fn refusal(key_length: usize, cost: u64) -> Error {
+    fn refusal(key_length: usize, cost: u64, headroom: u8) -> Error {
         Error::invalid_argument(if cost > Self::MAX_COST {
             format!("cost is {cost}: allowed is 0 to {} units", Self::MAX_COST)
+        } else if headroom > Self::MAX_HEADROOM {
+            format!("headroom is {headroom} %: allowed is 0 to {} %", Self::MAX_HEADROOM)
         } else {
             format!("key has {key_length} bytes: allowed are up to {}", Self::MAX_KEY_LENGTH)
         })
@@ -107,6 +146,8 @@ impl std::fmt::Debug for Request<'_> {
             .field("key", &format_args!("{} bytes", self.key.len()))
             .field("policy", &self.policy)
             .field("cost", &self.cost)
+            .field("headroom", &self.headroom)
+            .field("plan", &self.plan)
             .finish()
     }
 }

@@ -3,6 +3,7 @@
 //! It runs where the states are, atomically. [`crate::rules::explanation`] explains its result.
 
 use crate::rules::algorithm::{QuotaRules, Rules, State};
+use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 
@@ -27,6 +28,8 @@ pub(crate) enum Operation {
     Cancel,
     /// Makes a reservation last longer.
     Renew,
+    /// Blocks the key for the time of its hold: 1 ms to 366 days, or 0 to forget its record of blocks.
+    Block,
 }
 
 /// A policy's numbers, prepared for the arithmetic.
@@ -35,6 +38,7 @@ pub(crate) struct PolicyRules {
     pub(crate) quotas: Box<[QuotaNumbers]>,
     /// The limit of the quota of concurrent reservations, if there is one.
     pub(crate) slots: Option<u64>,
+    pub(crate) penalty: Option<Penalty>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +48,8 @@ pub(crate) struct QuotaNumbers {
     pub(crate) capacity: u64,
     pub(crate) excess: u64,
     pub(crate) count_denied: bool,
+    /// Whether a denial may write: it is counted by the quota, or by the policy's penalty.
+    pub(crate) denial_writes: bool,
 }
 
 /// The result of a transition.
@@ -67,9 +73,14 @@ impl PolicyRules {
             capacity: if quota.algorithm().is_rate() { quota.capacity() } else { u64::MAX },
             excess: quota.excess(),
             count_denied: quota.count_denied(),
+            denial_writes: quota.count_denied() || policy.penalty().is_some(),
         });
         let concurrency = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::Concurrency);
-        Self { quotas: numbers.collect(), slots: concurrency.map(Quota::limit) }
+        Self {
+            quotas: numbers.collect(),
+            slots: concurrency.map(Quota::limit),
+            penalty: policy.penalty().copied(),
+        }
     }
 
     /// Applies an operation to the states of one key, which are in the order of the quotas.
@@ -101,8 +112,12 @@ impl PolicyRules {
                 }
                 Applied { allowed: true, spent: 0, written: true }
             }
-            Operation::Reserve | Operation::Commit | Operation::Cancel | Operation::Renew => {
-                debug_assert!(false, "an operation on a reservation without its reservation");
+            Operation::Reserve
+            | Operation::Commit
+            | Operation::Cancel
+            | Operation::Renew
+            | Operation::Block => {
+                debug_assert!(false, "an operation with a hold takes the general transition");
                 Applied { allowed: false, spent: 0, written: false }
             }
         }
@@ -147,7 +162,7 @@ impl PolicyRules {
     }
 
     #[inline]
-    fn spend(&self, states: &mut [State], now_us: u64, units: u64) {
+    pub(super) fn spend(&self, states: &mut [State], now_us: u64, units: u64) {
         for (quota, state) in self.quotas.iter().zip(states) {
             quota.rules.spend(state, now_us, units);
         }

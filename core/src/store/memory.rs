@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::entry::RegisteredPolicy;
+use self::entry::{RegisteredPolicy, States};
 use self::key::{KeyHash, LongKeys};
 use self::recent_denials::RecentDenials;
 use self::shard::{KeyRequest, KnownEntry, Overflow, Shard};
-use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Degradation};
+use crate::rules::general::{KeyOperation, KeyStates};
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
 use crate::rules::transition::{Operation, PolicyRules};
@@ -114,15 +114,17 @@ impl MemoryStore {
     }
 
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Answer {
-        let StoreRequest { id, key, action, cost, numbers, .. } = request;
+        let StoreRequest { id, key, action, cost, headroom, numbers, .. } = request;
         match action {
-            Action::Apply(Operation::Check) if numbers.is_none() => match self.check_known(id, key, cost) {
-                Some(decision) => {
-                    let spent = if decision.allowed { cost } else { 0 };
-                    (decision, spent)
+            Action::Apply(Operation::Check) if headroom == 0 && numbers.is_none() => {
+                match self.check_known(id, key, cost) {
+                    Some(decision) => {
+                        let spent = if decision.allowed { cost } else { 0 };
+                        (decision, spent)
+                    }
+                    None => self.apply(request, Operation::Check),
                 }
-                None => self.apply(request, Operation::Check),
-            },
+            }
             Action::Apply(operation) => self.apply(request, operation),
             Action::Reset => (self.reset(request), 0),
         }
@@ -153,10 +155,10 @@ impl MemoryStore {
         let KnownEntry { current, entry, sweep } = shard.known(id, hash, key)?;
         let states = entry.states.as_mut_slice();
         let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
-            if current.rules.slots.is_some() || states.len() > current.rules.quotas.len() {
+            if current.rules.needs_general(states) {
                 return None;
             }
-            let (decision, written) = check_others(&current.rules, states, now_us, cost);
+            let (decision, written) = check_others(&current.rules, &mut entry.states, now_us, cost);
             if written {
                 recent_denials.invalidate(hash);
                 sweep.lower(now_us + decision.reset_after_us());
@@ -175,7 +177,7 @@ impl MemoryStore {
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
     fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> (Decision, u64) {
-        let StoreRequest { id, key, cost, hold, .. } = request;
+        let StoreRequest { id, key, .. } = request;
         let numbers = numbers_of(request);
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
@@ -192,15 +194,8 @@ impl MemoryStore {
                     (overflow.slot(current, now_us), Some(Degradation::StoreFull))
                 }
             };
-        if hold.is_some() {
-            slot.with_reservations(true);
-        }
         let (rules, states) = slot.parts();
-        let (decision, applied) = match hold {
-            None => rules.decide(states, now_us, operation, cost, degraded),
-            Some(_) => rules.decide_with_reservations(states, now_us, operation, cost, hold, degraded),
-        };
-        slot.with_reservations(false);
+        let (decision, applied) = rules.decide(states, request.operation(operation, now_us), degraded);
         if applied.written {
             recent_denials.invalidate(hash);
             slot.keep(now_us, now_us + decision.reset_after_us());
@@ -251,7 +246,8 @@ fn numbers_of(request: StoreRequest<'_>) -> Option<&Arc<RegisteredPolicy>> {
 
 /// Checks policies other than a single token bucket; also returns whether the states were written.
 #[inline(never)]
-fn check_others(rules: &PolicyRules, states: &mut [State], now_us: u64, cost: u64) -> (Decision, bool) {
-    let (decision, applied) = rules.decide(states, now_us, Operation::Check, cost, None);
+fn check_others(rules: &PolicyRules, states: &mut States, now_us: u64, cost: u64) -> (Decision, bool) {
+    let check = KeyOperation { now_us, operation: Operation::Check, cost, headroom: 0, hold: None };
+    let (decision, applied) = rules.decide(states, check, None);
     (decision, applied.written)
 }

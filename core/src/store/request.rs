@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::rules::decision::Decision;
+use crate::rules::general::KeyOperation;
 use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
 use crate::store::lease_size::Lease;
@@ -37,7 +38,9 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) action: Action,
     pub(crate) cost: u64,
-    /// The reservation, for operations on one.
+    /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent: 0 to 99.
+    pub(crate) headroom: u8,
+    /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<&'a Hold>,
     /// The numbers that decide in place of the policy's own.
     pub(crate) numbers: Option<&'a Numbers>,
@@ -49,20 +52,21 @@ pub(crate) struct OwnedStoreRequest {
     id: PolicyId,
     key: Box<[u8]>,
     cost: u64,
+    headroom: u8,
     hold: Option<Hold>,
     numbers: Option<Numbers>,
 }
 
 impl OwnedStoreRequest {
     pub(crate) fn of(request: StoreRequest<'_>) -> Self {
-        let StoreRequest { id, key, action, cost, hold, numbers } = request;
-        Self { id, key: key.into(), action, cost, hold: hold.copied(), numbers: numbers.cloned() }
+        let StoreRequest { id, key, action, cost, headroom, hold, numbers } = request;
+        Self { id, key: key.into(), action, cost, headroom, hold: hold.copied(), numbers: numbers.cloned() }
     }
 
     pub(crate) fn borrowed(&self) -> StoreRequest<'_> {
-        let Self { action, id, key, cost, hold, numbers } = self;
+        let Self { action, id, key, cost, headroom, hold, numbers } = self;
         let (hold, numbers) = (hold.as_ref(), numbers.as_ref());
-        StoreRequest { id: *id, key, action: *action, cost: *cost, hold, numbers }
+        StoreRequest { id: *id, key, action: *action, cost: *cost, headroom: *headroom, hold, numbers }
     }
 }
 
@@ -86,6 +90,14 @@ impl Numbers {
 impl fmt::Debug for Numbers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Numbers")
+    }
+}
+
+impl<'a> StoreRequest<'a> {
+    /// The operation of this request on its key, at a time.
+    #[inline]
+    pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
+        KeyOperation { now_us, operation, cost: self.cost, headroom: self.headroom, hold: self.hold }
     }
 }
 

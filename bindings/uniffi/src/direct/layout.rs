@@ -190,7 +190,19 @@ impl<'a> Reader<'a> {
             Source::ALL.get(usize::from(source)).ok_or_else(|| malformed("its source is not known"))?;
         let degraded = usize::from(degradation).checked_sub(1).and_then(|at| Degradation::ALL.get(at));
         let (degraded, source) = (degraded.copied(), *source);
-        let parts = DecisionParts { allowed, wait_us, source, degraded, remaining, quotas: &quotas };
+        let (cause, crossed, elastic, shadowed) = (None, false, false, false);
+        let parts = DecisionParts {
+            allowed,
+            wait_us,
+            source,
+            degraded,
+            cause,
+            crossed,
+            elastic,
+            shadowed,
+            remaining,
+            quotas: &quotas,
+        };
         Ok(Decision::from_parts(parts)?)
     }
 }

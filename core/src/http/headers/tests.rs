@@ -1,5 +1,5 @@
 use crate::http::headers::*;
-use crate::rules::decision::{QuotaUsage, Several, Source};
+use crate::rules::decision::{Cause, QuotaUsage, Several, Source};
 use crate::{Limiter, ManualClock};
 
 const SECOND: u64 = 1_000_000;
@@ -15,7 +15,10 @@ fn decision(allowed: bool, wait_us: u64, quotas: &[(u64, u64)]) -> Decision {
     let usage_of =
         |&(remaining, reset_after_us): &_| QuotaUsage { limit: 1, remaining, reset_after_us, over: 0 };
     let (total, several) = Several::of(quotas.iter().map(usage_of));
-    Decision { total, several, wait_us, allowed, source: Source::Store, degraded: None }
+    let cause = (!allowed).then_some(Cause::Quota);
+    let (crossed, elastic, shadowed) = (false, false, false);
+    let (source, degraded) = (Source::Store, None);
+    Decision { total, several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed }
 }
 
 fn allowed(quotas: &[(u64, u64)]) -> Decision {

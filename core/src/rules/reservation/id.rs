@@ -38,6 +38,9 @@ impl ReservationId {
         Ok(Self { bytes, length })
     }
 
+    /// The id of an operation that concerns no reservation: no reservation has it.
+    pub(crate) const NONE: Self = Self { bytes: [0; Self::MAX_LENGTH], length: 0 };
+
     /// An id of 16 random bytes as 32 hexadecimal digits. No two processes choose the same.
     ///
     /// # Errors

@@ -37,12 +37,23 @@ pub(crate) fn commit_cost(spent: Option<u64>) -> u64 {
     spent.map_or(AS_RESERVED, |spent| if spent == AS_RESERVED { spent + 1 } else { spent })
 }
 
-/// The arguments of an operation on one reservation besides its cost.
+/// The arguments of an operation on one reservation besides its cost, or the time of a block, which has no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) id: ReservationId,
-    /// How long the reservation lasts from now; 0 for a commit and a cancel.
+    /// How long the reservation or the block lasts from now; 0 for a commit and a cancel, and to forget a block.
     pub(crate) ttl_us: u64,
+}
+
+impl Hold {
+    /// The shortest and the longest block.
+    pub(crate) const MIN_BLOCK_US: u64 = 1_000;
+    pub(crate) const MAX_BLOCK_US: u64 = 366 * 86_400_000_000;
+
+    /// A block of a key for a time, or no block.
+    pub(crate) fn of_block(for_us: u64) -> Self {
+        Self { id: ReservationId::NONE, ttl_us: for_us }
+    }
 }
 
 /// Units of a key that are set aside.

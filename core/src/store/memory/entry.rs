@@ -6,14 +6,16 @@ use smallvec::SmallVec;
 
 use crate::rules::algorithm::{Outcome, Rules, State};
 use crate::rules::decision::Decision;
+use crate::rules::explanation::Expiry;
+use crate::rules::general::KeyStates;
 use crate::rules::history::{History, PastNumbers, past_of, ran_out};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::rules::transition::PolicyRules;
 use crate::store::request::PolicyId;
 
-/// The states of one key: one for each quota of its policy, in the same order, and its reservations after them, if it has
-/// any. Most policies have one quota, whose state needs no heap allocation.
+/// The states of one key: one for each quota of its policy, in the same order, and after them its reservations and its record of
+/// blocks, if it has any. Most policies have one quota, whose state needs no heap allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum States {
     One(State),
@@ -26,9 +28,11 @@ impl States {
     pub(crate) fn fresh(policy: &Policy) -> Self {
         policy.quotas().iter().map(State::fresh).collect()
     }
+}
 
+impl KeyStates for States {
     #[inline]
-    pub(crate) fn as_slice(&self) -> &[State] {
+    fn as_slice(&self) -> &[State] {
         match self {
             Self::One(state) => std::slice::from_ref(state),
             Self::Many(states) => states,
@@ -36,32 +40,28 @@ impl States {
     }
 
     #[inline]
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [State] {
+    fn as_mut_slice(&mut self) -> &mut [State] {
         match self {
             Self::One(state) => std::slice::from_mut(state),
             Self::Many(states) => states,
         }
     }
+
+    fn push(&mut self, state: State) {
+        *self = self.taken().chain([state]).collect();
+    }
+
+    /// A key whose reservations have ended costs no more than any other.
+    fn drop_empty_after(&mut self, quotas: usize) {
+        let rest = self.as_slice().get(quotas..).unwrap_or_default();
+        if rest.iter().any(State::holds_nothing) {
+            let kept = |(at, state): &(usize, State)| *at < quotas || !state.holds_nothing();
+            *self = self.taken().enumerate().filter(kept).map(|(_, state)| state).collect();
+        }
+    }
 }
 
 impl States {
-    /// Adds a place for reservations if there is none yet.
-    pub(crate) fn add_reservations(&mut self) {
-        if !matches!(self.as_slice().last(), Some(State::Reservations(_))) {
-            *self = self.taken().chain([State::Reservations(Box::default())]).collect();
-        }
-    }
-
-    /// Removes the place for reservations if there are none, so that the key costs no more than any other.
-    pub(crate) fn drop_empty_reservations(&mut self) {
-        if let Some(State::Reservations(reservations)) = self.as_slice().last()
-            && reservations.0.is_empty()
-        {
-            let quotas = self.as_slice().len() - 1;
-            *self = self.taken().take(quotas).collect();
-        }
-    }
-
     fn taken(&mut self) -> impl Iterator<Item = State> + use<> {
         std::mem::replace(self, Self::Many(Box::default())).into_iter()
     }
@@ -138,8 +138,9 @@ impl RegisteredPolicy {
         };
         let quotas = self.policy.quotas().iter().zip(&self.past);
         let quotas = quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota)));
-        // Changed numbers keep reservations.
-        quotas.chain(states.as_slice().get(under.policy.quotas().len()).cloned()).collect()
+        // Changed numbers keep reservations and blocks.
+        let beside = states.as_slice().get(under.policy.quotas().len()..).unwrap_or_default();
+        quotas.chain(beside.iter().cloned()).collect()
     }
 
     /// What a key that was never seen has left.
@@ -200,15 +201,15 @@ impl Entry {
     }
 
     /// The time from `now_us` until the states expire and the entry may be dropped.
-    pub(crate) fn expires_after_us(&self, current: &Arc<RegisteredPolicy>, now_us: u64) -> u64 {
+    pub(crate) fn expiry(&self, current: &Arc<RegisteredPolicy>, now_us: u64) -> Expiry {
         if self.under.is_of_keys {
-            return self.under.rules.expires_after_us(self.states.as_slice(), now_us);
+            return self.under.rules.expiry(self.states.as_slice(), now_us);
         }
         if Arc::ptr_eq(&self.under, current) {
-            return current.rules.expires_after_us(self.states.as_slice(), now_us);
+            return current.rules.expiry(self.states.as_slice(), now_us);
         }
         // Under the new numbers the usage may count for longer.
         let states = current.states_of(&self.under, &self.states, now_us);
-        current.rules.expires_after_us(states.as_slice(), now_us)
+        current.rules.expiry(states.as_slice(), now_us)
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::rules::decision::{Decision, QuotaUsage, Source};
+use crate::rules::decision::{Cause, Decision, QuotaUsage, Source};
 use crate::store::request::PolicyId;
 
 /// The number of denials that a shard can publish at the same time.
@@ -112,6 +112,10 @@ impl RecentDenials {
             allowed: false,
             source: Source::Store,
             degraded: None,
+            cause: Some(Cause::Quota),
+            crossed: false,
+            elastic: false,
+            shadowed: false,
         })
     }
 
@@ -224,6 +228,7 @@ mod tests {
                 key,
                 action: Action::Apply(operation),
                 cost,
+                headroom: 0,
                 hold: None,
                 numbers: None,
             })
@@ -272,8 +277,15 @@ mod tests {
         let _ = denied(&store, b"a");
         let _ = ask(&store, b"a", Operation::Charge, 2);
         assert_eq!(denied(&store, b"a").retry_after_us(), Some(90_000_000));
-        let request =
-            StoreRequest { id: ID, key: b"a", action: Action::Reset, cost: 0, hold: None, numbers: None };
+        let request = StoreRequest {
+            id: ID,
+            key: b"a",
+            action: Action::Reset,
+            cost: 0,
+            headroom: 0,
+            hold: None,
+            numbers: None,
+        };
         let _ = store.answer(request);
         assert!(ask(&store, b"a", Operation::Check, 2).allowed());
         let _ = denied(&store, b"a");

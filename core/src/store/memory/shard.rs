@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use crate::rules::algorithm::State;
 use crate::rules::transition::PolicyRules;
 use crate::runtime::clock::Clock;
 use crate::store::memory::entry::{Entry, RegisteredPolicy, States};
@@ -107,11 +106,10 @@ impl Shard {
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
-        let expires_after_us =
-            |entry: &Entry, at_us| entry.expires_after_us(&policies[entry.under.id.0 as usize], at_us);
+        let expiry = |entry: &Entry, at_us| entry.expiry(&policies[entry.under.id.0 as usize], at_us);
         // The denial of a dropped key is withdrawn, since it would be wrong if the clock went back.
         let dropped = |entry: &Entry| recent_denials.invalidate(key_hash.of(entry.under.id, &entry.key));
-        let has_room = sweep.make_room(entries, self.max_keys, now_us, &expires_after_us, &dropped);
+        let has_room = sweep.make_room(entries, self.max_keys, now_us, &expiry, &dropped);
         if !has_room {
             return Err(current);
         }
@@ -181,28 +179,16 @@ impl<'a> Slot<'a> {
         Self { current, place }
     }
 
-    pub(crate) fn parts(&mut self) -> (&PolicyRules, &mut [State]) {
+    pub(crate) fn parts(&mut self) -> (&PolicyRules, &mut States) {
         let states = match &mut self.place {
             Place::Entry { entry, .. } => &mut entry.states,
             Place::Moved { states, .. } | Place::Unseen { states, .. } => states,
         };
-        (&self.current.rules, states.as_mut_slice())
+        (&self.current.rules, states)
     }
 
-    /// Adds a place for reservations, or removes it if it is empty.
-    pub(crate) fn with_reservations(&mut self, wanted: bool) {
-        let states = match &mut self.place {
-            Place::Entry { entry, .. } => &mut entry.states,
-            Place::Moved { states, .. } | Place::Unseen { states, .. } => states,
-        };
-        if wanted {
-            states.add_reservations();
-        } else {
-            states.drop_empty_reservations();
-        }
-    }
-
-    /// Stores what an operation wrote; the states expire at `reset_at_us`.
+    /// Stores what an operation wrote. The states expire at `reset_at_us` or later: nothing counts as used from then on, and the
+    /// key is not blocked.
     pub(crate) fn keep(self, now_us: u64, reset_at_us: u64) {
         let sweep = match self.place {
             Place::Entry { sweep, .. } => sweep,

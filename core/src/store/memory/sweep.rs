@@ -8,6 +8,7 @@
 
 use hashbrown::HashTable;
 
+use crate::rules::explanation::Expiry;
 use crate::store::memory::entry::Entry;
 
 /// The number of slots that a new key inspects.
@@ -21,9 +22,9 @@ const SLOTS_WHEN_FULL: usize = 4096;
 pub(crate) struct Sweep {
     /// The next slot to inspect.
     hand: usize,
-    /// The earliest time at which one of the entries inspected in this round can expire.
+    /// The earliest time at which one of the entries inspected in this round can expire, or be dropped from a full table.
     round_earliest_us: u64,
-    /// No entry can expire before this time.
+    /// No entry can expire before this time, or be dropped from a full table.
     earliest_us: u64,
 }
 
@@ -35,23 +36,23 @@ impl Default for Sweep {
 
 impl Sweep {
     /// Cleans a few slots, and returns whether there is room for one more entry. The first callback returns the time
-    /// until an entry expires; the second one is called with each dropped entry.
+    /// until an entry expires; the second one is called with each dropped entry. A full table forgets sooner what it may.
     pub(crate) fn make_room(
         &mut self,
         entries: &mut HashTable<Entry>,
         max_keys: usize,
         now_us: u64,
-        expires_after_us: &impl Fn(&Entry, u64) -> u64,
+        expiry: &impl Fn(&Entry, u64) -> Expiry,
         dropped: &impl Fn(&Entry),
     ) -> bool {
         if entries.len() < max_keys {
             // An entry that was used since then had not expired then.
             let then_us = now_us.saturating_sub(KEPT_US);
-            self.drop_expired(entries, SLOTS_PER_KEY, then_us, expires_after_us, dropped);
+            self.drop_expired(entries, SLOTS_PER_KEY, then_us, false, expiry, dropped);
             return true;
         }
         let slots = if now_us < self.earliest_us { 0 } else { SLOTS_WHEN_FULL.min(entries.num_buckets()) };
-        (0..slots).any(|_| self.drop_expired(entries, 1, now_us, expires_after_us, dropped))
+        (0..slots).any(|_| self.drop_expired(entries, 1, now_us, true, expiry, dropped))
     }
 
     /// Keeps the recorded times valid when an entry is about to be inserted.
@@ -81,7 +82,8 @@ impl Sweep {
         entries: &mut HashTable<Entry>,
         slots: usize,
         at_us: u64,
-        expires_after_us: &impl Fn(&Entry, u64) -> u64,
+        is_full: bool,
+        expiry: &impl Fn(&Entry, u64) -> Expiry,
         dropped: &impl Fn(&Entry),
     ) -> bool {
         let mut found = false;
@@ -92,13 +94,14 @@ impl Sweep {
                 self.round_earliest_us = u64::MAX;
             }
             if let Ok(entry) = entries.get_bucket_entry(self.hand) {
-                let expires_at_us = at_us.saturating_add(expires_after_us(entry.get(), at_us));
-                if expires_at_us <= at_us {
+                let Expiry { after_us, when_full_us } = expiry(entry.get(), at_us);
+                if if is_full { when_full_us } else { after_us } == 0 {
                     dropped(entry.get());
                     entry.remove();
                     found = true;
                 } else {
-                    self.round_earliest_us = self.round_earliest_us.min(expires_at_us);
+                    let droppable_at_us = at_us.saturating_add(when_full_us);
+                    self.round_earliest_us = self.round_earliest_us.min(droppable_at_us);
                 }
             }
             self.hand += 1;

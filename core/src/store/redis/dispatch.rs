@@ -187,6 +187,7 @@ impl RedisStore {
             key: b"\0polylimit doctor",
             action,
             cost: 1,
+            headroom: 0,
             hold: None,
             numbers: None,
         };

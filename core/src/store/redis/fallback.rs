@@ -132,6 +132,10 @@ impl Fallback {
             allowed,
             source,
             degraded: Some(reason),
+            cause: None,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
         };
         (decision, if allowed { request.cost } else { 0 })
     }
@@ -152,7 +156,8 @@ fn share_of(policy: &Policy, share_ppm: u32) -> Policy {
     let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share_ppm)));
     // Quotas with different numbers keep different numbers, except where a step is dropped. If quotas become equal, the
     // policy stays as it is: admitting too much is better than having no fallback.
-    Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone())
+    let share = Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone());
+    share.with_penalty(policy.penalty().copied())
 }
 
 fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {

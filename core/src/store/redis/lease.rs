@@ -303,8 +303,15 @@ impl Leases {
     /// Counts the outcome of an operation, and forwards it to the fallback store and the denial cache.
     fn counted(&self, lease_key: &LeaseKey, reply: Reply, action: Action, cost: u64) -> Reply {
         let LeaseDeps { access, policies, outage, denial_cache, .. } = &self.deps;
-        let request =
-            StoreRequest { id: lease_key.id, key: &lease_key.key, action, cost, hold: None, numbers: None };
+        let request = StoreRequest {
+            id: lease_key.id,
+            key: &lease_key.key,
+            action,
+            cost,
+            headroom: 0,
+            hold: None,
+            numbers: None,
+        };
         if action == REFUND {
             denial_cache.forget(request, reply.is_err().then_some(2 * access.deadline));
         }

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
-use crate::rules::algorithm::State;
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
@@ -15,7 +14,7 @@ use crate::store::shared_file::file::{self, OpenFile};
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::lock::{self, Acquisition, HeldBy};
 use crate::store::shared_file::owner::{self, Token};
-use crate::store::shared_file::policies::{PolicyList, SharedFilePolicy, expires_at_us};
+use crate::store::shared_file::policies::{PolicyList, SharedFilePolicy, expiry};
 use crate::store::shared_file::recovery::{record_order, recover};
 use crate::store::shared_file::shard::{Broken, Bytes, Shard, head};
 use crate::store::shared_file::sweep;
@@ -246,11 +245,10 @@ fn decide(
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
-    let StoreRequest { cost, hold, .. } = request;
     let policy = policy_of(policies, request);
     let mut bytes = Bytes::new();
     let found = shard.find(hash, key, &mut bytes)?;
-    let of_known = |bytes: &[u8], lengths, at_us| expires_at_us(policies, bytes, lengths, at_us);
+    let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);
     let mut healed = false;
     let mut states: States = if let Some(found) = found {
         let value = bytes.get(key.len()..).unwrap_or_default();
@@ -264,14 +262,8 @@ fn decide(
         }
         policy.fresh()
     };
-    let (decision, applied) = if hold.is_none() {
-        policy.rules.decide(&mut states, now_us, operation, cost, degraded)
-    } else {
-        if states.len() == policy.rules.quotas.len() {
-            states.push(State::Reservations(Box::default()));
-        }
-        policy.rules.decide_with_reservations(&mut states, now_us, operation, cost, hold, degraded)
-    };
+    let (decision, applied) =
+        policy.rules.decide(&mut states, request.operation(operation, now_us), degraded);
     let reset_at_us = now_us.saturating_add(decision.reset_after_us());
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {

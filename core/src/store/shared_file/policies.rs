@@ -14,8 +14,9 @@ use smallvec::SmallVec;
 
 use crate::rules::algorithm::{Rules, State};
 use crate::rules::codec::{
-    PolicyCodec, Reader, States, Tag, read_log, read_reservations, write_log, write_reservations,
+    PolicyCodec, Reader, States, Tag, has_blocks, read_log, read_reservations, write_log, write_reservations,
 };
+use crate::rules::explanation::Expiry;
 use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
@@ -123,16 +124,22 @@ impl Policies {
     }
 }
 
-/// When an entry expires by the numbers of these policies; 0 for a policy that is not known here.
-pub(crate) fn expires_at_us(policies: &PolicyList, bytes: &[u8], lengths: Lengths, at_us: u64) -> u64 {
+/// How long until an entry expires by the numbers of these policies. That of a policy that is not known here expires at once, but
+/// its record of blocks is kept as long as there is room.
+pub(crate) fn expiry(policies: &PolicyList, bytes: &[u8], lengths: Lengths, at_us: u64) -> Expiry {
     let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
     let name = policy_of(key);
     let policy = policies.iter().find(|policy| Some(policy.policy.name().as_bytes()) == name);
-    // With numbers of keys, the time that was computed under the numbers of the write counts.
-    policy.filter(|policy| !policy.is_of_keys).map_or(0, |policy| {
+    if let Some(policy) = policy {
         let states = policy.read(value, lengths).unwrap_or_else(|| policy.used_up(at_us));
-        at_us.saturating_add(policy.rules.expires_after_us(&states, at_us))
-    })
+        if policy.is_of_keys {
+            // The time that was computed under the numbers of the write counts, but for the record of blocks.
+            return policy.rules.expiry_beside(&states, at_us, 0);
+        }
+        return policy.rules.expiry(&states, at_us);
+    }
+    let records = value.get(..usize::from(lengths.records)).unwrap_or_default();
+    Expiry { after_us: if has_blocks(records) { u64::MAX } else { 0 }, when_full_us: 0 }
 }
 
 impl SharedFilePolicy {
@@ -197,8 +204,10 @@ impl SharedFilePolicy {
                 put_tagged(bytes, *tag, |bytes| write_log(state, bytes));
             }
         }
-        if let Some(State::Reservations(reservations)) = states.get(self.tags.len()) {
-            put_tagged(bytes, Tag::OF_KEY, |bytes| write_reservations(reservations, bytes));
+        for state in states.iter().skip(self.tags.len()) {
+            if let State::Reservations(reservations) = state {
+                put_tagged(bytes, Tag::OF_KEY, |bytes| write_reservations(reservations, bytes));
+            }
         }
         let logs = bytes.len() - key - records;
         Lengths {

@@ -5,9 +5,10 @@
 //! gone around and found nothing, the earliest time at which an entry can expire is known, and no search starts before
 //! that time.
 //!
-//! An entry stores when it expires by the numbers of the process that wrote it. The caller's numbers may give a later
-//! time.
+//! An entry stores when nothing counts as used any more, and its key is not blocked, by the numbers of the process that wrote it.
+//! The caller's numbers may give a later time, and so may its record of blocks, which a full shard forgets.
 
+use crate::rules::explanation::Expiry;
 use crate::store::shared_file::shard::{Broken, Bytes, From, Lengths, Shard, head};
 
 /// The number of buckets that a new key inspects.
@@ -18,24 +19,25 @@ const KEPT_US: u64 = 1_000_000;
 const BUCKETS_WHEN_FULL: usize = 4096;
 
 /// Cleans a few buckets, and returns whether there is room for an entry of that many blocks. The callback gets an
-/// entry's bytes and returns when the entry expires by the numbers of this process.
+/// entry's bytes and returns how long until the entry expires by the numbers of this process. A full shard forgets sooner what it
+/// may.
 pub(crate) fn make_room(
     shard: &Shard<'_>,
     blocks: usize,
     now_us: u64,
-    expires_at_us: impl Fn(&[u8], Lengths, u64) -> u64,
+    expiry: impl Fn(&[u8], Lengths, u64) -> Expiry,
 ) -> Result<bool, Broken> {
     let has_room = || shard.free() >= shard.spare() + blocks;
     if has_room() {
         let then_us = now_us.saturating_sub(KEPT_US);
-        drop_expired(shard, BUCKETS_PER_KEY, then_us, &expires_at_us)?;
+        drop_expired(shard, BUCKETS_PER_KEY, then_us, false, &expiry)?;
         return Ok(true);
     }
     if now_us < shard.get(head::EARLIEST) {
         return Ok(false);
     }
     for _ in 0..BUCKETS_WHEN_FULL.min(shard.layout.buckets) {
-        drop_expired(shard, 1, now_us, &expires_at_us)?;
+        drop_expired(shard, 1, now_us, true, &expiry)?;
         if has_room() {
             return Ok(true);
         }
@@ -59,7 +61,8 @@ fn drop_expired(
     shard: &Shard<'_>,
     buckets: usize,
     at_us: u64,
-    expires_at_us: &impl Fn(&[u8], Lengths, u64) -> u64,
+    is_full: bool,
+    expiry: &impl Fn(&[u8], Lengths, u64) -> Expiry,
 ) -> Result<(), Broken> {
     let mut hand = usize::try_from(shard.get(head::HAND)).unwrap_or(0);
     for _ in 0..buckets.min(shard.layout.buckets) {
@@ -75,19 +78,22 @@ fn drop_expired(
                 break;
             }
             let entry = shard.entry(number)?;
-            let mut until_us = entry.expires_at_us;
-            if until_us <= at_us {
+            let mut droppable_at_us = entry.expires_at_us;
+            let mut is_kept = droppable_at_us > at_us;
+            if !is_kept {
                 let mut bytes = Bytes::new();
                 shard.read(number, &entry, &mut bytes)?;
-                until_us = until_us.max(expires_at_us(&bytes, entry.lengths, at_us));
+                let Expiry { after_us, when_full_us } = expiry(&bytes, entry.lengths, at_us);
+                droppable_at_us = droppable_at_us.max(at_us.saturating_add(when_full_us));
+                is_kept = if is_full { when_full_us } else { after_us } > 0;
             }
-            if until_us <= at_us {
-                shard.remove(from, number)?;
-            } else {
-                if until_us < !shard.get(head::ROUND_EARLIEST) {
-                    shard.set(head::ROUND_EARLIEST, !until_us);
+            if is_kept {
+                if droppable_at_us < !shard.get(head::ROUND_EARLIEST) {
+                    shard.set(head::ROUND_EARLIEST, !droppable_at_us);
                 }
                 from = From::Entry(number);
+            } else {
+                shard.remove(from, number)?;
             }
         }
         hand += 1;

@@ -284,7 +284,18 @@ impl KeyLease {
         } else {
             Several::of(self.views.iter().map(view))
         };
-        Decision { total, several, wait_us: 0, allowed: true, source: Source::Lease, degraded: None }
+        Decision {
+            total,
+            several,
+            wait_us: 0,
+            allowed: true,
+            source: Source::Lease,
+            degraded: None,
+            cause: None,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
+        }
     }
 }
 
@@ -303,6 +314,10 @@ mod tests {
             allowed: true,
             source: Source::Store,
             degraded: None,
+            cause: None,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
         };
         let replied = ScriptDecision { decision, spent: take.units, now_us: 0, denied: None };
         assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);

@@ -73,6 +73,7 @@ impl World {
             key: KEY,
             action,
             cost,
+            headroom: 0,
             hold: None,
             numbers: None,
         });

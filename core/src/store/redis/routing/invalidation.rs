@@ -72,7 +72,15 @@ impl Listener {
         match key {
             UserKey::Readable(key) => {
                 self.denial_cache.forget(
-                    StoreRequest { id, key, action: Action::Reset, cost: 1, hold: None, numbers: None },
+                    StoreRequest {
+                        id,
+                        key,
+                        action: Action::Reset,
+                        cost: 1,
+                        headroom: 0,
+                        hold: None,
+                        numbers: None,
+                    },
                     None,
                 );
             }

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::arguments::{algorithm_number, policy_arguments};
 use super::fast_path::{self, FastPath, Template};
 use crate::rules::codec::PolicyCodec;
+use crate::rules::general::KeyOperation;
 use crate::rules::history::Change;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -55,6 +56,13 @@ pub(crate) struct Entry<'a> {
     pub(crate) count: u16,
     /// The reservation, for operations on one.
     pub(crate) hold: Option<&'a Hold>,
+}
+
+impl<'a> Entry<'a> {
+    /// The operation of this entry on its key, at a time.
+    pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
+        KeyOperation { now_us, operation, cost: self.cost, headroom: 0, hold: self.hold }
+    }
 }
 
 /// A policy with its script and its encoded arguments.
@@ -229,6 +237,7 @@ fn code(action: Action) -> u8 {
         Action::Apply(Operation::Commit) => 7,
         Action::Apply(Operation::Cancel) => 8,
         Action::Apply(Operation::Renew) => 9,
+        Action::Apply(Operation::Block) => 10,
     }
 }
 

@@ -195,25 +195,13 @@ impl PolicyCall {
             each(ScriptDecision { decision, spent: 0, now_us, denied: None });
             return Ok(());
         };
-        if entry.hold.is_some() && states.len() == self.rules.quotas.len() {
-            states.push(State::Reservations(Box::default()));
-        }
         let has_reservations = states.len() > self.rules.quotas.len();
         let count = if operation == Operation::Check { entry.count } else { 1 };
         let mut spent = 0;
         let decided: SmallVec<[_; 1]> = (0..count)
             .map(|_| {
-                let (decision, applied) = match entry.hold {
-                    None => self.rules.decide(&mut states, now_us, operation, entry.cost, None),
-                    Some(_) => self.rules.decide_with_reservations(
-                        &mut states,
-                        now_us,
-                        operation,
-                        entry.cost,
-                        entry.hold,
-                        None,
-                    ),
-                };
+                let (decision, applied) =
+                    self.rules.decide(&mut states, entry.operation(operation, now_us), None);
                 spent += applied.spent;
                 (decision, applied.spent)
             })

@@ -1,0 +1,130 @@
+//! The general transition and its explanation: of a key that has more than the states of its quotas, or is asked for more than
+//! they say.
+//!
+//! It decides about keys with reservations or a record of blocks, under policies with concurrency or a penalty, and for requests
+//! with headroom. All others take the shorter paths of [`transition`](crate::rules::transition) and
+//! [`explanation`](crate::rules::explanation), which give the same answers.
+
+mod decide;
+mod explain;
+
+use smallvec::SmallVec;
+
+use crate::rules::algorithm::State;
+use crate::rules::penalty::BlockRecord;
+use crate::rules::reservation::list::{Hold, Reservations};
+use crate::rules::transition::Operation;
+
+/// An operation on a key, with its arguments and its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyOperation<'a> {
+    pub(crate) now_us: u64,
+    pub(crate) operation: Operation,
+    pub(crate) cost: u64,
+    /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent.
+    pub(crate) headroom: u8,
+    /// The reservation, for operations on one, or the time of a block.
+    pub(crate) hold: Option<&'a Hold>,
+}
+
+/// The states of one key, as a store holds them: one for each quota of its policy, in the same order, and after them its
+/// reservations and its record of blocks, if it has any.
+pub(crate) trait KeyStates {
+    fn as_slice(&self) -> &[State];
+
+    fn as_mut_slice(&mut self) -> &mut [State];
+
+    fn push(&mut self, state: State);
+
+    /// Removes what holds nothing after the states of so many quotas.
+    fn drop_empty_after(&mut self, quotas: usize);
+}
+
+impl<A: smallvec::Array<Item = State>> KeyStates for SmallVec<A> {
+    fn as_slice(&self) -> &[State] {
+        self
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [State] {
+        self
+    }
+
+    fn push(&mut self, state: State) {
+        self.push(state);
+    }
+
+    fn drop_empty_after(&mut self, quotas: usize) {
+        while let Some(at) = (quotas..self.len()).find(|at| self[*at].holds_nothing()) {
+            self.remove(at);
+        }
+    }
+}
+
+/// A key's states, cut into those of its quotas, its reservations and its record of blocks.
+struct KeyParts<'a> {
+    quotas: &'a [State],
+    reservations: Option<&'a Reservations>,
+    record: Option<&'a BlockRecord>,
+}
+
+impl<'a> KeyParts<'a> {
+    fn of(states: &'a [State], quotas: usize) -> Self {
+        let (quotas, rest) = states.split_at(quotas.min(states.len()));
+        let mut parts = Self { quotas, reservations: None, record: None };
+        for state in rest {
+            match state {
+                State::Reservations(reservations) => parts.reservations = Some(reservations),
+                State::Block(record) => parts.record = Some(record),
+                _ => debug_assert!(false, "a state of a quota after the last quota"),
+            }
+        }
+        parts
+    }
+}
+
+/// The same, to be changed. What the key does not have is empty, and is added to its states when it is not empty any more.
+struct KeyPartsMut<'a> {
+    quotas: &'a mut [State],
+    reservations: &'a mut Reservations,
+    record: &'a mut BlockRecord,
+}
+
+/// What a key may get that it does not have.
+#[derive(Default)]
+struct Added {
+    reservations: Reservations,
+    record: BlockRecord,
+}
+
+impl Added {
+    /// Cuts the states of a key.
+    fn parts<'a>(&'a mut self, states: &'a mut [State], quotas: usize) -> KeyPartsMut<'a> {
+        let (quotas, rest) = states.split_at_mut(quotas.min(states.len()));
+        let Self { reservations, record } = self;
+        let mut parts = KeyPartsMut { quotas, reservations, record };
+        for state in rest {
+            match state {
+                State::Reservations(reservations) => parts.reservations = reservations,
+                State::Block(record) => parts.record = record,
+                _ => debug_assert!(false, "a state of a quota after the last quota"),
+            }
+        }
+        parts
+    }
+
+    /// Adds what the key has got.
+    fn add_to(self, states: &mut impl KeyStates) {
+        if !self.reservations.0.is_empty() {
+            states.push(State::Reservations(Box::new(self.reservations)));
+        }
+        if self.record != BlockRecord::default() {
+            states.push(State::Block(Box::new(self.record)));
+        }
+    }
+}
+
+/// The part of a capacity or of slots that a headroom keeps: rounded up.
+pub(crate) fn kept(capacity: u64, headroom: u8) -> u64 {
+    // Capacities are at most 2 * 10^12.
+    (capacity * u64::from(headroom)).div_ceil(100)
+}

@@ -1,0 +1,170 @@
+//! The explanation of the general transition.
+
+use smallvec::SmallVec;
+
+use super::decide::Outcome as Decided;
+use super::{KeyOperation, KeyParts, kept};
+use crate::rules::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
+use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::rules::reservation::list::{Held, Reservations};
+use crate::rules::transition::{Operation, PolicyRules};
+
+/// What a key sets aside now, and how long it is blocked.
+#[derive(Clone, Copy)]
+struct Beside {
+    held: Held,
+    /// How long until the last reservation ends.
+    ends_after_us: u64,
+    blocked_for_us: u64,
+}
+
+impl PolicyRules {
+    /// What the states of a key leave at some time.
+    #[cold]
+    pub(in crate::rules) fn view_general(&self, states: &[State], now_us: u64) -> Decision {
+        let parts = KeyParts::of(states, self.quotas.len());
+        let request = KeyOperation { now_us, operation: Operation::Charge, cost: 0, headroom: 0, hold: None };
+        self.explain_general(&parts, request, &Decided::nothing(true), None)
+    }
+
+    pub(super) fn explain_general(
+        &self,
+        key: &KeyParts<'_>,
+        request: KeyOperation<'_>,
+        decided: &Decided,
+        degraded: Option<Degradation>,
+    ) -> Decision {
+        let KeyOperation { now_us, headroom, .. } = request;
+        let none = Reservations::default();
+        let reservations = key.reservations.unwrap_or(&none);
+        let beside = Beside {
+            held: reservations.held(now_us),
+            ends_after_us: reservations.reset_after_us(now_us),
+            blocked_for_us: key.record.map_or(0, |record| record.blocked_for_us(now_us)),
+        };
+        let mut delay_us = 0;
+        let each = self.quotas.iter().zip(key.quotas).map(|(quota, state)| {
+            if matches!(quota.rules, QuotaRules::Slots) {
+                let remaining = self.most_reservations(headroom).saturating_sub(beside.held.alive);
+                return beside.limit(QuotaUsage {
+                    limit: quota.limit,
+                    remaining,
+                    reset_after_us: 0,
+                    over: 0,
+                });
+            }
+            let applied = decided.applied;
+            let outcome = if applied.allowed && request.cost > 0 {
+                Outcome::Admitted { spent: applied.spent }
+            } else {
+                Outcome::Adjusted
+            };
+            let Explanation { remaining, reset_after_us, wait_us } =
+                quota.rules.explain(state, now_us, outcome);
+            delay_us = delay_us.max(wait_us);
+            let left = remaining.saturating_sub(beside.held.units);
+            beside.limit(QuotaUsage {
+                limit: quota.limit,
+                remaining: left.saturating_sub(kept(quota.capacity, headroom)),
+                reset_after_us,
+                over: if quota.limit == 0 { 0 } else { quota.excess.saturating_sub(left) },
+            })
+        });
+        let each: SmallVec<[QuotaUsage; 4]> = each.collect();
+        let (of_all, several) = match &*each {
+            [only] => (*only, None),
+            _ => Several::of(each.iter().copied()),
+        };
+        let is_asked = matches!(request.operation, Operation::Check | Operation::Peek | Operation::Reserve);
+        let wait_us = match decided.applied.allowed {
+            true => delay_us,
+            false if is_asked => self.retry_after_us(key.quotas, reservations, request, beside),
+            false => 0,
+        };
+        let crossed = each.iter().any(|usage| usage.crossed(decided.units));
+        Decision {
+            total: self.total(&each, of_all, beside, headroom),
+            several,
+            wait_us,
+            allowed: decided.applied.allowed,
+            source: Source::Store,
+            degraded,
+            cause: decided.cause,
+            crossed,
+            elastic: false,
+            shadowed: false,
+        }
+    }
+
+    /// The usage of all quotas together. Slots limit what remains only when none is free, or when nothing else does.
+    fn total(&self, each: &[QuotaUsage], of_all: QuotaUsage, beside: Beside, headroom: u8) -> QuotaUsage {
+        let rates = self.quotas.iter().zip(each);
+        let rates = rates.filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots));
+        let total = rates.map(|(_, usage)| *usage).reduce(QuotaUsage::and).unwrap_or(of_all);
+        let has_no_slot = self.slots.is_some() && beside.held.alive >= self.most_reservations(headroom);
+        QuotaUsage { remaining: if has_no_slot { 0 } else { total.remaining }, ..total }
+    }
+
+    /// How long until every quota admits the request beside what is set aside by then, and the key is not blocked: the first of
+    /// the walk's steps in which that happens. No quota takes back within a step what it admits, since nothing is spent meanwhile.
+    fn retry_after_us(
+        &self,
+        states: &[State],
+        reservations: &Reservations,
+        request: KeyOperation<'_>,
+        beside: Beside,
+    ) -> u64 {
+        if self.never_admits_beside(request) {
+            return Decision::NEVER;
+        }
+        let KeyOperation { now_us, .. } = request;
+        let slots = self.slots_of(request).unwrap_or(u64::MAX);
+        if reservations.0.is_empty() {
+            let fits_after_us = self.fits_after_us(states, request, 0);
+            return fits_after_us.map_or(Decision::NEVER, |fits_us| fits_us.max(beside.blocked_for_us));
+        }
+        let steps = reservations.walk(now_us);
+        for (at, step) in steps.iter().enumerate() {
+            if step.alive >= slots {
+                continue;
+            }
+            let Some(fits_after_us) = self.fits_after_us(states, request, step.units) else { continue };
+            let admits_us = (now_us.saturating_add(fits_after_us)).max(step.from_us);
+            if steps.get(at + 1).is_none_or(|next| admits_us < next.from_us) {
+                return (admits_us - now_us).max(beside.blocked_for_us);
+            }
+        }
+        // The last step has nothing set aside, so it admits every cost that is ever admitted.
+        Decision::NEVER
+    }
+
+    /// How long until all quotas admit a request beside units that stay set aside; `None` when they never do.
+    fn fits_after_us(&self, states: &[State], request: KeyOperation<'_>, held: u64) -> Option<u64> {
+        let KeyOperation { now_us, cost, headroom, .. } = request;
+        if cost == 0 {
+            return Some(0);
+        }
+        let mut longest_us = 0;
+        for (quota, state) in self.rates(states) {
+            let wanted = cost + held + kept(quota.capacity, headroom);
+            if wanted > quota.capacity {
+                return None;
+            }
+            if wanted > quota.rules.remaining(state, now_us) {
+                longest_us = longest_us.max(quota.rules.retry_after_us(state, now_us, wanted));
+            }
+        }
+        Some(longest_us)
+    }
+}
+
+impl Beside {
+    /// The usage of a quota beside it.
+    fn limit(self, usage: QuotaUsage) -> QuotaUsage {
+        QuotaUsage {
+            remaining: if self.blocked_for_us > 0 { 0 } else { usage.remaining },
+            reset_after_us: usage.reset_after_us.max(self.ends_after_us).max(self.blocked_for_us),
+            ..usage
+        }
+    }
+}
