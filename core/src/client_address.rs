@@ -8,7 +8,10 @@
 pub(crate) mod address;
 mod header;
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
+
+use smallvec::SmallVec;
 
 use crate::error::Error;
 use address::{Network, normalise, parse_peer};
@@ -228,26 +231,42 @@ impl ClientAddress {
     /// The key to limit by: one text for all addresses that are counted together, such as `203.0.113.7` or
     /// `2001:db8:1:2::/64`. IPv6 is written as in RFC 5952; a whole address has no prefix length.
     pub fn key(&self) -> String {
-        self.counted.whole_ipv4().map_or_else(|| self.counted.to_string(), dotted)
+        match self.counted.whole_ipv4() {
+            None => self.counted.to_string(),
+            Some(address) => {
+                let mut text = String::with_capacity("255.255.255.255".len());
+                write_dotted(address, |byte| text.push(char::from(byte)));
+                text
+            }
+        }
+    }
+
+    /// The same key as bytes, which needs no allocation.
+    pub(crate) fn key_bytes(&self) -> SmallVec<[u8; 64]> {
+        let mut bytes = SmallVec::new();
+        match self.counted.whole_ipv4() {
+            // Writing to memory does not fail.
+            None => drop(write!(bytes, "{}", self.counted)),
+            Some(address) => write_dotted(address, |byte| bytes.push(byte)),
+        }
+        bytes
     }
 }
 
 /// Writes an address; several times as fast as through `Display`.
-fn dotted(address: Ipv4Addr) -> String {
-    let mut text = String::with_capacity("255.255.255.255".len());
+fn write_dotted(address: Ipv4Addr, mut push: impl FnMut(u8)) {
     for (at, octet) in address.octets().into_iter().enumerate() {
         if at > 0 {
-            text.push('.');
+            push(b'.');
         }
         if octet >= 100 {
-            text.push(char::from(b'0' + octet / 100));
+            push(b'0' + octet / 100);
         }
         if octet >= 10 {
-            text.push(char::from(b'0' + octet / 10 % 10));
+            push(b'0' + octet / 10 % 10);
         }
-        text.push(char::from(b'0' + octet % 10));
+        push(b'0' + octet % 10);
     }
-    text
 }
 
 #[cfg(test)]

@@ -1,13 +1,26 @@
 //! Limits as configuration: a document with policies, rules and lists, and entries that are set one by one. Everything here is
 //! pure: texts and bytes become checked values. Sources of documents, and stores, stand above.
 
+use std::collections::HashMap;
+
 pub(crate) mod attribute;
+pub(crate) mod attributes;
 pub(crate) mod condition;
 pub(crate) mod cost;
 pub(crate) mod key_template;
 pub(crate) mod list;
+pub(crate) mod lists;
+pub(crate) mod matcher;
 pub(crate) mod model;
+pub(crate) mod network_table;
+pub(crate) mod numbers;
 pub(crate) mod path;
+pub(crate) mod request;
 pub(crate) mod rule;
+mod rule_index;
 pub(crate) mod schedule;
 pub(crate) mod time;
+mod value_table;
+
+/// Only configurations fill these maps; clients look into them, so the hash need not withstand attacks.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;

@@ -75,6 +75,10 @@ mod store;
 mod units;
 
 pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
+#[cfg(feature = "configuration")]
+pub use configuration::matcher::PolicyMatch;
+#[cfg(feature = "configuration")]
+pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "reqwest")]
 pub use http::reqwest;

@@ -22,6 +22,15 @@ impl Network {
         }
     }
 
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.first.is_ipv4()
+    }
+
+    /// How many leading bits the addresses share.
+    pub(crate) fn prefix(self) -> u8 {
+        self.prefix
+    }
+
     const LOOPBACK: [Self; 2] = [Self::v4(127, 0, 8), Self::v6(0, 1, 128)];
     const LINK_LOCAL: [Self; 2] = [Self::v4(169, 254, 16), Self::v6(0xfe80, 0, 10)];
     const PRIVATE: [Self; 4] =

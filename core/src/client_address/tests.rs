@@ -170,7 +170,9 @@ fn addresses_are_counted_by_prefix() {
         (by(0, 0), "2001:db8::1", "::/0"),
         (by(32, 128), "2001:DB8:0:0::1", "2001:db8::1"),
     ] {
-        assert_eq!(resolved(&rules, peer, &["198.51.100.1"]).key(), key, "{peer}");
+        let client = resolved(&rules, peer, &["198.51.100.1"]);
+        assert_eq!(client.key(), key, "{peer}");
+        assert_eq!(*client.key_bytes(), *key.as_bytes(), "{peer}");
     }
 }
 
@@ -228,5 +230,6 @@ fn key_of_ipv4_address_is_the_address_as_text() {
         let address = IpAddr::from([octet, 255 - octet, octet / 3, octet % 11]);
         let client = ClientAddressRules::default().resolve(address, []);
         assert_eq!(client.key(), address.to_string());
+        assert_eq!(*client.key_bytes(), *client.key().as_bytes());
     }
 }

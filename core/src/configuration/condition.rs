@@ -124,6 +124,14 @@ impl TextTest {
         Ok(if is_prefix { Self::Prefix(bytes) } else { Self::Exact(bytes) })
     }
 
+    /// The one value that passes, if there is one.
+    pub(crate) fn exact(&self) -> Option<&[u8]> {
+        match self {
+            Self::Exact(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Whether a value passes. An absent one is `None`, never empty.
     pub(crate) fn passes(&self, value: Option<&[u8]>) -> bool {
         match (self, value) {
@@ -137,6 +145,14 @@ impl TextTest {
 }
 
 impl ClientTest {
+    /// The network whose addresses pass, if it is one.
+    pub(crate) fn network(&self) -> Option<Network> {
+        match self {
+            Self::Network(network) => Some(*network),
+            Self::Present | Self::Absent => None,
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, Error> {
         match text {
             "*" => Ok(Self::Present),

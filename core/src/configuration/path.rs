@@ -94,7 +94,7 @@ pub(crate) fn is_normalised(path: &[u8]) -> bool {
 }
 
 /// The segments of a normalised path.
-pub(crate) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     path.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
 }
 

@@ -8,7 +8,7 @@ const MINUTE_US: i64 = 60_000_000;
 const DAY_MINUTES: i64 = 24 * 60;
 
 /// A minute of local time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LocalMinute {
     /// 0 is Monday.
     day: u32,

@@ -1,0 +1,184 @@
+//! The attributes of one request as a compiled configuration sees them: each is looked up once, and only if something asks.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::net::IpAddr;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::client_address::address::parse_peer;
+use crate::client_address::{ClientAddress, ClientAddressRules};
+use crate::configuration::Map;
+use crate::configuration::attribute::Attribute;
+use crate::configuration::key_template::Key;
+use crate::configuration::path::{PathPattern, normalise};
+use crate::configuration::request::{AttributeSource, Peer};
+
+/// How a compiled configuration refers to an attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reference {
+    Method,
+    Path,
+    Client,
+    /// What the path of the rule that matches captured under a name.
+    Capture(Box<str>),
+    /// A header or what the application provides, by its index in the table.
+    Indexed(usize),
+}
+
+/// The headers and provided attributes that a configuration is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttributeTable {
+    attributes: Vec<Attribute>,
+    indices: Map<Attribute, usize>,
+}
+
+impl AttributeTable {
+    /// The reference to an attribute, which is added if it is new.
+    pub(crate) fn refer(&mut self, attribute: &Attribute) -> Reference {
+        match attribute {
+            Attribute::Method => Reference::Method,
+            Attribute::Path => Reference::Path,
+            Attribute::Client => Reference::Client,
+            Attribute::Capture(name) => Reference::Capture(name.clone()),
+            Attribute::Header(_) | Attribute::Provided(_) => {
+                let index = self.indices.get(attribute).copied().unwrap_or_else(|| {
+                    self.attributes.push(attribute.clone());
+                    self.indices.insert(attribute.clone(), self.attributes.len() - 1);
+                    self.attributes.len() - 1
+                });
+                Reference::Indexed(index)
+            }
+        }
+    }
+
+    /// The headers and provided attributes, each once.
+    pub(crate) fn attributes(&self) -> &[Attribute] {
+        &self.attributes
+    }
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Client {
+    Known(ClientAddress),
+    /// The peer is text that is no address.
+    Unknown,
+}
+
+impl Client {
+    /// The exact address, which is compared with networks.
+    pub(crate) fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Known(client) => Some(client.address()),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// A value, once something has asked for it.
+type Value<'a> = OnceCell<Option<Cow<'a, [u8]>>>;
+
+/// The attributes of one request.
+pub(crate) struct Attributes<'a> {
+    source: &'a dyn AttributeSource,
+    table: &'a AttributeTable,
+    client_rules: &'a ClientAddressRules,
+    indexed: SmallVec<[Value<'a>; 8]>,
+    path: Value<'a>,
+    client: OnceCell<Option<Client>>,
+    client_key: OnceCell<Key>,
+}
+
+impl<'a> Attributes<'a> {
+    pub(crate) fn new(
+        source: &'a dyn AttributeSource,
+        table: &'a AttributeTable,
+        client_rules: &'a ClientAddressRules,
+    ) -> Self {
+        Self {
+            source,
+            table,
+            client_rules,
+            indexed: smallvec![OnceCell::new(); table.attributes.len()],
+            path: OnceCell::new(),
+            client: OnceCell::new(),
+            client_key: OnceCell::new(),
+        }
+    }
+
+    /// The value of an attribute; none is empty. What a path captured has no value here.
+    pub(crate) fn value(&self, reference: &Reference) -> Option<&[u8]> {
+        let value = match reference {
+            Reference::Method => self.source.method(),
+            Reference::Path => self.path(),
+            Reference::Client => self.client_key(),
+            Reference::Capture(_) => None,
+            Reference::Indexed(index) => self.indexed(*index),
+        };
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// As [`value`](Self::value), with what this pattern, which matches the path, captured.
+    pub(crate) fn value_under(&self, reference: &Reference, pattern: Option<&PathPattern>) -> Option<&[u8]> {
+        match reference {
+            Reference::Capture(name) => pattern?.capture(name, self.path()?),
+            reference => self.value(reference),
+        }
+    }
+
+    /// The normalised path.
+    pub(crate) fn path(&self) -> Option<&[u8]> {
+        self.path.get_or_init(|| self.source.path().map(normalise)).as_deref()
+    }
+
+    pub(crate) fn client(&self) -> Option<Client> {
+        *self.client.get_or_init(|| {
+            let peer = match self.source.peer()? {
+                Peer::Address(address) => Some(address),
+                Peer::Text(text) => parse_peer(text),
+            };
+            Some(peer.map_or(Client::Unknown, |peer| Client::Known(self.resolve(peer))))
+        })
+    }
+
+    fn resolve(&self, peer: IpAddr) -> ClientAddress {
+        let mut lines = SmallVec::<[&[u8]; 4]>::new();
+        if let Some(header) = self.client_rules.header() {
+            self.source.header(header.name(), &mut |line| lines.push(line));
+        }
+        self.client_rules.resolve(peer, lines)
+    }
+
+    fn client_key(&self) -> Option<&[u8]> {
+        let client = self.client()?;
+        Some(self.client_key.get_or_init(|| match client {
+            Client::Known(client) => client.key_bytes(),
+            Client::Unknown => Key::from_slice(ClientAddressRules::UNKNOWN.as_bytes()),
+        }))
+    }
+
+    fn indexed(&self, index: usize) -> Option<&[u8]> {
+        let cell = self.indexed.get(index)?;
+        cell.get_or_init(|| match self.table.attributes.get(index)? {
+            Attribute::Header(name) => self.header(name),
+            Attribute::Provided(name) => self.source.attribute(name).map(Cow::Borrowed),
+            _ => None,
+        })
+        .as_deref()
+    }
+
+    /// The lines of a header, joined by `, `.
+    fn header(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        let mut joined: Option<Cow<'a, [u8]>> = None;
+        self.source.header(name, &mut |line| match &mut joined {
+            None => joined = Some(Cow::Borrowed(line)),
+            Some(lines) => {
+                let lines = lines.to_mut();
+                lines.extend_from_slice(b", ");
+                lines.extend_from_slice(line);
+            }
+        });
+        joined
+    }
+}

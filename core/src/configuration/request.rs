@@ -1,0 +1,171 @@
+//! What an application says about a request, so that a configuration finds the limits of it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+/// The attributes of a request: what the rules, lists and plans of a configuration are about. What is not set is absent.
+///
+/// ```
+/// use polylimit::RequestAttributes;
+///
+/// let attributes = RequestAttributes::new()
+///     .method("POST")
+///     .path("/login?next=/")
+///     .peer("203.0.113.7")
+///     .header("x-api-key", "k1")
+///     .attribute("user", "alice");
+/// # let _ = attributes;
+/// ```
+#[derive(Clone, Default)]
+pub struct RequestAttributes<'a> {
+    method: Option<&'a [u8]>,
+    path: Option<&'a [u8]>,
+    peer: Option<Peer<'a>>,
+    headers: SmallVec<[(&'a [u8], &'a [u8]); 8]>,
+    attributes: SmallVec<[(&'a str, &'a [u8]); 4]>,
+}
+
+impl<'a> RequestAttributes<'a> {
+    /// A request about which nothing is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The method, such as `GET`. Methods are compared as they are written.
+    #[must_use]
+    pub fn method(mut self, method: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.method = Some(method.as_ref());
+        self
+    }
+
+    /// The path as the client sent it, with its escapes; a query or fragment after it is ignored.
+    #[must_use]
+    pub fn path(mut self, path: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.path = Some(path.as_ref());
+        self
+    }
+
+    /// The other end of the socket, as an address or as text: see [`ClientAddressRules::key_of`](crate::ClientAddressRules::key_of).
+    #[must_use]
+    pub fn peer(mut self, peer: impl Into<Peer<'a>>) -> Self {
+        self.peer = Some(peer.into());
+        self
+    }
+
+    /// One line of a header. The name is in any case; a header has as many lines as were added, in this order.
+    #[must_use]
+    pub fn header(
+        mut self,
+        name: &'a (impl AsRef<[u8]> + ?Sized),
+        value: &'a (impl AsRef<[u8]> + ?Sized),
+    ) -> Self {
+        self.headers.push((name.as_ref(), value.as_ref()));
+        self
+    }
+
+    /// What the application knows of the request, such as `user` or `plan`. A name is a letter and then letters, digits and
+    /// `_`, all in lower case. Of two values of one name the later one counts.
+    #[must_use]
+    pub fn attribute(mut self, name: &'a str, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.attributes.push((name, value.as_ref()));
+        self
+    }
+}
+
+/// Shows which attributes there are, and no value: they identify clients.
+impl fmt::Debug for RequestAttributes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attributes: Vec<_> = self.attributes.iter().map(|(name, _)| name).collect();
+        f.debug_struct("RequestAttributes")
+            .field("headers", &self.headers.len())
+            .field("attributes", &attributes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The other end of a request's socket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Peer<'a> {
+    /// Its address.
+    Address(IpAddr),
+    /// What a web server calls it: an address, with or without a port, or any other text, such as `unix:`.
+    Text(&'a str),
+}
+
+/// Shows no address.
+impl fmt::Debug for Peer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address(_) => "Address",
+            Self::Text(_) => "Text",
+        })
+    }
+}
+
+impl From<IpAddr> for Peer<'_> {
+    fn from(address: IpAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl<'a> From<&'a str> for Peer<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Peer<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// Where the attributes of a request come from. A configuration asks for those that its rules, lists and plans are about,
+/// and for each at most once or twice, so a framework's request can be a source without a copy of its headers.
+///
+/// [`RequestAttributes`] is a source. An empty value is the same as none.
+pub trait AttributeSource {
+    /// The method, as it was sent.
+    fn method(&self) -> Option<&[u8]>;
+
+    /// The path, as it was sent; a query or fragment after it is ignored.
+    fn path(&self) -> Option<&[u8]>;
+
+    /// The other end of the socket.
+    fn peer(&self) -> Option<Peer<'_>>;
+
+    /// Calls `line` with the value of each line of a header, in the order in which they were received. `name` is in lower
+    /// case.
+    fn header<'a>(&'a self, name: &str, line: &mut dyn FnMut(&'a [u8]));
+
+    /// What the application knows of the request under a name.
+    fn attribute(&self, name: &str) -> Option<&[u8]>;
+}
+
+impl AttributeSource for RequestAttributes<'_> {
+    fn method(&self) -> Option<&[u8]> {
+        self.method
+    }
+
+    fn path(&self) -> Option<&[u8]> {
+        self.path
+    }
+
+    fn peer(&self) -> Option<Peer<'_>> {
+        self.peer
+    }
+
+    fn header<'a>(&'a self, name: &str, line: &mut dyn FnMut(&'a [u8])) {
+        for (header, value) in &self.headers {
+            if header.eq_ignore_ascii_case(name.as_bytes()) {
+                line(value);
+            }
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Option<&[u8]> {
+        self.attributes.iter().rev().find(|(attribute, _)| *attribute == name).map(|(_, value)| *value)
+    }
+}

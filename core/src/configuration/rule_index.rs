@@ -1,0 +1,212 @@
+//! Finds the few rules that may match a request, among many.
+//!
+//! Each rule stands in one index: by its paths, by the exact values of one attribute, or by the client's networks, whichever
+//! leaves it among the fewest others. A request looks into each index once and gets sorted lists of rules; all other rules do
+//! not match it. A rule without such a condition is in the list that every request gets.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::client_address::address::Network;
+use crate::configuration::Map;
+use crate::configuration::attributes::{Attributes, Client, Reference};
+use crate::configuration::condition::{ClientTest, Condition, TextTest};
+use crate::configuration::network_table::NetworkTable;
+use crate::configuration::path::{PathPattern, Segment, segments};
+use crate::configuration::value_table::ValueTable;
+
+/// A rule's number, counted from 0 in the order of the document.
+pub(crate) type RuleNumber = u32;
+
+/// Up to so many rules at one place of the tree of paths, nothing finer is sought: the tree costs one walk for all rules.
+const FEW: usize = 4;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleIndex {
+    always: Vec<RuleNumber>,
+    paths: PathTree,
+    has_paths: bool,
+    values: ValueTable<Vec<RuleNumber>>,
+    networks: NetworkTable<Vec<RuleNumber>>,
+}
+
+impl RuleIndex {
+    /// The index of rules with these conditions, in their order.
+    pub(crate) fn new(rules: &[&[Condition<Reference>]]) -> Self {
+        // First every rule stands wherever it could; then each one stays where the fewest others are.
+        let mut all = Self::default();
+        for (number, conditions) in (0..).zip(rules) {
+            for condition in *conditions {
+                all.insert(number, condition);
+            }
+        }
+        let mut index = Self::default();
+        for (number, conditions) in (0..).zip(rules) {
+            let crowds = conditions.iter().filter_map(|condition| Some((all.crowd(condition)?, condition)));
+            match crowds.min_by_key(|(crowd, _)| *crowd) {
+                Some((_, condition)) => index.insert(number, condition),
+                None => index.always.push(number),
+            }
+        }
+        index
+    }
+
+    fn insert(&mut self, number: RuleNumber, condition: &Condition<Reference>) {
+        let push = |numbers: &mut Vec<RuleNumber>| {
+            if numbers.last() != Some(&number) {
+                numbers.push(number);
+            }
+        };
+        match condition {
+            Condition::Path(patterns) => {
+                self.has_paths = true;
+                for pattern in patterns {
+                    push(self.paths.place(pattern));
+                }
+            }
+            Condition::Text(reference, tests) => {
+                for value in exact_values(tests).into_iter().flatten() {
+                    push(self.values.entry(reference, value));
+                }
+            }
+            Condition::Client(tests) => {
+                for network in exact_networks(tests).into_iter().flatten() {
+                    push(self.networks.entry(network));
+                }
+            }
+            Condition::During(_) => {}
+        }
+    }
+
+    /// How many rules stand at the most crowded place of a condition; `None` if it has no place.
+    fn crowd(&mut self, condition: &Condition<Reference>) -> Option<usize> {
+        match condition {
+            Condition::Path(patterns) => {
+                let crowd = patterns.iter().map(|pattern| self.paths.place(pattern).len()).max()?;
+                Some(if crowd <= FEW { 0 } else { crowd })
+            }
+            Condition::Text(reference, tests) => {
+                exact_values(tests)?.map(|value| self.values.entry(reference, value).len()).max()
+            }
+            Condition::Client(tests) => {
+                exact_networks(tests)?.map(|network| self.networks.entry(network).len()).max()
+            }
+            Condition::During(_) => None,
+        }
+    }
+
+    /// The numbers of the rules that may match a request, in their order.
+    pub(crate) fn candidates<'i>(&'i self, request: &Attributes<'_>) -> Candidates<'i> {
+        let mut lists = SmallVec::new();
+        add(&mut lists, &self.always);
+        if self.has_paths
+            && let Some(path) = request.path()
+        {
+            self.paths.find(path, &mut lists);
+        }
+        self.values.of(request).for_each(|numbers| add(&mut lists, numbers));
+        if !self.networks.is_empty()
+            && let Some(address) = request.client().and_then(Client::address)
+        {
+            self.networks.containing(address).for_each(|(_, numbers)| add(&mut lists, numbers));
+        }
+        Candidates { lists }
+    }
+}
+
+/// The values of a condition that nothing else passes.
+fn exact_values(tests: &[TextTest]) -> Option<impl Iterator<Item = &[u8]>> {
+    tests.iter().all(|test| test.exact().is_some()).then(|| tests.iter().filter_map(TextTest::exact))
+}
+
+/// The networks of a condition that nothing else passes.
+fn exact_networks(tests: &[ClientTest]) -> Option<impl Iterator<Item = Network>> {
+    tests.iter().all(|test| test.network().is_some()).then(|| tests.iter().filter_map(ClientTest::network))
+}
+
+fn add<'i>(lists: &mut SmallVec<[&'i [RuleNumber]; 8]>, numbers: &'i [RuleNumber]) {
+    if !numbers.is_empty() {
+        lists.push(numbers);
+    }
+}
+
+/// Several sorted lists as one, without repetitions.
+pub(crate) struct Candidates<'i> {
+    lists: SmallVec<[&'i [RuleNumber]; 8]>,
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = RuleNumber;
+
+    fn next(&mut self) -> Option<RuleNumber> {
+        let next = self.lists.iter().filter_map(|list| list.first()).min().copied()?;
+        for list in &mut self.lists {
+            if list.first() == Some(&next) {
+                *list = &list[1..];
+            }
+        }
+        Some(next)
+    }
+}
+
+/// The segments of patterns as a tree: a path is compared with all patterns in one walk.
+#[derive(Clone, Debug)]
+struct PathTree {
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    literals: Map<Box<[u8]>, usize>,
+    /// The node after any segment.
+    any: Option<usize>,
+    /// The rules whose pattern ends here.
+    ends: Vec<RuleNumber>,
+    /// The rules whose pattern takes all the rest from here.
+    rest: Vec<RuleNumber>,
+}
+
+impl Default for PathTree {
+    fn default() -> Self {
+        Self { nodes: vec![Node::default()] }
+    }
+}
+
+impl PathTree {
+    /// The rules with this pattern, up to the names in it.
+    fn place(&mut self, pattern: &PathPattern) -> &mut Vec<RuleNumber> {
+        let (pattern_segments, has_rest) = pattern.parts();
+        let mut at = 0;
+        for segment in pattern_segments {
+            let new = self.nodes.len();
+            let node = &mut self.nodes[at];
+            at = match segment {
+                Segment::Any(_) => *node.any.get_or_insert(new),
+                Segment::Literal(literal) => *node.literals.entry(literal.clone()).or_insert(new),
+            };
+            if at == new {
+                self.nodes.push(Node::default());
+            }
+        }
+        let node = &mut self.nodes[at];
+        if has_rest { &mut node.rest } else { &mut node.ends }
+    }
+
+    fn find<'i>(&'i self, path: &[u8], lists: &mut SmallVec<[&'i [RuleNumber]; 8]>) {
+        // Where a literal and `{name}` both fit, both ways are gone.
+        let mut open: SmallVec<[_; 8]> = smallvec![(0, segments(path))];
+        while let Some((at, mut rest)) = open.pop() {
+            let node = &self.nodes[at];
+            add(lists, &node.rest);
+            let Some(segment) = rest.next() else {
+                add(lists, &node.ends);
+                continue;
+            };
+            if let Some(any) = node.any {
+                open.push((any, rest.clone()));
+            }
+            if let Some(literal) = node.literals.get(segment) {
+                open.push((*literal, rest));
+            }
+        }
+    }
+}
