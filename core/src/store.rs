@@ -16,6 +16,8 @@ pub(crate) mod request;
 pub(crate) mod shared_file;
 pub(crate) mod stats;
 pub(crate) mod suggestion;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -164,6 +164,7 @@ impl Several {
 /// The result of a check, a peek or an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a decision has to be looked at: a denied request must not proceed"]
+#[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
 pub struct Decision {
     /// The only quota's usage, or that of all quotas together.
     pub(crate) total: QuotaUsage,
@@ -184,6 +185,7 @@ const _: () = assert!(size_of::<Decision>() == 56);
 /// The parts of a decision, for a language that represents decisions as plain values of its own and passes one back to
 /// write [`headers`](crate::http::headers).
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
 pub struct DecisionParts<'a> {
     /// Whether the request was admitted.
     pub allowed: bool,
