@@ -5,8 +5,11 @@ use std::collections::HashMap;
 
 pub(crate) mod attribute;
 pub(crate) mod attributes;
+mod canonical;
 pub(crate) mod condition;
 pub(crate) mod cost;
+pub(crate) mod document;
+pub(crate) mod entry;
 pub(crate) mod key_template;
 pub(crate) mod list;
 pub(crate) mod lists;
@@ -19,7 +22,10 @@ pub(crate) mod request;
 pub(crate) mod rule;
 mod rule_index;
 pub(crate) mod schedule;
+mod schema;
+mod shape;
 pub(crate) mod time;
+mod tree;
 mod value_table;
 
 /// Only configurations fill these maps; clients look into them, so the hash need not withstand attacks.

@@ -52,7 +52,7 @@
 
 #![allow(dead_code, reason = "the parts of the configuration are put together step by step")]
 #![cfg_attr(
-    not(all(feature = "redis", feature = "local", target_os = "linux")),
+    not(all(feature = "redis", feature = "local", feature = "configuration", target_os = "linux")),
     allow(
         dead_code,
         unreachable_code,
@@ -63,7 +63,6 @@
 
 mod client_address;
 #[cfg(feature = "configuration")]
-#[allow(dead_code, reason = "no limiter takes its limits from a document yet")]
 mod configuration;
 mod error;
 mod http;

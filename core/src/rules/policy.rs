@@ -107,6 +107,11 @@ impl Policy {
         Ok(Self { name: name.into(), ..policy })
     }
 
+    /// Refuses a name that is no token of 1 to 64 bytes.
+    pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+        check_name(name)
+    }
+
     /// Whether a text is a list of quotas and not a policy's name: names contain neither `/` nor spaces.
     pub(crate) fn is_quotas(text: &str) -> bool {
         text.contains(|c: char| c == '/' || c.is_whitespace())

@@ -8,7 +8,7 @@ pub(crate) mod tick;
 use std::time::Duration;
 
 pub use builder::QuotaBuilder;
-pub(crate) use text::parse_quotas;
+pub(crate) use text::{parse_duration_us, parse_quotas};
 
 use crate::error::Error;
 use crate::names::named_enum;

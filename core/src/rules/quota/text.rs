@@ -20,6 +20,7 @@ use std::time::Duration;
 use crate::error::{Error, excerpt};
 use crate::rules::quota::builder::default_buckets;
 use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
+use crate::units::micros;
 
 /// The units of a period from long to short: microseconds, the word for one unit, the letters after a number, and other
 /// spellings.
@@ -87,20 +88,37 @@ impl FromStr for Quota {
     /// from 1), and what is allowed.
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.find(';') {
-            None => Reader { text }.quota(Span { start: 0, end: text.len() }),
-            Some(at) => Err(Reader { text }.error(at, "one quota; a policy takes several")),
+            None => Reader { text, what: "quota" }.quota(Span { start: 0, end: text.len() }),
+            Some(at) => Err(Reader { text, what: "quota" }.error(at, "one quota; a policy takes several")),
         }
     }
 }
 
 /// Parses quotas separated by `;`, such as `10/s; 1000/h`.
 pub(crate) fn parse_quotas(text: &str) -> Result<Vec<Quota>, Error> {
-    let reader = Reader { text };
+    let reader = Reader { text, what: "quota" };
     reader
         .split(Span { start: 0, end: text.len() }, |c| c == ';')
         .into_iter()
         .map(|span| reader.quota(span))
         .collect()
+}
+
+/// Parses a duration that is written as a period, such as `15m`, as microseconds; the bounds are those of periods.
+pub(crate) fn parse_duration_us(text: &str) -> Result<u64, Error> {
+    let reader = Reader { text, what: "duration" };
+    let words = reader.split(Span { start: 0, end: text.len() }, char::is_whitespace);
+    let mut words = words.into_iter().filter(|word| word.start < word.end).peekable();
+    let first = words.next().unwrap_or(Span { start: text.len(), end: text.len() });
+    let duration = reader.period(first, &mut words)?;
+    if let Some(word) = words.next() {
+        return Err(reader.error(word.start, "a number and a unit such as 15m"));
+    }
+    if !(Quota::MIN_PERIOD..=Quota::MAX_PERIOD).contains(&duration) {
+        let message = format!("{duration:?} is out of bounds: allowed is 1 ms to 366 days");
+        return Err(reader.error_at(first.start, &message));
+    }
+    Ok(micros(duration))
 }
 
 /// A part of the text, in bytes; it starts and ends between characters.
@@ -112,6 +130,8 @@ struct Span {
 
 struct Reader<'a> {
     text: &'a str,
+    /// What is read, for messages.
+    what: &'static str,
 }
 
 impl<'a> Reader<'a> {
@@ -129,7 +149,7 @@ impl<'a> Reader<'a> {
 
     fn error_at(&self, at: usize, message: &str) -> Error {
         let column = self.text[..at].chars().count() + 1;
-        Error::invalid_argument(format!("quota at column {column}: {message}"))
+        Error::invalid_argument(format!("{} at column {column}: {message}", self.what))
     }
 
     /// The parts of a span between separators, including empty ones.

@@ -1,0 +1,278 @@
+//! The table `policies`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::configuration::document::Names;
+use crate::configuration::model::{Candidate, DocumentPolicy, Elastic, Mode, Numbers, Override};
+use crate::configuration::time::parse_time_us;
+use crate::configuration::tree::{Node, Refusal, Value};
+use crate::error::{Error, excerpt};
+use crate::rules::penalty::Penalty;
+use crate::rules::policy::Policy;
+use crate::rules::quota::{Quota, parse_duration_us};
+use crate::store::lease_size::Lease;
+use crate::store::outage::Outage;
+
+/// The most sets of numbers of one policy: its quotas, its candidate, and different ones of plans and overrides.
+pub(crate) const MAX_SETS: usize = 4_096;
+/// The longest name of a policy with a candidate, in bytes: that of the comparison has 9 more.
+const MAX_COMPARED_NAME: usize = Policy::MAX_NAME_LENGTH - 9;
+
+/// The policies, and all numbers that they may decide by.
+#[derive(Default)]
+pub(super) struct Policies {
+    pub(super) list: Vec<DocumentPolicy>,
+    pub(super) names: Names,
+    pub(super) sets: Vec<Set>,
+}
+
+/// Quotas that a policy may decide by, and where they stand.
+pub(super) struct Set {
+    pub(super) policy: usize,
+    pub(super) at: usize,
+    pub(super) numbers: Policy,
+}
+
+pub(super) fn read(node: Option<&Node<'_>>) -> Result<Policies, Refusal> {
+    let fields = node.map_or(&[][..], Node::fields);
+    let mut read = Policies::default();
+    for (index, field) in fields.iter().enumerate() {
+        let has_candidate = field.node.get("candidate").is_some();
+        check_name(&field.name, has_candidate).map_err(|error| Refusal::of(field.at, &error))?;
+        read.names.insert(field.name.as_ref().into(), index);
+        let mut numbers =
+            Reader { name: &field.name, index, sets: &mut read.sets, different: HashSet::new() };
+        read.list.push(numbers.policy(&field.node)?);
+    }
+    for (policy, field) in read.list.iter_mut().zip(fields) {
+        policy.elastic = field.node.get("elastic").map(|node| elastic(node, &read.names)).transpose()?;
+    }
+    let nodes: Vec<_> = fields.iter().map(|field| &field.node).collect();
+    check_pools(&read.list, &nodes)?;
+    Ok(read)
+}
+
+/// Reads one policy, and remembers its numbers.
+struct Reader<'r> {
+    name: &'r str,
+    index: usize,
+    sets: &'r mut Vec<Set>,
+    different: HashSet<Arc<[Quota]>>,
+}
+
+impl Reader<'_> {
+    /// The policy without what names other policies.
+    fn policy(&mut self, node: &Node<'_>) -> Result<DocumentPolicy, Refusal> {
+        // The table has the fields that it needs, and each has its kind: its shape is checked.
+        let policy = self.quotas(node.get("quotas").unwrap_or(node))?;
+        let mut plans: Vec<(Arc<str>, Policy)> = Vec::new();
+        for plan in node.get("plans").map_or(&[][..], Node::fields) {
+            check_plan(&plan.name).map_err(|error| Refusal::of(plan.at, &error))?;
+            plans.push((Arc::from(&*plan.name), self.quotas(&plan.node)?));
+        }
+        let names: HashMap<&str, Arc<str>> = plans.iter().map(|(name, _)| (&**name, name.clone())).collect();
+        let mut overrides = Vec::new();
+        for field in node.get("overrides").map_or(&[][..], Node::fields) {
+            let numbers = self.numbers(field.node.get("numbers").unwrap_or(&field.node), &names)?;
+            let until_us = field.node.get("until").map(|until| until.read(parse_time_us)).transpose()?;
+            overrides.push(Override { key: field.name.as_bytes().into(), numbers, until_us });
+        }
+        let lease: Option<Lease> = node.get("lease").map(lease).transpose()?;
+        let candidate =
+            node.get("candidate").map(|node| self.candidate(node, lease.is_some())).transpose()?;
+        let word = |name| node.get(name).and_then(Node::text);
+        Ok(DocumentPolicy {
+            policy,
+            plans,
+            overrides,
+            mode: match word("mode") {
+                Some("off") => Mode::Off,
+                Some("shadow") => Mode::Shadow,
+                _ => Mode::On,
+            },
+            outage: word("outage").map(|word| match word {
+                "allow" => Outage::Allow,
+                "deny" => Outage::Deny,
+                _ => Outage::Fallback,
+            }),
+            lease,
+            candidate,
+            elastic: None,
+            penalty: node.get("penalty").map(penalty).transpose()?,
+        })
+    }
+
+    /// Quotas as one text or as a list of them, as a policy of this name.
+    fn quotas(&mut self, node: &Node<'_>) -> Result<Policy, Refusal> {
+        let numbers = quotas(self.name, node)?;
+        self.different.insert(numbers.quotas().into());
+        if self.different.len() > MAX_SETS {
+            let message = format!(
+                "policy {} has more than {MAX_SETS} different sets of quotas: allowed are up to {MAX_SETS}, of quotas, plans, \
+                 overrides and candidate together",
+                self.name
+            );
+            return Err(Refusal::new(node.at, message));
+        }
+        self.sets.push(Set { policy: self.index, at: node.at, numbers: numbers.clone() });
+        Ok(numbers)
+    }
+
+    fn numbers(&mut self, node: &Node<'_>, plans: &HashMap<&str, Arc<str>>) -> Result<Numbers, Refusal> {
+        let plan = node.text().filter(|text| !Policy::is_quotas(text));
+        let Some(plan) = plan else { return self.quotas(node).map(Numbers::Quotas) };
+        match plans.get(plan) {
+            Some(plan) => Ok(Numbers::Plan(plan.clone())),
+            None => Err(Refusal::new(node.at, unknown_plan(self.name, plan))),
+        }
+    }
+
+    fn candidate(&mut self, node: &Node<'_>, is_leased: bool) -> Result<Candidate, Refusal> {
+        let policy = self.quotas(node.get("quotas").unwrap_or(node))?;
+        let thousandths = |name| node.get(name).map_or(0, Node::number);
+        let (compare, enforce): (u16, u16) = (thousandths("compare"), thousandths("enforce"));
+        let at = node.get("compare").map_or(node.at, |node| node.at);
+        if compare + enforce > 1_000 {
+            let message =
+                format!("compare is {compare} and enforce is {enforce}: allowed is a sum of up to 1000");
+            return Err(Refusal::new(at, message));
+        }
+        if compare > 0 && is_leased {
+            let message = format!(
+                "compare is {compare}: allowed is 0 for a policy with a lease, whose checks reach no store"
+            );
+            return Err(Refusal::new(at, message));
+        }
+        let comparison = comparison(&policy).map_err(|error| Refusal::of(node.at, &error))?;
+        Ok(Candidate { policy, comparison, compare, enforce })
+    }
+}
+
+/// Quotas as one text or as a list of them, as a policy.
+pub(crate) fn quotas(policy: &str, node: &Node<'_>) -> Result<Policy, Refusal> {
+    let Value::List(elements) = &node.value else { return node.read(|text| Policy::parse(policy, text)) };
+    let quotas = elements.iter().map(|element| element.read(str::parse::<Quota>));
+    let quotas: Vec<Quota> = quotas.collect::<Result<_, _>>()?;
+    Policy::new(policy, quotas).map_err(|error| Refusal::of(node.at, &error))
+}
+
+/// The policy that compared checks are counted under.
+fn comparison(candidate: &Policy) -> Result<Policy, Error> {
+    let quotas: Vec<String> = candidate.quotas().iter().map(Quota::to_string).collect();
+    let hash = Sha256::digest(quotas.join("; "));
+    let digits = format!("{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3]);
+    Policy::new(&format!("{}~{digits}", candidate.name()), candidate.quotas().iter().cloned())
+}
+
+pub(crate) fn unknown_plan(policy: &str, plan: &str) -> String {
+    format!(
+        "policy {policy} has no plan {}: allowed are the names in its plans, and quotas such as \"100/minute\"",
+        excerpt(plan)
+    )
+}
+
+fn check_name(name: &str, has_candidate: bool) -> Result<(), Error> {
+    Policy::check_name(name)?;
+    let read = excerpt(name);
+    if name.contains('~') {
+        let message = format!(
+            "policy name {read} has a ~: it marks comparisons with candidates, allowed are other names"
+        );
+        return Err(Error::invalid_argument(message));
+    }
+    if has_candidate && name.len() > MAX_COMPARED_NAME {
+        let message = format!(
+            "policy name {read} has {} bytes: allowed are up to {MAX_COMPARED_NAME} with a candidate",
+            name.len()
+        );
+        return Err(Error::invalid_argument(message));
+    }
+    Ok(())
+}
+
+/// An override has to tell plans from quotas.
+fn check_plan(name: &str) -> Result<(), Error> {
+    if name.is_empty() || Policy::is_quotas(name) {
+        let message =
+            format!("plan is {}: allowed are names without / and spaces, which quotas have", excerpt(name));
+        return Err(Error::invalid_argument(message));
+    }
+    Ok(())
+}
+
+fn lease(node: &Node<'_>) -> Result<Lease, Refusal> {
+    match node.integer() {
+        Some(units) => {
+            let units = u64::try_from(units).unwrap_or_default();
+            Lease::new(units, Lease::auto().max_age()).map_err(|error| Refusal::of(node.at, &error))
+        }
+        None => node.read(str::parse),
+    }
+}
+
+fn penalty(node: &Node<'_>) -> Result<Penalty, Refusal> {
+    let duration = |name| node.get(name).map(|node: &Node<'_>| node.read(parse_duration_us)).transpose();
+    let block_us = duration("block")?.unwrap_or_default();
+    let max_us = duration("max")?.unwrap_or(block_us);
+    if max_us < block_us {
+        let at = node.get("max").map_or(node.at, |max| max.at);
+        return Err(Refusal::new(at, "max is shorter than block: allowed are times from block up"));
+    }
+    Ok(Penalty {
+        denials: node.get("denials").map_or(0, Node::number),
+        within_us: duration("within")?.unwrap_or_default(),
+        block_us,
+        max_us,
+        forget_us: duration("forget")?.unwrap_or(max_us),
+    })
+}
+
+fn elastic(node: &Node<'_>, names: &Names) -> Result<Elastic, Refusal> {
+    Ok(Elastic {
+        pool: names.find(node.get("policy").unwrap_or(node))?,
+        key: node.get("key").and_then(Node::text).unwrap_or_default().as_bytes().into(),
+        headroom: node.get("headroom").map_or(0, Node::number),
+        counts_all: node.get("counts").and_then(Node::text) != Some("elastic"),
+    })
+}
+
+/// Refuses what an elastic policy or its pool cannot have, apart from quotas, at the place where it stands.
+fn check_pools(policies: &[DocumentPolicy], nodes: &[&Node<'_>]) -> Result<(), Refusal> {
+    for (user, node) in policies.iter().zip(nodes) {
+        let Some(elastic) = &user.elastic else { continue };
+        let (name, pool) = (user.policy.name(), &policies[elastic.pool]);
+        let refuse = |node: &Node<'_>, field: &str, message: String| {
+            Err(Refusal::new(node.get(field).map_or(node.at, |node| node.at), message))
+        };
+        if user.penalty.is_some() {
+            return refuse(
+                node,
+                "penalty",
+                format!("policy {name} is elastic: a penalty is not allowed beside it"),
+            );
+        }
+        let is_pool = format!("policy {} is the pool of {name}", pool.policy.name());
+        let pool_node = nodes[elastic.pool];
+        if pool.elastic.is_some() {
+            return refuse(
+                pool_node,
+                "elastic",
+                format!("{is_pool}: a pool is not allowed to be elastic itself"),
+            );
+        }
+        if pool.penalty.is_some() {
+            return refuse(pool_node, "penalty", format!("{is_pool}: a penalty is not allowed for a pool"));
+        }
+        if pool.mode != Mode::On {
+            return refuse(
+                pool_node,
+                "mode",
+                format!("{is_pool}: the mode of a pool is only allowed to be \"on\""),
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Entries: list items and overrides that are set one by one, beside the document. An entry is a text that says what it is about,
+//! such as `override api user=alice`, and a value in JSON, such as `{"numbers": "gold"}`.
+
+use std::collections::BTreeMap;
+
+use crate::configuration::document::{Document, quotas, unknown_plan, unknown_policy};
+use crate::configuration::list::{ListItem, decode_word};
+use crate::configuration::model::Numbers;
+use crate::configuration::shape::{LIST_ENTRY, OVERRIDE_ENTRY, Shape};
+use crate::configuration::time::parse_time_us;
+use crate::configuration::tree::{self, Node, Refusal};
+use crate::error::{Error, excerpt};
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+
+/// The longest text of an entry: each byte of the longest key may be written as `%XX`.
+const MAX_TEXT_BYTES: usize = 3 * Request::MAX_KEY_LENGTH + 1024;
+/// The longest value of an entry.
+const MAX_VALUE_BYTES: usize = 1 << 16;
+
+/// An entry by itself. Whether it fits a document is another question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) subject: Subject,
+    /// From this time on it has no effect.
+    pub(crate) until_us: Option<u64>,
+    /// Who set it.
+    pub(crate) by: Option<Box<str>>,
+    /// The reason.
+    pub(crate) why: Option<Box<str>>,
+}
+
+/// What an entry is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// `deny ITEM` or `allow ITEM`.
+    List { denies: bool, item: ListItem },
+    /// `override POLICY KEY`.
+    Override { policy: Box<str>, key: Box<[u8]>, numbers: Numbers },
+}
+
+/// Entries by their texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entries {
+    entries: BTreeMap<Box<str>, Entry>,
+}
+
+impl Entry {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// Invalid argument: the text or the value is too long or has another form.
+    pub(crate) fn parse(text: &str, value: &str) -> Result<Self, Error> {
+        if text.len() > MAX_TEXT_BYTES || value.len() > MAX_VALUE_BYTES {
+            return Err(Error::invalid_argument(format!(
+                "the entry has {} bytes and its value {}: allowed are up to {MAX_TEXT_BYTES} and {MAX_VALUE_BYTES}",
+                text.len(),
+                value.len()
+            )));
+        }
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let denies = match word {
+            "deny" => true,
+            "allow" => false,
+            "override" => return Self::parse_override(rest, value),
+            _ => {
+                return Err(Error::invalid_argument(format!(
+                    "the entry begins with {}: allowed are deny ITEM, allow ITEM and override POLICY KEY",
+                    excerpt(word)
+                )));
+            }
+        };
+        let item = ListItem::parse(rest)?;
+        Self::with_value(value, |root| {
+            Shape::Table(&LIST_ENTRY).check("it", root)?;
+            Ok(Subject::List { denies, item })
+        })
+    }
+
+    fn parse_override(rest: &str, value: &str) -> Result<Self, Error> {
+        let Some((policy, key)) = rest.split_once(' ').filter(|(_, key)| !key.contains(' ')) else {
+            return Err(Error::invalid_argument(
+                "the entry is an override without exactly a policy and a key: allowed is override POLICY KEY, with %20 for \
+                 a space in the key",
+            ));
+        };
+        Policy::check_name(policy)?;
+        let key = decode_word(key)?;
+        Self::with_value(value, |root| {
+            Shape::Table(&OVERRIDE_ENTRY).check("it", root)?;
+            let node = root.get("numbers").unwrap_or(root);
+            let numbers = match node.text().filter(|text| !Policy::is_quotas(text)) {
+                Some(plan) => Numbers::Plan(plan.into()),
+                None => Numbers::Quotas(quotas(policy, node)?),
+            };
+            Ok(Subject::Override { policy: policy.into(), key, numbers })
+        })
+    }
+
+    /// Reads a value, which `subject` checks.
+    fn with_value(
+        value: &str,
+        subject: impl FnOnce(&Node<'_>) -> Result<Subject, Refusal>,
+    ) -> Result<Self, Error> {
+        let read = || {
+            let root = tree::parse_json(value)?;
+            let subject = subject(&root)?;
+            let note = |name| root.get(name).and_then(Node::text).map(Box::from);
+            let until_us = root.get("until").map(|until| until.read(parse_time_us)).transpose()?;
+            Ok(Self { subject, until_us, by: note("by"), why: note("why") })
+        };
+        read().map_err(|refusal: Refusal| {
+            Error::invalid_argument(format!("the entry's value: {}", refusal.message))
+        })
+    }
+
+    /// Refuses an entry that has no effect under a document: for a policy or a plan that it does not have, or with quotas
+    /// that the policy cannot have.
+    ///
+    /// # Errors
+    /// Invalid argument with what was read and what is allowed.
+    pub(crate) fn check(&self, document: &Document) -> Result<(), Error> {
+        let name = match &self.subject {
+            Subject::List { item: ListItem::Key { policy, .. }, .. } | Subject::Override { policy, .. } => {
+                policy
+            }
+            Subject::List { .. } => return Ok(()),
+        };
+        let Some(index) = document.policy_index(name) else {
+            return Err(Error::invalid_argument(unknown_policy(name)));
+        };
+        match &self.subject {
+            Subject::Override { numbers: Numbers::Quotas(quotas), .. } => {
+                document.check_numbers(index, quotas)
+            }
+            Subject::Override { numbers: Numbers::Plan(plan), .. }
+                if !document.policies[index].plans.iter().any(|(name, _)| name == plan) =>
+            {
+                Err(Error::invalid_argument(unknown_plan(name, plan)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Entries {
+    /// The most entries.
+    pub(crate) const MAX: usize = 100_000;
+
+    /// Sets an entry; one of the same text is replaced.
+    ///
+    /// # Errors
+    /// Invalid argument: it cannot be read, or there are too many.
+    pub(crate) fn set(&mut self, text: &str, value: &str) -> Result<(), Error> {
+        let entry = Entry::parse(text, value)?;
+        if self.entries.len() >= Self::MAX && !self.entries.contains_key(text) {
+            let message = format!("there are {} entries: allowed are up to {}", Self::MAX, Self::MAX);
+            return Err(Error::invalid_argument(message));
+        }
+        self.entries.insert(text.into(), entry);
+        Ok(())
+    }
+
+    /// Removes the entry of a text; false if there is none.
+    pub(crate) fn remove(&mut self, text: &str) -> bool {
+        self.entries.remove(text).is_some()
+    }
+
+    /// The entries by their texts, in the order of the texts: the same in every process.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(text, entry)| (&**text, entry))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The JSON Schema of a document, for editors and for checks before a document is applied. It is written from the table of
+//! fields that the reader checks documents against; what a text may say is told by the core alone.
+
+use serde_json::{Map, Value, json};
+
+use crate::configuration::shape::{DOCUMENT, Shape, Table};
+
+/// The schema, as JSON with line breaks.
+pub(crate) fn schema() -> String {
+    let mut schema = table(&DOCUMENT);
+    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert("title".to_owned(), json!("polylimit's policy document, version 1"));
+    format!("{:#}\n", Value::Object(schema))
+}
+
+fn table(table: &Table) -> Map<String, Value> {
+    let mut properties = Map::new();
+    for field in table.fields {
+        let mut property = shape(&field.shape);
+        property.insert("description".to_owned(), json!(field.about));
+        properties.insert(field.name.to_owned(), Value::Object(property));
+    }
+    let required: Vec<_> =
+        table.fields.iter().filter(|field| field.is_required).map(|field| field.name).collect();
+    let mut schema = kind("object");
+    schema.insert("properties".to_owned(), Value::Object(properties));
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
+    }
+    if let Some((pattern, others)) = table.others {
+        schema.insert("patternProperties".to_owned(), json!({ pattern: shape(others) }));
+    }
+    schema.insert("additionalProperties".to_owned(), json!(false));
+    schema
+}
+
+fn shape(of: &Shape) -> Map<String, Value> {
+    let with = |name: &str, key: &str, value: Value| {
+        let mut schema = kind(name);
+        schema.insert(key.to_owned(), value);
+        schema
+    };
+    match of {
+        Shape::Text(text) => match text.pattern {
+            Some(pattern) => with("string", "pattern", json!(pattern)),
+            None => kind("string"),
+        },
+        Shape::Word(words) => with("string", "enum", json!(words)),
+        Shape::Integer { min, max } => {
+            let mut schema = with("integer", "minimum", json!(min));
+            schema.insert("maximum".to_owned(), json!(max));
+            schema
+        }
+        Shape::Boolean => kind("boolean"),
+        Shape::List(element) => with("array", "items", Value::Object(shape(element))),
+        Shape::Several(element) => {
+            let one = shape(element);
+            let several = with("array", "items", Value::Object(one.clone()));
+            any_of(&[one, several])
+        }
+        Shape::Map(value) => with("object", "additionalProperties", Value::Object(shape(value))),
+        Shape::Table(fields) => table(fields),
+        Shape::Either(first, second) => any_of(&[shape(first), shape(second)]),
+    }
+}
+
+fn kind(name: &str) -> Map<String, Value> {
+    Map::from_iter([("type".to_owned(), json!(name))])
+}
+
+fn any_of(schemas: &[Map<String, Value>; 2]) -> Map<String, Value> {
+    Map::from_iter([("anyOf".to_owned(), json!(schemas))])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// `WRITE_DOCS=1 cargo test -p polylimit --lib configuration::schema` writes the file.
+    #[test]
+    fn schema_in_docs_is_what_the_code_writes() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/polylimit.schema.json");
+        if std::env::var_os("WRITE_DOCS").is_some() {
+            std::fs::write(&path, schema()).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            written == schema(),
+            "docs/polylimit.schema.json is not what the code writes: see this test's comment"
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! The fields of a document and of an entry, in the order in which the documentation tells them.
+
+use super::{FieldShape, Shape, Table, Text};
+use crate::rules::request::Request;
+use crate::store::lease_size::Lease;
+
+/// A document.
+pub(crate) static DOCUMENT: Table = Table {
+    name: "the document",
+    fields: &[
+        required("polylimit", "The version of the format: 1.", Shape::Integer { min: 1, max: 1 }),
+        optional("enabled", "Whether anything is limited; default true.", Shape::Boolean),
+        optional(
+            "utc_offset",
+            "How local time, by which `during` goes, differs from UTC; default \"+00:00\".",
+            UTC_OFFSET,
+        ),
+        optional("client", "Which proxies are trusted to tell the client's address.", Shape::Table(&CLIENT)),
+        optional("policies", "The policies by their names.", Shape::Map(&Shape::Table(&POLICY))),
+        optional(
+            "rules",
+            "Which policies apply to a request: the first rule that matches, at most 1,000 rules.",
+            Shape::List(&Shape::Table(&RULE)),
+        ),
+        optional("lists", "Who is denied or admitted whatever the policies say.", Shape::Table(&LISTS)),
+    ],
+    others: None,
+};
+
+static CLIENT: Table = Table {
+    name: "client",
+    fields: &[
+        optional(
+            "trust",
+            "The networks of the proxies: addresses, networks in CIDR notation, loopback, link-local, private.",
+            Shape::List(&text("a network such as \"10.0.0.0/8\"")),
+        ),
+        optional(
+            "header",
+            "The header that the proxies write; needed with `trust`.",
+            Shape::Word(&["x-forwarded-for", "forwarded"]),
+        ),
+    ],
+    others: None,
+};
+
+static POLICY: Table = Table {
+    name: "a policy",
+    fields: &[
+        required("quotas", "The quotas that decide about keys for which nothing else is said.", QUOTAS),
+        optional("plans", "Other quotas by the name of a plan.", Shape::Map(&QUOTAS)),
+        optional(
+            "overrides",
+            "The numbers of single keys: a plan, quotas, or a table that also says until when.",
+            Shape::Map(&Shape::Either(&NUMBERS, &Shape::Table(&OVERRIDE))),
+        ),
+        optional(
+            "mode",
+            "Whether the policy decides; default \"on\". In \"shadow\" it counts and tells denials, and admits everything.",
+            Shape::Word(&["on", "off", "shadow"]),
+        ),
+        optional(
+            "outage",
+            "What decides while the store cannot; default as the limiter is built. \"local\" and \"fallback\" are the same.",
+            Shape::Word(&["local", "fallback", "allow", "deny"]),
+        ),
+        optional(
+            "lease",
+            "Units that a process takes from the store ahead of time: \"auto\", a number, or number and age such as \"100/500ms\".",
+            Shape::Either(&Shape::Integer { min: 1, max: MAX_LEASE }, &LEASE),
+        ),
+        optional(
+            "candidate",
+            "Quotas that are tried before they become the policy's.",
+            Shape::Table(&CANDIDATE),
+        ),
+        optional("elastic", "The policy that admits what this one denies.", Shape::Table(&ELASTIC)),
+        optional("penalty", "Denials that block a key.", Shape::Table(&PENALTY)),
+    ],
+    others: None,
+};
+
+static OVERRIDE: Table = Table {
+    name: "an override",
+    fields: &[required("numbers", "The plan or the quotas.", NUMBERS), optional("until", UNTIL_ABOUT, TIME)],
+    others: None,
+};
+
+static CANDIDATE: Table = Table {
+    name: "candidate",
+    fields: &[
+        required("quotas", "The quotas that are tried.", QUOTAS),
+        optional(
+            "compare",
+            "Thousandths of the keys whose checks are also decided by the candidate, and counted; default 0.",
+            THOUSANDTHS,
+        ),
+        optional(
+            "enforce",
+            "Thousandths of the keys for which the candidate decides; default 0.",
+            THOUSANDTHS,
+        ),
+    ],
+    others: None,
+};
+
+static ELASTIC: Table = Table {
+    name: "elastic",
+    fields: &[
+        required("policy", "The policy that is the pool.", text("the name of a policy")),
+        required("key", "The key under the pool, the same for all requests.", KEY),
+        optional("headroom", "Percent of the pool that are kept for others; default 0.", HEADROOM),
+        optional(
+            "counts",
+            "Whether the pool is charged all that is admitted, or only what it admits itself; default \"all\".",
+            Shape::Word(&["all", "elastic"]),
+        ),
+    ],
+    others: None,
+};
+
+static PENALTY: Table = Table {
+    name: "penalty",
+    fields: &[
+        required("denials", "How many denials block a key.", Shape::Integer { min: 1, max: 65_535 }),
+        required("within", "The time in which they come.", DURATION),
+        required("block", "The length of the first block; each one in a row is twice as long.", DURATION),
+        optional("max", "The length of the longest block; default as `block`.", DURATION),
+        optional(
+            "forget",
+            "How long after the end of a block the next one is a first one again; default as `max`.",
+            DURATION,
+        ),
+    ],
+    others: None,
+};
+
+static RULE: Table = Table {
+    name: "a rule",
+    fields: &[
+        optional("match", "Conditions that all hold; default none.", Shape::Table(&CONDITIONS)),
+        optional("unless", "Conditions that do not all hold; default none.", Shape::Table(&CONDITIONS)),
+        required(
+            "apply",
+            "The policies; none exempts the request.",
+            Shape::List(&Shape::Table(&APPLICATION)),
+        ),
+        optional("continue", "Whether later rules are tried too; default false.", Shape::Boolean),
+    ],
+    others: None,
+};
+
+static CONDITIONS: Table = Table {
+    name: "conditions",
+    fields: &[
+        optional("method", "The request's method.", CONDITION),
+        optional(
+            "path",
+            "The request's path: {name} is a segment, and last {*name} all the rest.",
+            Shape::Several(&text("a path such as \"/v1/{id}\"")),
+        ),
+        optional(
+            "client",
+            "The client's address.",
+            Shape::Several(&text("a network such as \"192.0.2.0/24\", * or !")),
+        ),
+        optional(
+            "header",
+            "Fields of the request's header, by their names in lower case.",
+            Shape::Map(&CONDITION),
+        ),
+        optional(
+            "during",
+            "When the rule holds, by the limiter's clock and utc_offset.",
+            Shape::Several(&text("a span such as \"mon-fri 22:00-06:00\"")),
+        ),
+    ],
+    others: Some((ATTRIBUTE, &CONDITION)),
+};
+
+static APPLICATION: Table = Table {
+    name: "an element of apply",
+    fields: &[
+        required("policy", "The policy.", text("the name of a policy")),
+        required("key", "The key: text, and attributes in braces such as {user,client}.", KEY),
+        optional(
+            "cost",
+            "The units that the request spends: a number, or an attribute in braces; default 1.",
+            Shape::Either(
+                &Shape::Integer { min: 0, max: MAX_COST },
+                &text("a number or an attribute such as \"{tokens}\""),
+            ),
+        ),
+        optional("headroom", "Percent of each quota that are kept for others; default 0.", HEADROOM),
+        optional(
+            "missing",
+            "What becomes of requests without an attribute of the key: one budget for all of them, or a denial; default \"share\".",
+            Shape::Word(&["share", "deny"]),
+        ),
+    ],
+    others: None,
+};
+
+static LISTS: Table = Table {
+    name: "lists",
+    fields: &[
+        optional("deny", "What is denied.", Shape::List(&LIST_ITEM)),
+        optional("allow", "What is admitted.", Shape::List(&LIST_ITEM)),
+    ],
+    others: None,
+};
+
+/// The value of an entry `deny ITEM` or `allow ITEM`.
+pub(crate) static LIST_ENTRY: Table = Table {
+    name: "a list item's entry",
+    fields: &[
+        optional("until", UNTIL_ABOUT, TIME),
+        optional("by", BY_ABOUT, NOTE),
+        optional("why", WHY_ABOUT, NOTE),
+    ],
+    others: None,
+};
+
+/// The value of an entry `override POLICY KEY`.
+pub(crate) static OVERRIDE_ENTRY: Table = Table {
+    name: "an override's entry",
+    fields: &[
+        required("numbers", "The plan or the quotas.", NUMBERS),
+        optional("until", UNTIL_ABOUT, TIME),
+        optional("by", BY_ABOUT, NOTE),
+        optional("why", WHY_ABOUT, NOTE),
+    ],
+    others: None,
+};
+
+const UNTIL_ABOUT: &str = "The time from which it has no effect; default never.";
+const BY_ABOUT: &str = "Who set it.";
+const WHY_ABOUT: &str = "The reason.";
+
+#[allow(clippy::cast_possible_wrap, reason = "10^12")]
+const MAX_COST: i64 = Request::MAX_COST as i64;
+#[allow(clippy::cast_possible_wrap, reason = "10^6")]
+const MAX_LEASE: i64 = Lease::MAX_UNITS as i64;
+/// The names of attributes that the application provides.
+const ATTRIBUTE: &str = "^[a-z][a-z0-9_]*$";
+
+const QUOTAS: Shape = Shape::Several(&text("quotas such as \"100/minute; 5000/day\""));
+const NUMBERS: Shape =
+    Shape::Several(&text("the name of a plan, or quotas such as \"100/minute; 5000/day\""));
+const HEADROOM: Shape = Shape::Integer { min: 0, max: 99 };
+const THOUSANDTHS: Shape = Shape::Integer { min: 0, max: 1000 };
+const KEY: Shape = text("a text");
+const NOTE: Shape = text("a text");
+const DURATION: Shape = text("a duration such as \"15m\"");
+const TIME: Shape = text("a time such as \"2027-01-01T00:00:00Z\"");
+const LEASE: Shape = text("\"auto\", or units and an age such as \"100/500ms\"");
+const CONDITION: Shape =
+    Shape::Several(&text("a text, one that ends with * for a prefix, * for present, or ! for absent"));
+const LIST_ITEM: Shape =
+    text("\"client NETWORK\", \"ATTRIBUTE VALUE\" or \"key POLICY KEY\", perhaps with \"until TIME\"");
+const UTC_OFFSET: Shape = Shape::Text(Text {
+    allowed: "an offset from \"-14:00\" to \"+14:00\"",
+    pattern: Some(r"^[+-](0[0-9]|1[0-4]):[0-5][0-9]$"),
+});
+
+const fn text(allowed: &'static str) -> Shape {
+    Shape::Text(Text { allowed, pattern: None })
+}
+
+const fn required(name: &'static str, about: &'static str, shape: Shape) -> FieldShape {
+    FieldShape { name, is_required: true, about, shape }
+}
+
+const fn optional(name: &'static str, about: &'static str, shape: Shape) -> FieldShape {
+    FieldShape { name, is_required: false, about, shape }
+}
