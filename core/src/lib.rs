@@ -64,6 +64,8 @@
 mod client_address;
 #[cfg(feature = "configuration")]
 mod configuration;
+#[allow(dead_code, reason = "no limiter takes its limits from a document yet")]
+mod configuration_source;
 mod error;
 mod http;
 mod limiter;
@@ -78,6 +80,9 @@ pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBu
 pub use configuration::matcher::PolicyMatch;
 #[cfg(feature = "configuration")]
 pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
+#[cfg(all(feature = "configuration", feature = "redis", feature = "testing"))]
+#[doc(hidden)]
+pub use configuration_source::testing as configuration_testing;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "reqwest")]
 pub use http::reqwest;

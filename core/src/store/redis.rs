@@ -1,6 +1,7 @@
 //! The Redis store: scripts decide with one round trip, over supervised connections.
 //!
 //! - `config`: the settings, by URL, setters or names. `keys`: the names of keys in Redis.
+//! - `configuration`: the document and the entries that limits come from, where Redis has them.
 //! - `dispatch`: answers a request from the denial cache or a lease, or submits it; turns the reply into an answer.
 //! - `routing`: the connections of a runtime, and the node that owns a key's slot.
 //! - `pipeline`: a pending operation, its queue, batch and connection; retries, deadlines and the circuit breaker.
@@ -9,6 +10,8 @@
 //! - `fallback`: the answer by the outage policy.
 
 pub(crate) mod config;
+#[cfg(feature = "configuration")]
+pub(crate) mod configuration;
 pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
 pub(crate) mod doctor;
@@ -110,6 +113,12 @@ impl RedisStore {
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.access.clock
+    }
+
+    /// The configuration in the same store.
+    #[cfg(feature = "configuration")]
+    pub(crate) fn configuration(&self) -> configuration::ConfigurationStore {
+        configuration::ConfigurationStore::new(&self.access)
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::configuration_source::place::{CONFIGURATION, COPY};
 use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
@@ -17,7 +18,7 @@ use crate::store::stats::Stats;
 pub(crate) enum RedisOptions {}
 
 impl RedisOptions {
-    pub(crate) const ALL: &[StoreOption] = &[];
+    pub(crate) const ALL: &[StoreOption] = &[CONFIGURATION, COPY];
 
     pub(crate) fn parse(_url: &str) -> Result<Self, Error> {
         Err(Error::invalid_argument(
@@ -39,6 +40,27 @@ pub(crate) mod doctor {
     impl DoctorForAll {
         #[expect(clippy::unused_async, reason = "the Redis store's is awaited")]
         pub(crate) async fn examine(&mut self) -> Vec<Finding> {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(feature = "configuration")]
+pub(crate) mod configuration {
+    #[derive(Clone, Debug)]
+    pub(crate) enum ConfigurationStore {}
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    pub(crate) enum Identity {}
+
+    impl ConfigurationStore {
+        pub(crate) fn identity(&self) -> Identity {
+            match *self {}
+        }
+    }
+
+    impl Identity {
+        pub(crate) fn prefix(&self) -> &str {
             match *self {}
         }
     }

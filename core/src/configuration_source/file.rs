@@ -1,0 +1,233 @@
+//! A document in a file, looked at from time to time.
+//!
+//! A file that replaces another one, by a rename or by a symbolic link that leads elsewhere, has another inode and is read
+//! at once. A file that is written in place may be half written: it is read when two looks in a row find the same size
+//! and time of modification.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::configuration_source::snapshot::Snapshot;
+use crate::error::Error;
+
+#[derive(Debug)]
+pub(crate) struct WatchedFile {
+    path: PathBuf,
+    /// What was read last, be it good or bad; `None` before the first.
+    read: Option<Stamp>,
+    /// What the look before found.
+    seen: Option<Stamp>,
+}
+
+/// What tells one content of the file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: (u64, u64),
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+/// What a look finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Unchanged,
+    /// It was written since the last look, and may be written still.
+    BeingWritten,
+    Changed(Arc<str>),
+    /// It is missing, or cannot be read.
+    Unreadable(Error),
+}
+
+impl WatchedFile {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), read: None, seen: None }
+    }
+
+    /// Looks at the file, and reads it when it has changed and rests.
+    pub(crate) fn look(&mut self) -> Look {
+        let stamp = match std::fs::metadata(&self.path) {
+            Ok(metadata) => Stamp::of(&metadata),
+            Err(error) => {
+                self.seen = None;
+                return Look::Unreadable(self.unreadable(&error));
+            }
+        };
+        let before = self.seen.replace(stamp);
+        match self.read {
+            Some(read) if read == stamp => Look::Unchanged,
+            Some(read) if read.inode == stamp.inode && before != Some(stamp) => Look::BeingWritten,
+            _ => self.read_now(),
+        }
+    }
+
+    /// Reads the file, whether it rests or not.
+    pub(crate) fn read_now(&mut self) -> Look {
+        match self.contents() {
+            Ok(bytes) if bytes.len() > Snapshot::MAX_DOCUMENT => {
+                Look::Unreadable(Error::invalid_argument(format!(
+                    "the configuration's file has more than {} bytes, which is what a document may have",
+                    Snapshot::MAX_DOCUMENT
+                )))
+            }
+            Ok(bytes) => match String::from_utf8(bytes) {
+                Ok(text) => Look::Changed(text.into()),
+                Err(error) => Look::Unreadable(Error::invalid_argument(format!(
+                    "the configuration's file is not UTF-8 at byte {}: allowed is TOML or JSON in UTF-8",
+                    error.utf8_error().valid_up_to()
+                ))),
+            },
+            Err(error) => Look::Unreadable(self.unreadable(&error)),
+        }
+    }
+
+    fn contents(&mut self) -> io::Result<Vec<u8>> {
+        let file = File::open(&self.path)?;
+        // Taken before the content, so that what is written meanwhile is a change.
+        let stamp = Stamp::of(&file.metadata()?);
+        let mut bytes = Vec::new();
+        file.take(Snapshot::MAX_DOCUMENT as u64 + 1).read_to_end(&mut bytes)?;
+        (self.read, self.seen) = (Some(stamp), Some(stamp));
+        Ok(bytes)
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Error {
+        Error::invalid_argument(format!(
+            "the configuration's file {:?} cannot be read ({error}): allowed is a file in TOML or JSON",
+            self.path.display().to_string()
+        ))
+    }
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self { inode: inode(metadata), length: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn inode(_metadata: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    fn changed(text: &str) -> Look {
+        Look::Changed(text.into())
+    }
+
+    /// Writes in place, at a given time of modification.
+    fn write(path: &Path, text: &str, modified_s: u64) {
+        let mut file = File::options().write(true).create(true).truncate(true).open(path).unwrap();
+        io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(modified_s)).unwrap();
+    }
+
+    #[test]
+    fn file_written_in_place_is_read_when_it_rests() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("limits.toml");
+        write(&path, "one", 1);
+        let mut file = WatchedFile::new(&path);
+        assert_eq!(file.look(), changed("one"));
+        assert_eq!(file.look(), Look::Unchanged);
+        for (half, modified_s) in [("", 2), ("tw", 3)] {
+            write(&path, half, modified_s);
+            assert_eq!(file.look(), Look::BeingWritten);
+        }
+        write(&path, "two", 4);
+        assert_eq!(file.look(), Look::BeingWritten);
+        assert_eq!(file.look(), changed("two"));
+        assert_eq!(file.look(), Look::Unchanged);
+        // The time of modification went back, and the length is the same.
+        write(&path, "six", 3);
+        assert_eq!(file.look(), Look::BeingWritten);
+        assert_eq!(file.look(), changed("six"));
+    }
+
+    #[test]
+    fn file_that_replaces_another_is_read_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, next) = (folder.path().join("limits.toml"), folder.path().join("next"));
+        write(&path, "one", 1);
+        let mut file = WatchedFile::new(&path);
+        assert_eq!(file.look(), changed("one"));
+        // Length and time are the same.
+        write(&next, "two", 1);
+        fs::rename(&next, &path).unwrap();
+        assert_eq!(file.look(), changed("two"));
+        assert_eq!(file.look(), Look::Unchanged);
+    }
+
+    /// As the kubelet updates the volume of a ConfigMap.
+    #[test]
+    fn symbolic_link_that_leads_elsewhere_is_read_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (version, text) in [("..1", "one"), ("..2", "two")] {
+            fs::create_dir(at(version)).unwrap();
+            write(&at(version).join("limits.toml"), text, 1);
+        }
+        symlink("..1", at("..data")).unwrap();
+        symlink("..data/limits.toml", at("limits.toml")).unwrap();
+        let mut file = WatchedFile::new(&at("limits.toml"));
+        assert_eq!(file.look(), changed("one"));
+        symlink("..2", at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        fs::remove_dir_all(at("..1")).unwrap();
+        assert_eq!(file.look(), changed("two"));
+        assert_eq!(file.look(), Look::Unchanged);
+    }
+
+    #[test]
+    fn missing_file_that_comes_back_is_unchanged_or_read_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, aside) = (folder.path().join("limits.toml"), folder.path().join("aside"));
+        let mut file = WatchedFile::new(&path);
+        let Look::Unreadable(error) = file.look() else { panic!("a missing file was read") };
+        assert!(error.message().contains("limits.toml\" cannot be read (No such file"), "{error}");
+        write(&path, "one", 1);
+        assert_eq!(file.look(), changed("one"));
+        fs::rename(&path, &aside).unwrap();
+        assert!(matches!(file.look(), Look::Unreadable(_)));
+        fs::rename(&aside, &path).unwrap();
+        assert_eq!(file.look(), Look::Unchanged);
+        fs::rename(&path, &aside).unwrap();
+        write(&path, "two", 1);
+        assert_eq!(file.look(), changed("two"));
+    }
+
+    #[test]
+    fn contents_that_are_no_text_or_too_long_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("limits.toml");
+        for (bytes, about) in [
+            (b"ab\xff".to_vec(), "not UTF-8 at byte 2"),
+            (vec![b' '; Snapshot::MAX_DOCUMENT + 1], "more than 1048576 bytes"),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            let Look::Unreadable(error) = WatchedFile::new(&path).look() else { panic!("it was read") };
+            assert!(error.message().contains(about), "{error}");
+        }
+        fs::write(&path, vec![b' '; Snapshot::MAX_DOCUMENT]).unwrap();
+        assert!(matches!(WatchedFile::new(&path).look(), Look::Changed(_)));
+        let Look::Unreadable(error) = WatchedFile::new(folder.path()).look() else {
+            panic!("a folder was read")
+        };
+        assert!(error.message().contains("cannot be read"), "{error}");
+    }
+}

@@ -1,0 +1,154 @@
+//! What a limiter has of its source.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::configuration_source::follower::{Follower, Followers, Key};
+use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::snapshot::{Changed, Snapshot};
+use crate::configuration_source::subscription::Subscription;
+use crate::error::{Error, ErrorKind};
+use crate::runtime::park;
+use crate::runtime::sleep::at_most;
+use crate::store::redis::configuration::ConfigurationStore;
+
+/// Takes a configuration, for one limiter.
+pub(crate) trait ConfigurationSink: Send + Sync {
+    /// Parses and compiles what has changed, and decides by it from then on. Returns the digest of the document. It is
+    /// called by one thread at a time, and must not close the limiter.
+    ///
+    /// # Errors
+    /// The document cannot be used: what was read and what is allowed. Then nothing has changed. Entries that are not valid
+    /// under the document are no error: they have no effect.
+    fn apply(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Box<str>, Error>;
+}
+
+/// The options of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceOptions {
+    pub(crate) place: ConfigurationPlace,
+    pub(crate) copy: Option<PathBuf>,
+}
+
+/// What a source tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceStatus {
+    /// The place, as the option names it.
+    pub(crate) source: String,
+    /// 0 before the first.
+    pub(crate) version: u64,
+    /// SHA-256 of the document that decides, as hexadecimal digits.
+    pub(crate) digest: Option<Box<str>>,
+    /// When this version was applied, in microseconds since the Unix epoch, by this host's clock.
+    pub(crate) applied_at_us: Option<u64>,
+    /// Why a newer one was not applied, or may not be known.
+    pub(crate) error: Option<Error>,
+    /// Since when Redis does not answer, in microseconds since the Unix epoch.
+    pub(crate) unreachable_since_us: Option<u64>,
+}
+
+/// A configuration that is kept up to date until this is dropped.
+pub(crate) struct FollowedConfiguration {
+    follower: Arc<Follower>,
+    subscription: Arc<Subscription>,
+    key: Key,
+}
+
+impl FollowedConfiguration {
+    /// Applies the file, or the copy, to the sink and keeps it up to date. It does not wait for Redis: until there is a
+    /// configuration, [`ready`](Self::ready) waits.
+    ///
+    /// # Errors
+    /// The file cannot be read and no copy serves, or its document cannot be used; the place needs a Redis store; the system
+    /// gives no thread.
+    pub(crate) fn start(
+        options: &SourceOptions,
+        store: Option<ConfigurationStore>,
+        sink: &Arc<dyn ConfigurationSink>,
+    ) -> Result<Self, Error> {
+        let SourceOptions { place, copy } = options.clone();
+        let store = store.filter(|_| place.uses_store());
+        if store.is_none() && place.uses_store() {
+            return Err(Error::invalid_argument(format!(
+                "configuration is {}, which is for a Redis store: allowed for this store is file:PATH",
+                if place == ConfigurationPlace::Store { "store" } else { "store+file" }
+            )));
+        }
+        let key = Key { place, copy, store: store.as_ref().map(ConfigurationStore::identity) };
+        let subscription = Subscription::new(sink, store);
+        let followed = Self { follower: Followers::join(&key), subscription, key };
+        followed.follower.begin(&followed.subscription)?;
+        Ok(followed)
+    }
+
+    /// The same for a forked child, whose sink already has what the parent's had applied.
+    pub(crate) fn after_fork(
+        &self,
+        store: Option<ConfigurationStore>,
+        sink: &Arc<dyn ConfigurationSink>,
+    ) -> Self {
+        let store = store.filter(|_| self.key.place.uses_store());
+        let key = Key { store: store.as_ref().map(ConfigurationStore::identity), ..self.key.clone() };
+        let subscription = self.subscription.after_fork(sink, store);
+        let followed = Self { follower: Followers::join(&key), subscription, key };
+        followed.follower.go_on(&followed.subscription);
+        followed
+    }
+
+    pub(crate) fn status(&self) -> SourceStatus {
+        let (applied, problems) = (self.subscription.applied(), self.follower.problems());
+        let error = self.subscription.refused().map(|error| Error::clone(&error));
+        let others =
+            || [&problems.file, &problems.store, &problems.copy].into_iter().flatten().next().cloned();
+        SourceStatus {
+            source: self.key.place.to_string(),
+            version: applied.as_ref().map_or(0, |applied| applied.version),
+            digest: applied.as_ref().map(|applied| applied.digest.clone()),
+            applied_at_us: applied.as_ref().map(|applied| applied.at_us),
+            error: error.or_else(others),
+            unreachable_since_us: problems.unreachable_since_us,
+        }
+    }
+
+    /// Whether there is a configuration. Until then operations wait inside their deadlines.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.subscription.is_ready()
+    }
+
+    /// Waits until there is a configuration, at most for this long.
+    ///
+    /// # Errors
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable), with the reason as far as it is known.
+    pub(crate) async fn ready(&self, longest: Duration) -> Result<(), Error> {
+        at_most(longest, self.subscription.wait_for(|_| true)).await.ok_or_else(|| self.unavailable())
+    }
+
+    /// [`ready`](Self::ready) for a blocking caller.
+    pub(crate) fn ready_blocking(&self, longest: Duration) -> Result<(), Error> {
+        let waiting = self.subscription.wait_for(|_| true);
+        park::block_on_for(longest, waiting).ok_or_else(|| self.unavailable())
+    }
+
+    /// Waits until this version of the configuration, or a later one, decides.
+    pub(crate) async fn wait_for_version(&self, version: u64) {
+        self.subscription.wait_for(|decides| decides >= version).await;
+    }
+
+    /// The error of an operation that has waited in vain.
+    pub(crate) fn unavailable(&self) -> Error {
+        let reason = match self.status().error {
+            Some(error) => format!("there is no configuration yet: {error}"),
+            None => "there is no configuration yet: the store has not answered".to_owned(),
+        };
+        Error::new(ErrorKind::StoreUnavailable, reason)
+    }
+}
+
+impl Drop for FollowedConfiguration {
+    /// The last limiter of a follower waits for the end of its thread.
+    fn drop(&mut self) {
+        Followers::leave(&self.follower, &self.subscription);
+    }
+}

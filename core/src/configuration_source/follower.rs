@@ -1,0 +1,401 @@
+//! A follower: keeps the limiters of a process up to date that take their configuration from the same place.
+//!
+//! It has one thread, on which its tasks look at the file and read the store's log ([`tasks`](super::tasks)). Documents are
+//! parsed and compiled there, so that decisions go on meanwhile. The first limiter of a place starts it, and the last one
+//! ends it. A forked child has followers of its own.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::configuration_source::file::{Look, WatchedFile};
+use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
+use crate::configuration_source::subscription::Subscription;
+use crate::configuration_source::{copy, tasks};
+use crate::error::{Error, ErrorKind};
+use crate::runtime::clock::Clock;
+use crate::runtime::driver::Driver;
+use crate::runtime::fork::ProcessGeneration;
+use crate::store::redis::configuration::Identity;
+
+/// The limiters with the same key share a follower.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) place: ConfigurationPlace,
+    pub(crate) copy: Option<PathBuf>,
+    /// The settings of the connections, for a configuration that comes from a store.
+    pub(crate) store: Option<Identity>,
+}
+
+pub(crate) struct Follower {
+    key: Key,
+    /// Held while a change is applied, so that all limiters see changes in one order.
+    state: Mutex<State>,
+    subscriptions: Mutex<Vec<Weak<Subscription>>>,
+    problems: ArcSwap<Problems>,
+    driver: OnceLock<Driver>,
+}
+
+/// The newest configuration that a limiter has accepted.
+#[derive(Default)]
+struct State {
+    snapshot: Snapshot,
+    /// Whether document and entries are known.
+    is_complete: bool,
+    /// Which document of the store was read last, be it good or bad.
+    document_version: u64,
+    /// Whether the start has been made: file and copy were read.
+    has_begun: bool,
+    file: Option<WatchedFile>,
+}
+
+/// What keeps the configuration from being the newest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Problems {
+    pub(crate) file: Option<Error>,
+    pub(crate) store: Option<Error>,
+    pub(crate) copy: Option<Error>,
+    /// Since when the store does not answer, in microseconds since the Unix epoch.
+    pub(crate) unreachable_since_us: Option<u64>,
+}
+
+/// Up to where the store's changes are applied.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) version: u64,
+    pub(crate) last: Box<str>,
+    pub(crate) document_version: u64,
+}
+
+/// What the store has beyond the snapshot.
+#[derive(Debug)]
+pub(crate) struct StoreChange<'a> {
+    pub(crate) version: u64,
+    pub(crate) last: Box<str>,
+    pub(crate) document: Option<DocumentText>,
+    pub(crate) entries: EntriesChange<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum EntriesChange<'a> {
+    /// These are all entries.
+    All(super::snapshot::Entries),
+    Some(&'a [EntryChange]),
+}
+
+impl Follower {
+    fn new(key: Key) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            state: Mutex::default(),
+            subscriptions: Mutex::default(),
+            problems: ArcSwap::default(),
+            driver: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn place(&self) -> &ConfigurationPlace {
+        &self.key.place
+    }
+
+    pub(crate) fn problems(&self) -> Arc<Problems> {
+        self.problems.load_full()
+    }
+
+    pub(crate) fn subscriptions(&self) -> Vec<Arc<Subscription>> {
+        self.subscriptions.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Feeds one more limiter. The file is read, and must be good; the first limiter also reads the copy.
+    pub(crate) fn begin(self: &Arc<Self>, new: &Arc<Subscription>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        self.add(new);
+        let is_first = !std::mem::replace(&mut state.has_begun, true);
+        if is_first {
+            self.read_copy(&mut state);
+        }
+        if let Some(path) = self.key.place.file() {
+            let file = state.file.get_or_insert_with(|| WatchedFile::new(path));
+            match file.read_now() {
+                Look::Changed(text) => self.take_file(&mut state, text),
+                Look::Unreadable(error) if state.snapshot.document.is_some() => {
+                    self.note(|problems| problems.file = Some(error.clone()));
+                    self.repeat(&state, new);
+                }
+                Look::Unreadable(error) => return Err(error),
+                Look::Unchanged | Look::BeingWritten => {}
+            }
+            if let Some(error) = new.refused() {
+                return Err(Error::clone(&error));
+            }
+        } else {
+            self.repeat(&state, new);
+        }
+        drop(state);
+        self.start()
+    }
+
+    /// Feeds one more limiter of a forked child, which decides by what its parent had.
+    pub(crate) fn go_on(self: &Arc<Self>, new: &Arc<Subscription>) {
+        let state = self.state.lock();
+        self.add(new);
+        self.repeat(&state, new);
+        drop(state);
+        if let Err(error) = self.start() {
+            self.note(|problems| problems.store = Some(error.clone()));
+        }
+    }
+
+    fn add(&self, new: &Arc<Subscription>) {
+        let mut subscriptions = self.subscriptions.lock();
+        subscriptions.retain(|one| one.strong_count() > 0);
+        subscriptions.push(Arc::downgrade(new));
+    }
+
+    fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let driver = if let Some(driver) = self.driver.get() {
+            driver
+        } else {
+            let made = Driver::new()?;
+            let mut is_mine = false;
+            let driver = self.driver.get_or_init(|| {
+                is_mine = true;
+                made
+            });
+            if is_mine {
+                tasks::spawn(self, driver);
+            }
+            driver
+        };
+        driver.run_for_good()
+    }
+
+    fn remove(&self, subscription: &Arc<Subscription>) {
+        let is_other =
+            |one: &Weak<Subscription>| one.strong_count() > 0 && one.as_ptr() != Arc::as_ptr(subscription);
+        self.subscriptions.lock().retain(is_other);
+    }
+
+    pub(crate) fn note(&self, change: impl Fn(&mut Problems)) {
+        self.problems.rcu(|problems| {
+            let mut problems = Problems::clone(problems);
+            change(&mut problems);
+            problems
+        });
+    }
+
+    /// The store has answered: all that it has is applied.
+    pub(crate) fn reached(&self) {
+        let has_document = self.state.lock().snapshot.document.is_some();
+        let error = (!has_document).then(|| {
+            Error::new(ErrorKind::StoreUnavailable, "no document is published in the store: publish one")
+        });
+        let problems = self.problems.load_full();
+        if problems.unreachable_since_us.is_some() || problems.store != error {
+            self.note(|problems| (problems.unreachable_since_us, problems.store) = (None, error.clone()));
+        }
+    }
+
+    /// The store did not answer, or refused; the configuration stays.
+    pub(crate) fn missed(&self, error: &Error, is_unreachable: bool) {
+        let now_us = Clock::system().now_us();
+        self.note(|problems| {
+            problems.store = Some(error.clone());
+            problems.unreachable_since_us =
+                is_unreachable.then(|| problems.unreachable_since_us.unwrap_or(now_us));
+        });
+    }
+
+    /// Up to where the store's changes are applied; `None` before anything of the store is known.
+    pub(crate) fn known(&self) -> Option<Known> {
+        let State { snapshot, is_complete, document_version, .. } = &*self.state.lock();
+        let known = || Known {
+            version: snapshot.version,
+            last: snapshot.last.clone(),
+            document_version: *document_version,
+        };
+        is_complete.then(known)
+    }
+
+    /// Looks at the file, and applies it when it has changed.
+    pub(crate) fn look_at_file(&self) {
+        let Some(path) = self.key.place.file() else { return };
+        let mut state = self.state.lock();
+        match state.file.get_or_insert_with(|| WatchedFile::new(path)).look() {
+            Look::BeingWritten => {}
+            Look::Unchanged => {
+                if self.problems.load().file.is_some() {
+                    self.note(|problems| problems.file = None);
+                }
+            }
+            Look::Changed(text) => self.take_file(&mut state, text),
+            Look::Unreadable(error) => self.note(|problems| problems.file = Some(error.clone())),
+        }
+    }
+
+    fn take_file(&self, state: &mut State, text: Arc<str>) {
+        self.note(|problems| problems.file = None);
+        if state.snapshot.document.as_ref().is_some_and(|document| document.text == text) {
+            // The limiters that have refused another one since go on with this one.
+            let waiting = |one: &Arc<Subscription>| one.refused().is_some() || one.applied().is_none();
+            for subscription in self.subscriptions().into_iter().filter(waiting) {
+                self.repeat(state, &subscription);
+            }
+            return;
+        }
+        let before = state.snapshot.version;
+        if !self.key.place.uses_store() {
+            state.snapshot.version += 1;
+            state.is_complete = true;
+        }
+        if self.offer(state, DocumentText { version: 0, text }) {
+            self.write_copy(state);
+        } else {
+            state.snapshot.version = before;
+        }
+    }
+
+    /// Applies what the store has.
+    pub(crate) fn take_change(&self, change: StoreChange<'_>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let StoreChange { version, last, document, entries } = change;
+        (state.snapshot.version, state.snapshot.last, state.is_complete) = (version, last, true);
+        let changed = match entries {
+            EntriesChange::All(entries) => {
+                state.snapshot.entries = entries;
+                Changed::All
+            }
+            EntriesChange::Some(changes) => {
+                state.snapshot.change_entries(changes);
+                Changed::Entries(changes)
+            }
+        };
+        if let Some(document) = &document {
+            state.document_version = document.version;
+        }
+        let is_offered = document.is_some();
+        let is_taken = document.is_some_and(|document| self.offer(state, document));
+        let is_refused = is_offered && !is_taken;
+        // Entries change under the document that decides.
+        if !is_taken && state.snapshot.document.is_some() && !(is_refused && changed == Changed::Entries(&[]))
+        {
+            for subscription in self.subscriptions() {
+                subscription.apply(&state.snapshot, changed, true);
+            }
+        }
+        self.write_copy(state);
+    }
+
+    /// Offers a document to all limiters; `false` when all refuse it, and the one before stays.
+    fn offer(&self, state: &mut State, document: DocumentText) -> bool {
+        let before = state.snapshot.document.replace(document);
+        let subscriptions = self.subscriptions();
+        let mut is_taken = false;
+        for subscription in &subscriptions {
+            if subscription.apply(&state.snapshot, Changed::All, state.is_complete) {
+                subscription.has_newest_document();
+                is_taken = true;
+            }
+        }
+        if !is_taken {
+            state.snapshot.document = before;
+        }
+        is_taken
+    }
+
+    /// Applies to one limiter what the others have.
+    fn repeat(&self, state: &State, new: &Arc<Subscription>) {
+        if state.snapshot.document.is_some() && new.apply(&state.snapshot, Changed::All, state.is_complete) {
+            new.has_newest_document();
+        }
+    }
+
+    fn read_copy(&self, state: &mut State) {
+        let Some(path) = &self.key.copy else { return };
+        match copy::read(path, &self.of()) {
+            // Without a document it is of no use: what is there may be older than the store's first one.
+            Ok(Some(snapshot)) if snapshot.document.is_some() => {
+                state.document_version = snapshot.document.as_ref().map_or(0, |document| document.version);
+                (state.snapshot, state.is_complete) = (snapshot, true);
+            }
+            Ok(_) => {}
+            Err(error) => self.note(|problems| problems.copy = Some(error.clone())),
+        }
+    }
+
+    fn write_copy(&self, state: &State) {
+        let Some(path) = &self.key.copy else { return };
+        if state.is_complete && state.snapshot.document.is_some() {
+            let error = copy::write(path, &self.of(), &state.snapshot).err();
+            if error.is_some() || self.problems.load().copy.is_some() {
+                self.note(|problems| problems.copy.clone_from(&error));
+            }
+        }
+    }
+
+    /// What a copy is a copy of. Two servers with the same prefix are not told apart.
+    fn of(&self) -> String {
+        match &self.key.store {
+            Some(store) => format!("{} of {}", self.key.place, store.prefix()),
+            None => self.key.place.to_string(),
+        }
+    }
+}
+
+/// The followers of this process.
+pub(crate) struct Followers {
+    generation: ProcessGeneration,
+    /// Each with the number of its limiters.
+    shared: Mutex<HashMap<Key, (Arc<Follower>, usize)>>,
+    /// Those of a forked child: the parent's lock may be held by a thread that does not exist in the child.
+    after_fork: OnceLock<Box<Self>>,
+}
+
+impl Followers {
+    fn new() -> Self {
+        Self { generation: ProcessGeneration::here(), shared: Mutex::default(), after_fork: OnceLock::new() }
+    }
+
+    fn here() -> &'static Self {
+        static FOLLOWERS: OnceLock<Followers> = OnceLock::new();
+        let mut followers = FOLLOWERS.get_or_init(Self::new);
+        while !followers.generation.is_here() {
+            followers = followers.after_fork.get_or_init(|| Box::new(Self::new()));
+        }
+        followers
+    }
+
+    /// Joins the follower of a key for one more limiter, which [leaves](Self::leave) it later.
+    pub(crate) fn join(key: &Key) -> Arc<Follower> {
+        let mut shared = Self::here().shared.lock();
+        let made = || (Follower::new(key.clone()), 0);
+        let (follower, users) = shared.entry(key.clone()).or_insert_with(made);
+        *users += 1;
+        Arc::clone(follower)
+    }
+
+    /// Leaves a follower for one limiter. The last one ends its thread.
+    pub(crate) fn leave(follower: &Arc<Follower>, subscription: &Arc<Subscription>) {
+        follower.remove(subscription);
+        let mut shared = Self::here().shared.lock();
+        let Some((known, users)) = shared.get_mut(&follower.key) else { return };
+        if !Arc::ptr_eq(known, follower) {
+            return;
+        }
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        let ended = shared.remove(&follower.key);
+        drop(shared);
+        if let Some(driver) = follower.driver.get() {
+            driver.close();
+        }
+        drop(ended);
+    }
+}

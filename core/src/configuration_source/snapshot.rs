@@ -1,0 +1,59 @@
+//! A configuration as its sources have it: texts that are not checked yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A document and the entries beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Raised with each change: by the store, or by the process that watches a file. 0 before the first.
+    pub(crate) version: u64,
+    /// The id of the last record of the store's log that is part of this; empty when there is none.
+    pub(crate) last: Box<str>,
+    pub(crate) document: Option<DocumentText>,
+    pub(crate) entries: Entries,
+}
+
+/// JSON by the text of the entry, such as `deny client 192.0.2.0/24`.
+pub(crate) type Entries = BTreeMap<Box<str>, Box<str>>;
+
+/// A document as text, TOML or JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DocumentText {
+    /// Which document of the store it is, from 1 up; 0 for a file.
+    pub(crate) version: u64,
+    pub(crate) text: Arc<str>,
+}
+
+/// A change of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntryChange {
+    pub(crate) entry: Box<str>,
+    /// JSON; `None` removes the entry.
+    pub(crate) value: Option<Box<str>>,
+}
+
+/// What differs from the snapshot before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed<'a> {
+    /// The document, all entries, or both.
+    All,
+    /// These entries, in this order; one may be there twice.
+    Entries(&'a [EntryChange]),
+}
+
+impl Snapshot {
+    /// The longest document, in bytes.
+    pub(crate) const MAX_DOCUMENT: usize = 1 << 20;
+
+    pub(crate) const MAX_ENTRIES: usize = 100_000;
+
+    pub(crate) fn change_entries(&mut self, changes: &[EntryChange]) {
+        for EntryChange { entry, value } in changes {
+            match value {
+                Some(value) => drop(self.entries.insert(entry.clone(), value.clone())),
+                None => drop(self.entries.remove(entry)),
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! One limiter of those that a follower feeds: what it has applied, and what keeps it from applying more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::watch;
+
+use crate::configuration_source::ConfigurationSink;
+use crate::configuration_source::snapshot::{Changed, Snapshot};
+use crate::error::Error;
+use crate::runtime::clock::Clock;
+use crate::store::redis::configuration::ConfigurationStore;
+
+pub(crate) struct Subscription {
+    sink: Weak<dyn ConfigurationSink>,
+    /// The store of the limiter, for a configuration that comes from it.
+    pub(crate) store: Option<ConfigurationStore>,
+    applied: ArcSwapOption<Applied>,
+    /// Why the newest document was not applied.
+    refused: ArcSwapOption<Error>,
+    /// Whether the sink has applied anything since it subscribed. A forked child begins with what its parent has applied.
+    has_begun: AtomicBool,
+    /// The version that decides; `None` while document or entries are missing.
+    decides: watch::Sender<Option<u64>>,
+}
+
+/// What a limiter has applied.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) version: u64,
+    pub(crate) digest: Box<str>,
+    /// Microseconds since the Unix epoch, by this host's clock.
+    pub(crate) at_us: u64,
+    /// Whether document and entries were known.
+    is_complete: bool,
+}
+
+impl Subscription {
+    pub(crate) fn new(sink: &Arc<dyn ConfigurationSink>, store: Option<ConfigurationStore>) -> Arc<Self> {
+        Self::of(sink, store, None, None)
+    }
+
+    /// The subscription of a forked child, whose sink has what the parent's had applied.
+    pub(crate) fn after_fork(
+        &self,
+        sink: &Arc<dyn ConfigurationSink>,
+        store: Option<ConfigurationStore>,
+    ) -> Arc<Self> {
+        let applied = self.applied.load_full();
+        // The parent's channel may be locked by a thread that does not exist here.
+        let decides = applied.as_ref().filter(|applied| applied.is_complete).map(|applied| applied.version);
+        Self::of(sink, store, applied, decides)
+    }
+
+    fn of(
+        sink: &Arc<dyn ConfigurationSink>,
+        store: Option<ConfigurationStore>,
+        applied: Option<Arc<Applied>>,
+        decides: Option<u64>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            sink: Arc::downgrade(sink),
+            store,
+            applied: ArcSwapOption::new(applied),
+            refused: ArcSwapOption::empty(),
+            has_begun: AtomicBool::new(false),
+            decides: watch::Sender::new(decides),
+        })
+    }
+
+    /// Applies a snapshot; `false` when its document is refused, and then nothing has changed. `is_complete` says whether
+    /// document and entries are known.
+    pub(crate) fn apply(&self, snapshot: &Snapshot, changed: Changed<'_>, is_complete: bool) -> bool {
+        let Some(sink) = self.sink.upgrade() else { return false };
+        let changed = if self.has_begun.load(Ordering::Relaxed) { changed } else { Changed::All };
+        match sink.apply(snapshot, changed) {
+            Ok(digest) => {
+                let at_us = Clock::system().now_us();
+                let version = snapshot.version;
+                self.applied.store(Some(Arc::new(Applied { version, digest, at_us, is_complete })));
+                self.has_begun.store(true, Ordering::Relaxed);
+                if is_complete {
+                    self.decides.send_replace(Some(snapshot.version));
+                }
+                true
+            }
+            Err(error) => {
+                self.refused.store(Some(Arc::new(error)));
+                false
+            }
+        }
+    }
+
+    /// The newest document is applied.
+    pub(crate) fn has_newest_document(&self) {
+        self.refused.store(None);
+    }
+
+    pub(crate) fn applied(&self) -> Option<Arc<Applied>> {
+        self.applied.load_full()
+    }
+
+    pub(crate) fn refused(&self) -> Option<Arc<Error>> {
+        self.refused.load_full()
+    }
+
+    /// Whether there is a configuration, with document and entries.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.decides.borrow().is_some()
+    }
+
+    /// Waits until a version decides for which this is true.
+    pub(crate) async fn wait_for(&self, is_awaited: impl Fn(u64) -> bool) {
+        let mut decides = self.decides.subscribe();
+        if decides.wait_for(|version| version.is_some_and(&is_awaited)).await.is_err() {
+            // The sender lives as long as this.
+            std::future::pending().await
+        }
+    }
+}

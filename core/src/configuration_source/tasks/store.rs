@@ -1,0 +1,180 @@
+//! Follows the configuration in Redis over a connection of its own.
+//!
+//! It loads everything once and then reads the log: the server answers as soon as there is a record. A record names the one
+//! before; when that is not the last one that is known, everything is loaded again. So no clock matters, and a trimmed log,
+//! a fail-over to an older copy of the data and a database that was emptied need no case of their own.
+
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::configuration_source::follower::{EntriesChange, Follower, Known, StoreChange};
+use crate::configuration_source::place::ConfigurationPlace;
+use crate::runtime::monotonic;
+use crate::store::redis::configuration::log::{LogRead, Record, RecordedChange};
+use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
+
+/// How long the server holds a read of the log that finds no record. Then the main hash is looked at: a database that was
+/// emptied may have a log whose ids begin anew.
+const READ_FOR: Duration = Duration::from_secs(1);
+/// The least time between two loads of everything over one connection.
+const LOAD_EVERY: Duration = Duration::from_millis(500);
+/// The pause after the server refused to tell the configuration.
+const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(5);
+
+/// Follows until the follower ends.
+pub(super) async fn follow(follower: Weak<Follower>) {
+    let (mut failed, mut moved_to): (u32, _) = (0, None);
+    while let Some(current) = follower.upgrade() {
+        let store = any_store(&current, failed);
+        drop(current);
+        let Some((store, Ok(context))) = store.map(|store| (store.clone(), store.context())) else {
+            // A limiter is being closed, and another one may have joined.
+            failed = failed.wrapping_add(1);
+            sleep(LOAD_EVERY).await;
+            continue;
+        };
+        let mut events = context.switches.events();
+        let ended = match store.connect(moved_to.take()).await {
+            Ok(connection) => {
+                let moved = connection.moved(&mut events);
+                let mut following = Following { follower: &follower, connection, has_read: false };
+                let ended = tokio::select! {
+                    ended = following.run(context.retires_at(monotonic::now())) => ended,
+                    named = moved => {
+                        moved_to = Some(named);
+                        Ok(())
+                    }
+                };
+                failed = if following.has_read { 0 } else { failed.saturating_add(1) };
+                ended
+            }
+            Err(failure) => {
+                failed = failed.saturating_add(1);
+                Err(failure)
+            }
+        };
+        drop(store);
+        let Err(failure) = ended else { continue };
+        let Some(current) = follower.upgrade() else { return };
+        current.missed(&failure.error, failure.is_unreachable);
+        drop(current);
+        sleep(if failure.is_permanent { PAUSE_WHEN_REFUSED } else { context.pause_after(failed.max(1)) })
+            .await;
+    }
+}
+
+/// The store of one of the limiters, of another one after each failure: one of them may have newer credentials.
+fn any_store(follower: &Follower, failed: u32) -> Option<ConfigurationStore> {
+    let stores: Vec<_> = follower.subscriptions().iter().filter_map(|one| one.store.clone()).collect();
+    let at = (failed as usize).checked_rem(stores.len())?;
+    stores.into_iter().nth(at)
+}
+
+struct Following<'a> {
+    follower: &'a Weak<Follower>,
+    connection: ConfigurationConnection,
+    /// Whether everything that the store has was known at some time.
+    has_read: bool,
+}
+
+impl Following<'_> {
+    /// Follows over this connection until it ends or is old.
+    async fn run(&mut self, until: Option<Instant>) -> Result<(), ConfigurationFailure> {
+        let mut load_from = monotonic::now();
+        let mut is_known = self.is_newest().await?;
+        while !until.is_some_and(|until| monotonic::now() >= until) {
+            if !is_known {
+                sleep(load_from.saturating_duration_since(monotonic::now())).await;
+                load_from = monotonic::now() + LOAD_EVERY;
+                self.load().await?;
+            }
+            self.has_read = true;
+            is_known = self.read().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for changes and applies them; `false` when some are missing.
+    async fn read(&mut self) -> Result<bool, ConfigurationFailure> {
+        let Some(Known { last, .. }) = self.known() else { return Ok(false) };
+        let mut read = self.connection.records(&last, Some(READ_FOR)).await?;
+        if read == LogRead::Records(Vec::new()) {
+            if self.is_newest().await? {
+                return Ok(true);
+            }
+            // A record may have come in between.
+            read = self.connection.records(&last, None).await?;
+        }
+        match read {
+            LogRead::Records(records) if !records.is_empty() => {
+                self.take(records).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether everything that the store has is known, or all of it is gone: then the last configuration stays.
+    async fn is_newest(&mut self) -> Result<bool, ConfigurationFailure> {
+        let head = self.connection.head().await?;
+        let (Some(follower), Some(known)) = (self.follower.upgrade(), self.known()) else { return Ok(false) };
+        match head {
+            Some(head)
+                if (head.version, &head.last) == (known.version, &known.last)
+                    && (head.document_version == known.document_version || !self.has_document()) =>
+            {
+                follower.reached();
+            }
+            None if known.version == 0 && known.last.is_empty() => follower.reached(),
+            None => {
+                let lost = "the configuration in Redis is gone, and the last one stays: publish it again";
+                follower.missed(&ConfigurationFailure::refused(lost).error, false);
+            }
+            Some(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Loads everything. What changes meanwhile is in the log after the record that is read first.
+    async fn load(&mut self) -> Result<(), ConfigurationFailure> {
+        let head = self.connection.head().await?;
+        let (version, last) = head.map(|head| (head.version, head.last)).unwrap_or_default();
+        let entries = EntriesChange::All(self.connection.entries().await?);
+        let document = if self.has_document() { self.connection.document().await? } else { None };
+        self.change(StoreChange { version, last, document, entries });
+        Ok(())
+    }
+
+    async fn take(&mut self, records: Vec<Record>) -> Result<(), ConfigurationFailure> {
+        let Some(Record { version, id: last, .. }) = records.last().cloned() else { return Ok(()) };
+        let (mut changes, mut is_published) = (Vec::new(), false);
+        for record in records {
+            match record.change {
+                RecordedChange::Document(_) => is_published = true,
+                RecordedChange::Entries(some) => changes.extend(some),
+            }
+        }
+        let is_wanted = is_published && self.has_document();
+        let document = if is_wanted { self.connection.document().await? } else { None };
+        self.change(StoreChange { version, last, document, entries: EntriesChange::Some(&changes) });
+        Ok(())
+    }
+
+    fn change(&self, change: StoreChange<'_>) {
+        if let Some(follower) = self.follower.upgrade() {
+            follower.take_change(change);
+            follower.reached();
+        }
+    }
+
+    fn known(&self) -> Option<Known> {
+        self.follower.upgrade()?.known()
+    }
+
+    /// Whether the document is the store's, too.
+    fn has_document(&self) -> bool {
+        self.follower.upgrade().is_some_and(|follower| *follower.place() == ConfigurationPlace::Store)
+    }
+}

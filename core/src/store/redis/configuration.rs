@@ -1,0 +1,315 @@
+//! The configuration in Redis: its keys, and the connection that reads them.
+//!
+//! ```text
+//! P            = prefix ":1:{configuration}"     the braces are there: all keys share a slot
+//! P            hash: version, last (id of the newest record), document_version, document, digest
+//! P:entries    hash: entry to JSON
+//! P:documents  hash: document_version to document, the last 32
+//! P:log        stream: version, after (id of the record before), by, why, and document (digest) or the changed entries
+//! ```
+//!
+//! A record of the log names a changed entry by a field of its text, such as `deny client 192.0.2.0/24`, whose value is the
+//! entry's JSON, or empty where the entry was removed. The text of an entry has a space, which no other field has.
+
+pub(crate) mod log;
+pub(crate) mod publish;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, Value};
+use tokio::time::timeout;
+
+use crate::configuration_source::snapshot::{DocumentText, Entries, Snapshot};
+use crate::error::{Error, ErrorKind};
+use crate::rules::decision::Degradation;
+use crate::store::redis::config::Settings;
+use crate::store::redis::config::target::Endpoint;
+use crate::store::redis::configuration::log::{LogRead, read_log};
+use crate::store::redis::pipeline::server::Context;
+use crate::store::redis::routing::hub::Access;
+use crate::store::redis::transport::CONNECT_TIMEOUT;
+use crate::store::redis::transport::cluster_slots::{self, slot};
+use crate::store::redis::transport::connect::{Address, happy_eyeballs};
+use crate::store::redis::transport::failure::{Class, Failure};
+use crate::store::redis::transport::sentinel::PrimaryEvents;
+use crate::store::redis::transport::server_time::ServerTime;
+use crate::store::redis::transport::session::Session;
+
+/// The time limit of a command: a document or a page of entries takes longer than a decision.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many entries are read at once, about.
+const PAGE: usize = 1_000;
+/// How many records of the log are read at once.
+const RECORDS: usize = 100;
+/// The entries may take this many bytes.
+const MAX_ENTRY_BYTES: usize = 256 << 20;
+
+/// The configuration in the store of one limiter.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigurationStore {
+    access: Arc<Access>,
+}
+
+/// What is the same for limiters that share connections: their settings.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity(Arc<Settings>);
+
+impl Identity {
+    pub(crate) fn prefix(&self) -> &str {
+        &self.0.prefix
+    }
+}
+
+/// The names of the keys.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigurationKeys {
+    pub(crate) head: String,
+    pub(crate) entries: String,
+    pub(crate) documents: String,
+    pub(crate) log: String,
+}
+
+impl ConfigurationKeys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        let head = format!("{prefix}:1:{{configuration}}");
+        Self {
+            entries: format!("{head}:entries"),
+            documents: format!("{head}:documents"),
+            log: format!("{head}:log"),
+            head,
+        }
+    }
+}
+
+/// Why the configuration could not be read or changed.
+#[derive(Debug)]
+pub(crate) struct ConfigurationFailure {
+    pub(crate) error: Error,
+    /// Whether the server did not answer, rather than refuse.
+    pub(crate) is_unreachable: bool,
+    /// Whether another attempt fails again until an operator does something.
+    pub(crate) is_permanent: bool,
+}
+
+/// The fields of the main hash, without the document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) version: u64,
+    pub(crate) last: Box<str>,
+    pub(crate) document_version: u64,
+}
+
+/// A connection to the server that has the configuration.
+pub(crate) struct ConfigurationConnection {
+    session: Session,
+    address: Address,
+    primary: Option<Endpoint>,
+    context: Arc<Context>,
+    keys: ConfigurationKeys,
+}
+
+impl ConfigurationStore {
+    pub(crate) fn new(access: &Arc<Access>) -> Self {
+        Self { access: Arc::clone(access) }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        Identity(self.access.settings())
+    }
+
+    fn keys(&self) -> ConfigurationKeys {
+        ConfigurationKeys::new(&self.access.settings().prefix)
+    }
+
+    /// The state that the store's connections share; an error once the limiter is closed.
+    pub(crate) fn context(&self) -> Result<Arc<Context>, Error> {
+        Ok(Arc::clone(&self.access.hub()?.context))
+    }
+
+    /// Connects to the server that has the configuration. `primary` is the one that sentinels have named, if they have.
+    pub(crate) async fn connect(
+        &self,
+        primary: Option<Endpoint>,
+    ) -> Result<ConfigurationConnection, ConfigurationFailure> {
+        let context = self.context().map_err(ConfigurationFailure::closed)?;
+        let (keys, settings) = (self.keys(), self.access.settings());
+        let address = match Address::of(&settings.target.endpoints) {
+            Ok(address) => address,
+            Err(seeds) => owner(&context, seeds, slot(keys.head.as_bytes())).await?,
+        };
+        let time = ServerTime::default();
+        let connected = context.connector.connect(&address, primary, &time, CONNECT_TIMEOUT).await?;
+        context.switches.listen(&context.connector, &address);
+        let session = Session::new(connected.stream);
+        Ok(ConfigurationConnection { session, address, primary: connected.primary, context, keys })
+    }
+}
+
+/// The node of a cluster that owns a slot.
+async fn owner(context: &Context, seeds: &[Endpoint], slot: u16) -> Result<Address, Failure> {
+    let asked = seeds.iter().map(|seed| cluster_slots::read(&context.connector, seed));
+    let (slots, nodes) = happy_eyeballs(asked.collect()).await?;
+    let owner = slots.owner(slot).and_then(|at| nodes.get(at));
+    owner.cloned().map(Address::Tcp).ok_or(Failure::not_applied(Degradation::ClusterDown))
+}
+
+impl ConfigurationConnection {
+    /// Waits until the service has another primary than this connection's server, for ever without sentinels, and returns
+    /// it.
+    pub(crate) fn moved<'a>(
+        &self,
+        events: &'a mut PrimaryEvents,
+    ) -> impl Future<Output = Endpoint> + Send + use<'a> {
+        let (context, address, primary) =
+            (Arc::clone(&self.context), self.address.clone(), self.primary.clone());
+        async move { context.connector.moved(&address, primary, events, context.topology_refresh).await }
+    }
+
+    /// The main hash; `None` when there is none.
+    pub(crate) async fn head(&mut self) -> Result<Option<Head>, ConfigurationFailure> {
+        let fields = self.fields(&["version", "last", "document_version"]).await?;
+        let [version, last, document_version] = fields.as_slice() else {
+            return Err(ConfigurationFailure::malformed());
+        };
+        if fields.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let last = last.as_deref().unwrap_or_default().into();
+        Ok(Some(Head {
+            version: number(version.as_deref())?,
+            last,
+            document_version: number(document_version.as_deref())?,
+        }))
+    }
+
+    /// The document with its version; `None` when there is none.
+    pub(crate) async fn document(&mut self) -> Result<Option<DocumentText>, ConfigurationFailure> {
+        let fields = self.fields(&["document_version", "document"]).await?;
+        let [version, Some(text)] = fields.as_slice() else { return Ok(None) };
+        Ok(Some(DocumentText { version: number(version.as_deref())?, text: text.as_str().into() }))
+    }
+
+    async fn fields(&mut self, names: &[&str]) -> Result<Vec<Option<String>>, ConfigurationFailure> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(&self.keys.head).arg(names);
+        let fields: Vec<Option<Vec<u8>>> = self.ask(&command, REPLY_TIMEOUT).await?;
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| ConfigurationFailure::malformed());
+        fields.into_iter().map(|field| field.map(text).transpose()).collect()
+    }
+
+    /// All entries. An entry that changes meanwhile may be read before or after: the log has the change.
+    pub(crate) async fn entries(&mut self) -> Result<Entries, ConfigurationFailure> {
+        let (mut entries, mut bytes, mut cursor) = (Entries::new(), 0, 0_u64);
+        loop {
+            let mut command = redis::cmd("HSCAN");
+            command.arg(&self.keys.entries).arg(cursor).arg("COUNT").arg(PAGE);
+            let (next, page): (u64, Vec<Vec<u8>>) = self.ask(&command, REPLY_TIMEOUT).await?;
+            for pair in page.chunks_exact(2) {
+                // What is no text is no entry.
+                if let (Ok(entry), Ok(value)) = (std::str::from_utf8(&pair[0]), std::str::from_utf8(&pair[1]))
+                {
+                    bytes += entry.len() + value.len();
+                    entries.insert(entry.into(), value.into());
+                }
+            }
+            if entries.len() > Snapshot::MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
+                return Err(ConfigurationFailure::refused(format!(
+                    "the store has more than {} entries, or more than {} MiB of them: remove some",
+                    Snapshot::MAX_ENTRIES,
+                    MAX_ENTRY_BYTES >> 20
+                )));
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(entries);
+            }
+        }
+    }
+
+    /// The records of the log after the one with this id. With `block`, waits that long for the first one.
+    pub(crate) async fn records(
+        &mut self,
+        after: &str,
+        block: Option<Duration>,
+    ) -> Result<LogRead, ConfigurationFailure> {
+        let mut command = redis::cmd("XREAD");
+        command.arg("COUNT").arg(RECORDS);
+        if let Some(block) = block {
+            command.arg("BLOCK").arg(u64::try_from(block.as_millis()).unwrap_or(u64::MAX));
+        }
+        command.arg("STREAMS").arg(&self.keys.log).arg(if after.is_empty() { "0-0" } else { after });
+        let longest = block.unwrap_or_default() + CONNECT_TIMEOUT;
+        let reply: Value = self.ask(&command, longest).await?;
+        read_log(reply, after).ok_or_else(ConfigurationFailure::malformed)
+    }
+
+    async fn ask<T: redis::FromRedisValue>(
+        &mut self,
+        command: &Cmd,
+        longest: Duration,
+    ) -> Result<T, ConfigurationFailure> {
+        let session = &mut self.session;
+        let asking = async {
+            session.send(&command.get_packed_command()).await?;
+            session.reply().await
+        };
+        match timeout(longest, asking).await {
+            Ok(answered) => answered.map_err(ConfigurationFailure::from),
+            Err(_) => Err(ConfigurationFailure::unreachable("it does not answer")),
+        }
+    }
+}
+
+fn number(text: Option<&str>) -> Result<u64, ConfigurationFailure> {
+    text.map_or(Ok(0), |text| text.parse().map_err(|_| ConfigurationFailure::malformed()))
+}
+
+impl ConfigurationFailure {
+    fn unreachable(why: &str) -> Self {
+        let message = format!("the configuration in Redis cannot be reached ({why})");
+        Self {
+            error: Error::new(ErrorKind::StoreUnavailable, message),
+            is_unreachable: true,
+            is_permanent: false,
+        }
+    }
+
+    pub(crate) fn refused(message: impl Into<Box<str>>) -> Self {
+        Self { error: Error::new(ErrorKind::StoreFailed, message), is_unreachable: false, is_permanent: true }
+    }
+
+    fn malformed() -> Self {
+        Self::refused("the configuration in Redis has another form than polylimit writes: publish it again")
+    }
+
+    fn closed(error: Error) -> Self {
+        Self { error, is_unreachable: false, is_permanent: true }
+    }
+
+    fn no_permission() -> Self {
+        Self::refused(
+            "the user may not do this with the configuration in Redis: grant %R~{prefix}:1:{configuration}* +xread \
+             +hmget +hscan to read it; publishing needs more (docs/redis.md)",
+        )
+    }
+}
+
+impl From<Failure> for ConfigurationFailure {
+    fn from(Failure { class, reason }: Failure) -> Self {
+        Self { is_permanent: class == Class::Permanent, ..Self::unreachable(reason.name()) }
+    }
+}
+
+impl From<RedisError> for ConfigurationFailure {
+    fn from(error: RedisError) -> Self {
+        match error.code() {
+            None if error.is_io_error() => Self::unreachable("the connection has ended"),
+            None => Self::malformed(),
+            Some("NOPERM") => Self::no_permission(),
+            Some("WRONGTYPE") => Self::malformed(),
+            // Another server has it now, or the server is starting: the next attempt finds out.
+            Some(code) => Self::unreachable(code),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Changes of the configuration in Redis: documents, entries, and what they were before.
+//!
+//! These are calls of operators and programs that manage limits, a few a day: each opens a connection of its own. The
+//! scripts are sent as they are.
+
+use redis::{Cmd, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::configuration_source::snapshot::{EntryChange, Snapshot};
+use crate::error::Error;
+use crate::store::redis::configuration::log::{Record, RecordedChange, read_range};
+use crate::store::redis::configuration::{
+    ConfigurationConnection, ConfigurationFailure, ConfigurationStore, REPLY_TIMEOUT,
+};
+
+const PUBLISH: &str = include_str!("lua/publish.lua");
+const ENTRIES: &str = include_str!("lua/entries.lua");
+
+/// The most changes of one call, and of one record of the log.
+pub(crate) const MAX_CHANGES: usize = 100;
+/// The longest names of who changes something, in bytes, and the longest reasons.
+const MAX_BY: usize = 256;
+const MAX_WHY: usize = 1_024;
+/// The longest entry and the longest JSON of one, in bytes.
+const MAX_ENTRY: usize = 65_536;
+/// How many records of the log are read at once for the history.
+const PAGE: usize = 200;
+
+/// What publishing did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    Done {
+        version: u64,
+        document_version: u64,
+    },
+    /// Another document was published meanwhile, or none yet: this is the version that is there.
+    Conflict {
+        document_version: u64,
+    },
+}
+
+/// One change of the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastChange {
+    pub(crate) version: u64,
+    /// When, in milliseconds since the Unix epoch, by the server's clock.
+    pub(crate) at_ms: u64,
+    pub(crate) by: Box<str>,
+    pub(crate) why: Box<str>,
+    pub(crate) what: PastKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PastKind {
+    /// A document. Its text is there for the last 32.
+    Document {
+        document_version: u64,
+        digest: Box<str>,
+    },
+    Entries(Vec<EntryChange>),
+}
+
+/// Who changes something, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Author<'a> {
+    pub(crate) by: &'a str,
+    pub(crate) why: &'a str,
+}
+
+impl Author<'_> {
+    fn check(self) -> Result<(), Error> {
+        for (name, text, most) in [("by", self.by, MAX_BY), ("why", self.why, MAX_WHY)] {
+            if text.len() > most {
+                return Err(Error::invalid_argument(format!(
+                    "{name} has {} bytes: allowed are up to {most}",
+                    text.len()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ConfigurationStore {
+    /// Publishes a document, given as canonical JSON, if the document that is there has the expected version; 0 when there
+    /// is none.
+    ///
+    /// # Errors
+    /// A document or an author that is too long; Redis does not answer, and then the document may have been published; Redis
+    /// refuses.
+    pub(crate) async fn publish(
+        &self,
+        document: &str,
+        expected_version: u64,
+        author: Author<'_>,
+    ) -> Result<Published, Error> {
+        author.check()?;
+        if document.len() > Snapshot::MAX_DOCUMENT {
+            return Err(Error::invalid_argument(format!(
+                "the document has {} bytes: allowed are up to {}",
+                document.len(),
+                Snapshot::MAX_DOCUMENT
+            )));
+        }
+        let mut connection = self.connect(None).await?;
+        let keys = &connection.keys;
+        let mut command = script(PUBLISH, &[&keys.head, &keys.documents, &keys.log]);
+        command.arg(expected_version).arg(document).arg(digest(document)).arg(author.by).arg(author.why);
+        match *connection.ask::<Vec<u64>>(&command, REPLY_TIMEOUT).await? {
+            [1, version, document_version] => Ok(Published::Done { version, document_version }),
+            [0, document_version] => Ok(Published::Conflict { document_version }),
+            _ => Err(ConfigurationFailure::malformed().error),
+        }
+    }
+
+    /// Sets and removes up to 100 entries, all or none, and returns the version of the configuration afterwards.
+    ///
+    /// # Errors
+    /// No changes or too many, an entry or an author that is too long; more than 100,000 entries; Redis does not answer, and
+    /// then the entries may have changed; Redis refuses.
+    pub(crate) async fn change_entries(
+        &self,
+        changes: &[EntryChange],
+        author: Author<'_>,
+    ) -> Result<u64, Error> {
+        author.check()?;
+        check_changes(changes)?;
+        let mut connection = self.connect(None).await?;
+        let keys = &connection.keys;
+        let mut command = script(ENTRIES, &[&keys.head, &keys.entries, &keys.log]);
+        command.arg(author.by).arg(author.why).arg(Snapshot::MAX_ENTRIES);
+        for EntryChange { entry, value } in changes {
+            command.arg(&**entry).arg(value.as_deref().unwrap_or_default());
+        }
+        match *connection.ask::<Vec<u64>>(&command, REPLY_TIMEOUT).await? {
+            [1, version] => Ok(version),
+            [0, count] => Err(Error::invalid_argument(format!(
+                "there would be {count} entries: allowed are up to {}",
+                Snapshot::MAX_ENTRIES
+            ))),
+            _ => Err(ConfigurationFailure::malformed().error),
+        }
+    }
+
+    /// What is there now: the texts of document and entries, with their versions.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses.
+    pub(crate) async fn load(&self) -> Result<Snapshot, Error> {
+        let mut connection = self.connect(None).await?;
+        let head = connection.head().await?;
+        let (version, last) = head.map(|head| (head.version, head.last)).unwrap_or_default();
+        let document = connection.document().await?;
+        Ok(Snapshot { version, last, document, entries: connection.entries().await? })
+    }
+
+    /// The last changes, the newest first, as far as the log has them.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses.
+    pub(crate) async fn history(&self, most: usize) -> Result<Vec<PastChange>, Error> {
+        let mut connection = self.connect(None).await?;
+        // The documents of the log are counted down from this one.
+        let mut document_version = connection.head().await?.map_or(0, |head| head.document_version);
+        let (mut changes, mut to) = (Vec::new(), "+".to_owned());
+        while changes.len() < most {
+            let mut command = redis::cmd("XREVRANGE");
+            command.arg(&connection.keys.log).arg(&to).arg("-").arg("COUNT").arg(PAGE);
+            let page: Vec<Value> = connection.ask(&command, REPLY_TIMEOUT).await?;
+            let is_last = page.len() < PAGE;
+            for record in read_range(page) {
+                to = format!("({}", record.id);
+                changes.push(past(record, &mut document_version));
+            }
+            if is_last {
+                break;
+            }
+        }
+        changes.truncate(most);
+        Ok(changes)
+    }
+
+    /// Publishes one of the last 32 documents again, as a new version.
+    ///
+    /// # Errors
+    /// The document is not there any more; as [`publish`](Self::publish).
+    pub(crate) async fn rollback(
+        &self,
+        document_version: u64,
+        author: Author<'_>,
+    ) -> Result<Published, Error> {
+        let mut connection = self.connect(None).await?;
+        let head = connection.head().await?;
+        let Some(document) = connection.past_document(document_version).await? else {
+            return Err(Error::invalid_argument(format!(
+                "document {document_version} is not there: allowed is one of the last 32, as the history tells them"
+            )));
+        };
+        self.publish(&document, head.map_or(0, |head| head.document_version), author).await
+    }
+}
+
+impl ConfigurationConnection {
+    async fn past_document(&mut self, document_version: u64) -> Result<Option<String>, ConfigurationFailure> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(&self.keys.documents).arg(document_version);
+        let (document,): (Option<String>,) = self.ask(&command, REPLY_TIMEOUT).await?;
+        Ok(document)
+    }
+}
+
+fn check_changes(changes: &[EntryChange]) -> Result<(), Error> {
+    if changes.is_empty() || changes.len() > MAX_CHANGES {
+        return Err(Error::invalid_argument(format!(
+            "{} entries are changed at once: allowed are 1 to {MAX_CHANGES}",
+            changes.len()
+        )));
+    }
+    for EntryChange { entry, value } in changes {
+        let length = entry.len().max(value.as_ref().map_or(0, |value| value.len()));
+        if length > MAX_ENTRY {
+            return Err(Error::invalid_argument(format!(
+                "an entry or its value has {length} bytes: allowed are up to {MAX_ENTRY}"
+            )));
+        }
+        if !entry.contains(' ') || value.as_ref().is_some_and(|value| value.is_empty()) {
+            return Err(Error::invalid_argument(
+                "an entry has another form: allowed are `deny ITEM`, `allow ITEM` and `override POLICY KEY`, each with JSON",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn script(source: &str, keys: &[&String]) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(source).arg(keys.len()).arg(keys);
+    command
+}
+
+/// SHA-256 as hexadecimal digits.
+fn digest(document: &str) -> String {
+    use std::fmt::Write as _;
+    let mut digits = String::with_capacity(64);
+    for byte in Sha256::digest(document) {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+fn past(record: Record, document_version: &mut u64) -> PastChange {
+    let at_ms = record.id.split('-').next().and_then(|ms| ms.parse().ok()).unwrap_or(0);
+    let what = match record.change {
+        RecordedChange::Document(digest) => {
+            let this = *document_version;
+            *document_version = this.saturating_sub(1);
+            PastKind::Document { document_version: this, digest }
+        }
+        RecordedChange::Entries(changes) => PastKind::Entries(changes),
+    };
+    PastChange { version: record.version, at_ms, by: record.by, why: record.why, what }
+}
+
+impl From<ConfigurationFailure> for Error {
+    fn from(failure: ConfigurationFailure) -> Self {
+        failure.error
+    }
+}
