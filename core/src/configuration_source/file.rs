@@ -118,7 +118,8 @@ fn inode(_metadata: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(file.look(), Look::Unchanged);
     }
 
-    /// As the kubelet updates the volume of a ConfigMap.
+    /// As the kubelet updates the volume of a `ConfigMap`.
     #[test]
     fn symbolic_link_that_leads_elsewhere_is_read_at_once() {
         let folder = tempfile::tempdir().unwrap();

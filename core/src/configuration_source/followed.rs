@@ -8,6 +8,7 @@ use crate::configuration_source::follower::{Follower, Followers, Key};
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::configuration_source::subscription::Subscription;
+use crate::configuration_source::tasks;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::park;
 use crate::runtime::sleep::at_most;
@@ -78,7 +79,7 @@ impl FollowedConfiguration {
         let key = Key { place, copy, store: store.as_ref().map(ConfigurationStore::identity) };
         let subscription = Subscription::new(sink, store);
         let followed = Self { follower: Followers::join(&key), subscription, key };
-        followed.follower.begin(&followed.subscription)?;
+        followed.follower.begin(&followed.subscription, tasks::spawn)?;
         Ok(followed)
     }
 
@@ -92,7 +93,7 @@ impl FollowedConfiguration {
         let key = Key { store: store.as_ref().map(ConfigurationStore::identity), ..self.key.clone() };
         let subscription = self.subscription.after_fork(sink, store);
         let followed = Self { follower: Followers::join(&key), subscription, key };
-        followed.follower.go_on(&followed.subscription);
+        followed.follower.go_on(&followed.subscription, tasks::spawn);
         followed
     }
 

@@ -1,6 +1,6 @@
 //! A follower: keeps the limiters of a process up to date that take their configuration from the same place.
 //!
-//! It has one thread, on which its tasks look at the file and read the store's log ([`tasks`](super::tasks)). Documents are
+//! It has one thread, on which its tasks look at the file and read the store's log. Documents are
 //! parsed and compiled there, so that decisions go on meanwhile. The first limiter of a place starts it, and the last one
 //! ends it. A forked child has followers of its own.
 
@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::configuration_source::copy;
 use crate::configuration_source::file::{Look, WatchedFile};
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
 use crate::configuration_source::subscription::Subscription;
-use crate::configuration_source::{copy, tasks};
 use crate::error::{Error, ErrorKind};
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
@@ -30,6 +30,9 @@ pub(crate) struct Key {
     /// The settings of the connections, for a configuration that comes from a store.
     pub(crate) store: Option<Identity>,
 }
+
+/// Starts the tasks of a follower, which end with it.
+pub(crate) type Tasks = fn(&Arc<Follower>, &Driver);
 
 pub(crate) struct Follower {
     key: Key,
@@ -111,7 +114,7 @@ impl Follower {
     }
 
     /// Feeds one more limiter. The file is read, and must be good; the first limiter also reads the copy.
-    pub(crate) fn begin(self: &Arc<Self>, new: &Arc<Subscription>) -> Result<(), Error> {
+    pub(crate) fn begin(self: &Arc<Self>, new: &Arc<Subscription>, tasks: Tasks) -> Result<(), Error> {
         let mut state = self.state.lock();
         self.add(new);
         let is_first = !std::mem::replace(&mut state.has_begun, true);
@@ -124,7 +127,7 @@ impl Follower {
                 Look::Changed(text) => self.take_file(&mut state, text),
                 Look::Unreadable(error) if state.snapshot.document.is_some() => {
                     self.note(|problems| problems.file = Some(error.clone()));
-                    self.repeat(&state, new);
+                    repeat(&state, new);
                 }
                 Look::Unreadable(error) => return Err(error),
                 Look::Unchanged | Look::BeingWritten => {}
@@ -133,19 +136,19 @@ impl Follower {
                 return Err(Error::clone(&error));
             }
         } else {
-            self.repeat(&state, new);
+            repeat(&state, new);
         }
         drop(state);
-        self.start()
+        self.start(tasks)
     }
 
     /// Feeds one more limiter of a forked child, which decides by what its parent had.
-    pub(crate) fn go_on(self: &Arc<Self>, new: &Arc<Subscription>) {
+    pub(crate) fn go_on(self: &Arc<Self>, new: &Arc<Subscription>, tasks: Tasks) {
         let state = self.state.lock();
         self.add(new);
-        self.repeat(&state, new);
+        repeat(&state, new);
         drop(state);
-        if let Err(error) = self.start() {
+        if let Err(error) = self.start(tasks) {
             self.note(|problems| problems.store = Some(error.clone()));
         }
     }
@@ -156,7 +159,7 @@ impl Follower {
         subscriptions.push(Arc::downgrade(new));
     }
 
-    fn start(self: &Arc<Self>) -> Result<(), Error> {
+    fn start(self: &Arc<Self>, tasks: Tasks) -> Result<(), Error> {
         let driver = if let Some(driver) = self.driver.get() {
             driver
         } else {
@@ -167,7 +170,7 @@ impl Follower {
                 made
             });
             if is_mine {
-                tasks::spawn(self, driver);
+                tasks(self, driver);
             }
             driver
         };
@@ -243,7 +246,7 @@ impl Follower {
             // The limiters that have refused another one since go on with this one.
             let waiting = |one: &Arc<Subscription>| one.refused().is_some() || one.applied().is_none();
             for subscription in self.subscriptions().into_iter().filter(waiting) {
-                self.repeat(state, &subscription);
+                repeat(state, &subscription);
             }
             return;
         }
@@ -308,13 +311,6 @@ impl Follower {
         is_taken
     }
 
-    /// Applies to one limiter what the others have.
-    fn repeat(&self, state: &State, new: &Arc<Subscription>) {
-        if state.snapshot.document.is_some() && new.apply(&state.snapshot, Changed::All, state.is_complete) {
-            new.has_newest_document();
-        }
-    }
-
     fn read_copy(&self, state: &mut State) {
         let Some(path) = &self.key.copy else { return };
         match copy::read(path, &self.of()) {
@@ -344,6 +340,13 @@ impl Follower {
             Some(store) => format!("{} of {}", self.key.place, store.prefix()),
             None => self.key.place.to_string(),
         }
+    }
+}
+
+/// Applies to one limiter what the others have.
+fn repeat(state: &State, new: &Arc<Subscription>) {
+    if state.snapshot.document.is_some() && new.apply(&state.snapshot, Changed::All, state.is_complete) {
+        new.has_newest_document();
     }
 }
 

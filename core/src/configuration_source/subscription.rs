@@ -116,7 +116,7 @@ impl Subscription {
         let mut decides = self.decides.subscribe();
         if decides.wait_for(|version| version.is_some_and(&is_awaited)).await.is_err() {
             // The sender lives as long as this.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::runtime::driver::Driver;
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Starts the tasks that the place of the configuration calls for. They end with the follower.
+/// Starts the tasks that the place of the configuration calls for.
 pub(crate) fn spawn(follower: &Arc<Follower>, driver: &Driver) {
     if follower.place().file().is_some() {
         driver.spawn(watch_file(Arc::downgrade(follower)));

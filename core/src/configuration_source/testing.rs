@@ -18,7 +18,7 @@ use crate::store::redis::{RedisOptions, RedisStore};
 /// A configuration that is followed. Its sink keeps the texts, and refuses documents that begin with `bad`.
 pub struct Followed {
     // Dropped before the store.
-    followed: FollowedConfiguration,
+    configuration: FollowedConfiguration,
     sink: Arc<Recorder>,
     store: Option<RedisStore>,
 }
@@ -41,8 +41,8 @@ impl ConfigurationSink for Recorder {
         let mut recorded = self.0.lock();
         match changed {
             Changed::All => recorded.snapshot = snapshot.clone(),
-            Changed::Entries(changes) => {
-                recorded.snapshot.change_entries(changes);
+            Changed::Entries(some) => {
+                recorded.snapshot.change_entries(some);
                 (recorded.snapshot.version, recorded.snapshot.last) =
                     (snapshot.version, snapshot.last.clone());
                 assert_eq!(recorded.snapshot, *snapshot, "the changes do not lead to the snapshot");
@@ -84,7 +84,7 @@ impl Followed {
             store.as_ref().map(RedisStore::configuration),
             &as_sink(&sink),
         )?;
-        Ok(Self { followed, sink, store })
+        Ok(Self { configuration: followed, sink, store })
     }
 
     /// What a forked child follows.
@@ -93,8 +93,8 @@ impl Followed {
         let store = self.store.as_ref().map(RedisStore::after_fork);
         let sink = Arc::new(Recorder(Mutex::new(self.sink.0.lock().clone())));
         let followed =
-            self.followed.after_fork(store.as_ref().map(RedisStore::configuration), &as_sink(&sink));
-        Self { followed, sink, store }
+            self.configuration.after_fork(store.as_ref().map(RedisStore::configuration), &as_sink(&sink));
+        Self { configuration: followed, sink, store }
     }
 
     /// The document that decides.
@@ -120,7 +120,7 @@ impl Followed {
 
     /// What the source tells of itself.
     pub fn status(&self) -> Status {
-        let status = self.followed.status();
+        let status = self.configuration.status();
         Status {
             version: status.version,
             digest: status.digest.map(String::from),
@@ -132,7 +132,7 @@ impl Followed {
 
     /// Whether there is a configuration.
     pub fn is_ready(&self) -> bool {
-        self.followed.is_ready()
+        self.configuration.is_ready()
     }
 
     /// Waits until there is one.
@@ -140,12 +140,12 @@ impl Followed {
     /// # Errors
     /// There is none in time.
     pub fn ready(&self, longest: Duration) -> Result<(), Error> {
-        self.followed.ready_blocking(longest)
+        self.configuration.ready_blocking(longest)
     }
 
     /// Waits for a version, and returns whether it has come in time.
     pub fn wait_for_version(&self, version: u64, longest: Duration) -> bool {
-        park::block_on_for(longest, self.followed.wait_for_version(version)).is_some()
+        park::block_on_for(longest, self.configuration.wait_for_version(version)).is_some()
     }
 
     /// Uses other credentials.
@@ -162,7 +162,7 @@ impl Followed {
     /// As publishing by a limiter.
     pub fn publish(&self, document: &str, expected: u64) -> Result<Result<u64, u64>, Error> {
         let author = Author { by: "tests", why: "a change" };
-        published(self.block_on(self.store().configuration().publish(document, expected, author))?)
+        self.block_on(self.store().configuration().publish(document, expected, author)).map(published)
     }
 
     /// Publishes an earlier document again.
@@ -171,7 +171,7 @@ impl Followed {
     /// As publishing by a limiter.
     pub fn rollback(&self, version: u64) -> Result<Result<u64, u64>, Error> {
         let author = Author { by: "tests", why: "it was better" };
-        published(self.block_on(self.store().configuration().rollback(version, author))?)
+        self.block_on(self.store().configuration().rollback(version, author)).map(published)
     }
 
     /// Changes entries, and returns the version of the configuration.
@@ -229,9 +229,9 @@ fn as_sink(sink: &Arc<Recorder>) -> Arc<dyn ConfigurationSink> {
     Arc::clone(sink) as Arc<dyn ConfigurationSink>
 }
 
-fn published(published: Published) -> Result<Result<u64, u64>, Error> {
-    Ok(match published {
+fn published(published: Published) -> Result<u64, u64> {
+    match published {
         Published::Done { document_version, .. } => Ok(document_version),
         Published::Conflict { document_version } => Err(document_version),
-    })
+    }
 }

@@ -84,7 +84,7 @@ impl Following<'_> {
     async fn run(&mut self, until: Option<Instant>) -> Result<(), ConfigurationFailure> {
         let mut load_from = monotonic::now();
         let mut is_known = self.is_newest().await?;
-        while !until.is_some_and(|until| monotonic::now() >= until) {
+        while until.is_none_or(|until| monotonic::now() < until) {
             if !is_known {
                 sleep(load_from.saturating_duration_since(monotonic::now())).await;
                 load_from = monotonic::now() + LOAD_EVERY;

@@ -305,9 +305,8 @@ impl From<RedisError> for ConfigurationFailure {
     fn from(error: RedisError) -> Self {
         match error.code() {
             None if error.is_io_error() => Self::unreachable("the connection has ended"),
-            None => Self::malformed(),
+            None | Some("WRONGTYPE") => Self::malformed(),
             Some("NOPERM") => Self::no_permission(),
-            Some("WRONGTYPE") => Self::malformed(),
             // Another server has it now, or the server is starting: the next attempt finds out.
             Some(code) => Self::unreachable(code),
         }

@@ -1,5 +1,6 @@
 //! A document in a file, alone and with entries in Redis.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -57,7 +58,7 @@ fn torn_file_keeps_the_one_before() {
     // Written in place, piece by piece, without a rest.
     let mut text = String::new();
     for piece in 0..40 {
-        text.push_str(&format!("piece {piece}\n"));
+        writeln!(text, "piece {piece}").unwrap();
         fs::write(&path, &text).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -71,7 +72,7 @@ fn torn_file_keeps_the_one_before() {
     assert_eq!(followed.document().as_deref(), Some(&*text));
 }
 
-/// As the kubelet updates the volume of a ConfigMap.
+/// As the kubelet updates the volume of a `ConfigMap`.
 #[test]
 fn swapped_symbolic_link_is_followed() {
     let folder = tempfile::tempdir().unwrap();
